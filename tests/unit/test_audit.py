@@ -91,7 +91,7 @@ def test_a_healthy_environment_has_nothing_to_say(place: Environment) -> None:
     answer = place.audit(H200)
     assert ids(answer, fails=False) == []
     assert answer.state is State.PASS
-    assert answer.rebuild == ()
+    assert answer.steps == ()
 
 
 def test_code_for_other_cards_only(place: Environment) -> None:
@@ -102,7 +102,7 @@ def test_code_for_other_cards_only(place: Environment) -> None:
     module = next(module for module in answer.modules if module.distribution == "ext")
     assert module.coverage == {"H200": "NO"}
     assert "wrong numbers" in module.findings[0].why
-    assert [entry.distribution for entry in answer.rebuild] == ["ext"]
+    assert [step.packages for step in answer.steps] == [("ext",)]
 
 
 def test_ptx_is_said_to_be_jit_and_judged_by_the_driver(place: Environment) -> None:
@@ -221,20 +221,23 @@ def test_packages_of_another_python_on_the_path(place: Environment) -> None:
     assert ids(place.audit(), fails=False) == ["audit.mixed"]
 
 
-def test_the_rebuild_list_follows_the_requirements(place: Environment) -> None:
+def test_what_is_built_again_follows_the_requirements(place: Environment) -> None:
     for name, requires in (("zeta", []), ("alpha", ["mid"]), ("mid", ["zeta", "torch"])):
         place.module(f"{name}/_C.cpython-311-x.so", targets=("sm_75",))
         place.distribution(name, "1.0", requires=requires, files=[f"{name}/_C.cpython-311-x.so"])
     answer = place.audit(H200)
-    assert [entry.distribution for entry in answer.rebuild] == ["zeta", "mid", "alpha"]
-    assert answer.rebuild[0].command.startswith("rekindle extension build zeta==1.0 --env ")
+    assert [step.packages for step in answer.steps] == [("zeta",), ("mid",), ("alpha",)]
+    building, installing = answer.steps[0].commands
+    assert building.startswith("rekindle extension build zeta==1.0 --env ")
+    assert building.endswith(" -o wheels")
+    assert installing.endswith(" --find-links wheels zeta==1.0")
 
 
 def test_another_program_is_not_built_as_an_extension_of_torch(place: Environment) -> None:
     place.module("onnxruntime/capi/_C.cpython-311-x.so", targets=("sm_75",))
     place.distribution("onnxruntime-gpu", "1.20.2", files=["onnxruntime/capi/_C.cpython-311-x.so"])
-    (entry,) = place.audit(H200).rebuild
-    assert entry.command.startswith("rekindle plan --for onnxruntime-gpu --gpu ")
+    (step,) = place.audit(H200).steps
+    assert step.commands[0].startswith("rekindle plan --for onnxruntime-gpu --gpu ")
 
 
 def test_what_a_module_was_built_with_is_remembered(place: Environment, tmp_path: Path) -> None:
@@ -246,7 +249,7 @@ def test_what_a_module_was_built_with_is_remembered(place: Environment, tmp_path
     answer = place.audit(cache=cache)
     assert ids(answer, fails=False) == ["audit.changed"]
     assert "torch 2.7.1 → 2.8.0, CUDA 12.6 → 12.8" in answer.modules[-1].findings[0].found
-    assert [entry.reasons for entry in answer.rebuild] == [("changed",)]
+    assert [step.reasons for step in answer.steps] == [("changed",)]
     place.module("ext/_C.cpython-311-x.so", wants=())  # built again
     assert ids(place.audit(cache=cache), fails=False) == []
 
@@ -373,7 +376,7 @@ def test_the_command_line(place: Environment) -> None:
     assert "has no code for the H200 (sm_90); it has sm_75" in " ".join(seen.out.split())
     answer = rekindle_command("audit", str(place.root), "--gpu", "H200", "--no-cache", "--json").json()
     assert answer["state"] == "FAIL"
-    assert answer["rebuild"][0]["distribution"] == "ext"
+    assert answer["steps"][0]["packages"] == ["ext"]
     assert rekindle_command("audit", str(place.root), "--gpu", "GT 730").code == 2
 
 
@@ -439,11 +442,9 @@ def test_the_commands_name_the_environment_and_the_card(place: Environment) -> N
     answer = audit(untidy, cards=(card,))
     assert ".." not in answer.environment.root
     root = str(Command(answer.environment.root))
-    install = f'rekindle install {root} --gpu "GTX 1080 Ti"'
-    assert {entry.distribution: entry.command for entry in answer.rebuild} == {
-        "torch": install,
-        "torchvision": install,
-        "ext": f'rekindle extension build ext==1.0 --env {root} --gpu "GTX 1080 Ti"',
+    assert {step.packages: step.commands[0] for step in answer.steps} == {
+        ("torch", "torchvision"): f'rekindle install {root} --gpu "GTX 1080 Ti"',
+        ("ext",): f'rekindle extension build ext==1.0 --env {root} --gpu "GTX 1080 Ti" -o wheels',
     }
     seen = rekindle_command("audit", str(untidy), "--gpu", "GTX 1080 Ti", "--no-cache")
     assert seen.out.count("rekindle install") == 1
@@ -455,7 +456,7 @@ def test_a_torch_without_cuda_does_not_pass_for_a_gpu(place: Environment) -> Non
     version.write_text("__version__ = '2.13.0+cpu'\ncuda: Optional[str] = None\n", encoding="utf-8")
     answer = place.audit(H200)
     assert ids(answer) == ["audit.cpu-torch"]
-    assert "rekindle install" in answer.findings[0].fix.commands[0]  # type: ignore[union-attr]
+    assert [line.startswith("rekindle install ") for step in answer.steps for line in step.commands] == [True]
 
 
 def test_without_a_gpu_nothing_is_said_to_run(place: Environment) -> None:
@@ -495,14 +496,11 @@ def test_the_package_that_brings_a_missing_library_is_named(place: Environment) 
     fix = next(one.fix for each in answer.modules for one in each.findings if one.id == "audit.missing")
     assert fix is not None
     assert "nvidia-cudnn-cu12" in fix.text
-    assert fix.commands[0].endswith("-m pip install nvidia-cudnn-cu12")
+    assert [line.endswith("-m pip install nvidia-cudnn-cu12") for line in answer.steps[0].commands] == [True]
 
 
 def test_what_belongs_to_a_torch_comes_from_the_index_of_its_line(tmp_path: Path) -> None:
     place = Environment(tmp_path / "env", torch="2.7.1+cu118", cuda="11.8")
     place.distribution("torchvision", "0.20.1")
-    fix = next(found.fix for found in place.audit(H200).findings if found.id == "audit.companions")
-    assert fix is not None
-    assert fix.commands[0].endswith(
-        "torchvision==0.22.1+cu118 --no-deps --index-url https://download.pytorch.org/whl/cu118"
-    )
+    (step,) = place.audit(H200).steps
+    assert step.commands[0].endswith("torchvision==0.22.1+cu118 --index-url https://download.pytorch.org/whl/cu118")

@@ -134,7 +134,7 @@ def test_an_audit_is_of_this_computer_only(pages: serve.Pages, monkeypatch: pyte
     assert "does not hold them" in pages.audit()
     found = Audit(
         environment=find_environment(None), torch=None, cards=(), driver=None, examined=7, modules=(),
-        findings=(Finding(id="x", state=State.FAIL, found=HOSTILE),), rebuild=(), state=State.FAIL,
+        findings=(Finding(id="x", state=State.FAIL, found=HOSTILE),), steps=(), state=State.FAIL,
     )  # fmt: skip
     monkeypatch.setattr(serve.api, "audit", lambda: found)
     text = serve.Pages(pages.machine, here=True).audit()

@@ -23,11 +23,12 @@ def label(card: AuditedCard, cards: tuple[AuditedCard, ...]) -> str:
     return f"{card.name} ({card.capability.sm})" if same else card.name
 
 
-class Rebuild(msgspec.Struct, frozen=True, kw_only=True):
-    distribution: str
-    version: str
+class MendingStep(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done to some packages, and why: the commands in their order."""
+
+    packages: tuple[str, ...]
     reasons: tuple[str, ...]
-    command: Command
+    commands: tuple[Command, ...]
 
 
 class Torch(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +55,10 @@ class AuditedModule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Audit(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
-    """The answer of `rekindle audit`. `examined` counts all compiled modules, listed or not."""
+    """The answer of `rekindle audit`. `examined` counts all compiled modules, listed or not.
+
+    `steps` mend it, in this order; the findings have no commands of their own that could contradict them.
+    """
 
     schema: str = "rekindle.audit/1"
     environment: Environment
@@ -64,5 +68,5 @@ class Audit(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     examined: int
     modules: tuple[AuditedModule, ...]
     findings: tuple[Finding, ...]
-    rebuild: tuple[Rebuild, ...]
+    steps: tuple[MendingStep, ...]
     state: State

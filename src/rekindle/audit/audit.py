@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rekindle.audit import contents, environment_checks, history, module_checks, rebuild
+from rekindle.audit import contents, environment_checks, history, module_checks
 from rekindle.audit.answer import Audit, AuditedCard, AuditedModule, Torch
 from rekindle.audit.contents import Contents, Module
 from rekindle.audit.kept import kept_file
+from rekindle.audit.mending import Mending, Trouble
 from rekindle.audit.symbols import Offered, uses_torch
 from rekindle.core import files
-from rekindle.core.findings import Finding, worst
+from rekindle.core.findings import worst
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.environment import torch_of
 from rekindle.machine.python.torch_installed import parse as parse_torch
@@ -47,7 +48,8 @@ def audit(
     missing = environment_checks.missing(place)
     judged = [_judge(place, module, past, missing.get(module.path, [])) for module in found.modules]
     listed = tuple(module for module in judged if module.targets or module.uses_torch or module.findings)
-    findings = tuple(environment_checks.findings(place))
+    about_all = tuple(environment_checks.findings(place))
+    findings = tuple(each.finding for each in about_all)
     history.remember(kept_file(cache, environment, "built"), past, place, listed)
     states = [worst(findings), *(module.state for module in listed)]
     return Audit(
@@ -58,9 +60,15 @@ def audit(
         examined=len(found.modules),
         modules=listed,
         findings=findings,
-        rebuild=rebuild.rebuild_list(
-            found, [(m.distribution, m.findings) for m in listed], environment, cards, place.torch
-        ),
+        steps=Mending(
+            found=found,
+            environment=environment,
+            cards=cards,
+            driver=driver,
+            torch=place.torch,
+            modules=listed,
+            wrong=(*about_all, *(each for module in listed for each in _wrong(module, missing.get(module.path, [])))),
+        ).steps(),
         state=max(states, key=lambda state: state.rank),
     )
 
@@ -74,11 +82,21 @@ def installed_torch(environment: Environment) -> Torch | None:
     return Torch(version=version, cuda=cuda, root=str(folder))
 
 
+def _wrong(module: AuditedModule, missing: list[environment_checks.LibraryNowhere]) -> list[Trouble]:
+    package = contents.normal(module.distribution) if module.distribution else None
+    brought = {each.finding: each.package for each in missing}
+    return [Trouble(finding=each, package=package, about=brought.get(each)) for each in module.findings]
+
+
 def _judge(
-    place: module_checks.AuditContext, module: Module, past: history.History, missing: list[Finding]
+    place: module_checks.AuditContext,
+    module: Module,
+    past: history.History,
+    missing: list[environment_checks.LibraryNowhere],
 ) -> AuditedModule:
     owner = _owner(place.contents, module)
-    findings = [*module_checks.findings(place, module, owner), *missing, *history.findings(past, place, module)]
+    nowhere = [each.finding for each in missing]
+    findings = [*module_checks.findings(place, module, owner), *nowhere, *history.findings(past, place, module)]
     distribution = place.contents.distributions.get(owner or "")
     return AuditedModule(
         path=module.path,

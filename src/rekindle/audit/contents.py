@@ -24,18 +24,29 @@ from rekindle.formats.gpu_sections import gpu_code
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.model.environment import Environment
 
-_FORMAT = 9
+_FORMAT = 10
 _SUFFIXES = (".so", ".pyd", ".dll")
 _VERSIONED = re.compile(r"\.so\.\d[\w.]*\Z")
 _MODULE_TAG = re.compile(r"\.(?:cpython-(?P<linux>\d{2,3}t?)-[\w-]+\.so|cp(?P<windows>\d{2,3}t?)-win\w+\.pyd)\Z")
 
 
 class InstalledDistribution(msgspec.Struct, frozen=True, kw_only=True):
+    """`requires` are the lines of its metadata, without those of extras; `binaries` the compiled files it brought."""
+
     name: str
     version: str
     requires: tuple[str, ...] = ()
     binaries: tuple[str, ...] = ()
     stamp: int = 0
+
+    @property
+    def below(self) -> list[str]:
+        """The names of what it requires."""
+        return sorted({normal(re.split(r"[\s<>=!~;\[(]", line, maxsplit=1)[0]) for line in self.requires})
+
+    @property
+    def folders(self) -> set[str]:
+        return {path.rpartition("/")[0] for path in self.binaries}
 
 
 class Module(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,7 +227,9 @@ def _facts(source: File) -> dict[str, Any]:
     else:
         return {"format": "other"}
     code = gpu_code(source)
-    numpy = numpy_abi(source) if _python_tag(source.name) or source.name.endswith(".pyd") else None
+    # torch's own Python module is a stub: what uses NumPy is the library behind it.
+    imported = _python_tag(source.name) or source.name.endswith(".pyd") or "torch_python" in source.name
+    numpy = numpy_abi(source) if imported else None
     return {**facts, "code": code if code.containers else None, "numpy": numpy}
 
 
@@ -247,7 +260,7 @@ def _read_distribution(folder: Path, stamp: int) -> InstalledDistribution:
         elif key == "Version":
             version = value.strip()
         elif key == "Requires-Dist" and "extra ==" not in value:
-            requires.append(normal(re.split(r"[\s<>=!~;\[(]", value.strip(), maxsplit=1)[0]))
+            requires.append(value.strip())
     recorded = (line.rpartition(",")[0].rpartition(",")[0].strip('"') for line in _lines(folder / "RECORD"))
     binaries = tuple(path for path in recorded if is_module(path))
     return InstalledDistribution(name=name, version=version, requires=tuple(requires), binaries=binaries, stamp=stamp)

@@ -5,23 +5,22 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from rekindle.audit.contents import Module
+from rekindle.audit.mending import Trouble, bringing, required
 from rekindle.audit.module_checks import AuditContext
-from rekindle.audit.rebuild import install_command
 from rekindle.audit.symbols import uses_torch
 from rekindle.compat import driver_cuda
 from rekindle.compat.companion import belongs
 from rekindle.compat.judgement import Clash, Unknown
 from rekindle.core import files
-from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import architecture
-from rekindle.knowledge.cuda.library_packages import providers
 from rekindle.knowledge.torch import companions
-from rekindle.model.cuda_line import CudaLine, index_of
 
 # Provided by the driver, the interpreter or the C library's own packages: never part of an environment.
 _ELSEWHERE = re.compile(r"(?:libcuda|libnvidia-ml|libpython3[\d.]*|ld-linux[\w.-]*|linux-vdso)\.so")
@@ -31,35 +30,37 @@ _ONCE = {"libiomp5md.dll": "Intel's OpenMP", "libiomp5.so": "Intel's OpenMP"}
 _CUDNN = re.compile(r"(?:libcudnn\.so\.|cudnn64_)(\d+)")
 
 
-def findings(place: AuditContext) -> Iterator[Finding]:
+def findings(place: AuditContext) -> Iterator[Trouble]:
     yield from _gpu(place)
     yield from _companions(place)
     yield from _driver(place)
     yield from _twice(place)
-    yield from _mixed(place)
-    yield from _headers(place)
+    yield from _shared(place)
+    yield from (Trouble(finding=each) for each in (*_mixed(place), *_headers(place)))
 
 
-def _gpu(place: AuditContext) -> Iterator[Finding]:
+def _gpu(place: AuditContext) -> Iterator[Trouble]:
     """Is there a torch that uses a GPU, and a GPU to hold the code against?"""
     if place.cards and place.torch is not None and place.cuda is None:
-        yield Finding(
+        cpu = Finding(
             id="audit.cpu-torch",
             state=State.FAIL,
             found=f"torch {place.torch} is built without CUDA: it does not use {place.cards[0].name}",
             why="`torch.cuda.is_available()` is False whatever the driver is",
-            fix=Fix(text="install a torch for it", commands=(install_command(place.environment, place.cards),)),
+            fix=Fix(text="install a torch for it"),
         )
+        yield Trouble(finding=cpu, package="torch")
     if not place.cards and any(module.code for module in place.contents.modules):
-        yield Finding(
+        unnamed = Finding(
             id="audit.gpu-code",
             state=State.UNVERIFIED,
             found="no GPU was found or named: which of the GPU code here runs was not checked",
             fix=Fix(text="name the GPU: `--gpu NAME`"),
         )
+        yield Trouble(finding=unnamed)
 
 
-def _companions(place: AuditContext) -> Iterator[Finding]:
+def _companions(place: AuditContext) -> Iterator[Trouble]:
     """torchvision and torchaudio are built with one torch each, and few serve newer ones."""
     if place.torch is None:
         return
@@ -70,45 +71,37 @@ def _companions(place: AuditContext) -> Iterator[Finding]:
         answer = belongs(name, installed.version, place.torch)
         if isinstance(answer, Unknown):
             found = f"{answer.missing}; {installed.version} is installed"
-            yield Finding(id="audit.companions", state=State.UNVERIFIED, found=found)
+            yield Trouble(finding=Finding(id="audit.companions", state=State.UNVERIFIED, found=found), package=name)
         elif isinstance(answer, Clash):
-            right = answer.changes[0]
-            pinned = _from_its_index(name, right.value, place)
-            yield Finding(
+            clash = Finding(
                 id="audit.companions",
                 state=State.FAIL,
                 found=answer.sentence,
                 why="its operators are compiled against one torch: imports fail, or operators are missing",
-                fix=Fix(text=right.text, commands=(place.environment.pip_command("install", *pinned),)),
+                fix=Fix(text=answer.changes[0].text),
             )
+            yield Trouble(finding=clash, package=name)
 
 
-def _from_its_index(name: str, version: str, place: AuditContext) -> tuple[str, ...]:
-    """Of the same CUDA line as the torch: the configured index may hold another one under the same version."""
-    line = (place.torch or "").partition("+")[2]
-    if line != "cpu" and CudaLine.parse(line) is None:
-        return (f"{name}=={version}", "--no-deps")
-    return (f"{name}=={version}+{line}", "--no-deps", "--index-url", index_of(line))
-
-
-def _driver(place: AuditContext) -> Iterator[Finding]:
+def _driver(place: AuditContext) -> Iterator[Trouble]:
     if place.cuda is None or place.driver is None:
         return
     answer = driver_cuda.runs(place.driver, place.cuda)
     if isinstance(answer, Unknown):
-        yield Finding(id="audit.driver", state=State.UNVERIFIED, found=answer.missing)
+        yield Trouble(finding=Finding(id="audit.driver", state=State.UNVERIFIED, found=answer.missing), package="torch")
     elif isinstance(answer, Clash):
-        yield Finding(
+        clash = Finding(
             id="audit.driver",
             state=State.FAIL,
             found=f"torch {place.torch}: {answer.sentence}",
             why="`torch.cuda.is_available()` is False, or the first call says that the driver is too old",
-            fix=Fix(text=", or ".join(each.text for each in answer.changes), commands=(rekindle("plan"),)),
+            fix=Fix(text=", or ".join(each.text for each in answer.changes)),
             source=answer.source,
         )
+        yield Trouble(finding=clash, package="torch")
 
 
-def _twice(place: AuditContext) -> Iterator[Finding]:
+def _twice(place: AuditContext) -> Iterator[Trouble]:
     where: dict[str, list[str]] = defaultdict(list)
     cudnn: dict[str, str] = {}
     for module in place.contents.modules:
@@ -119,21 +112,54 @@ def _twice(place: AuditContext) -> Iterator[Finding]:
             cudnn.setdefault(match[1], module.path)
     for name, paths in where.items():
         if len(paths) > 1:
-            yield Finding(
+            copies = Finding(
                 id="audit.duplicates",
                 state=State.WARN,
                 found=f"{name} is there {len(paths)} times: {', '.join(paths[:3])}",
                 why=f"two copies of {_ONCE[name]} in one process end it (OMP: Error #15), or slow it down",
                 fix=Fix(text="keep the one in torch/lib and remove the package that brings the other"),
             )
+            yield Trouble(finding=copies)
     if len(cudnn) > 1:
-        yield Finding(
+        majors = Finding(
             id="audit.duplicates",
             state=State.WARN,
             found="cuDNN of two majors: " + ", ".join(cudnn.values()),
             why="whichever is loaded first wins, and the other's users fail",
             fix=Fix(text="remove the one that torch was not built for"),
         )
+        yield Trouble(
+            finding=majors, about=_needless(place, [place.contents.owner.get(path) for path in cudnn.values()])
+        )
+
+
+def _shared(place: AuditContext) -> Iterator[Trouble]:
+    """Two packages that bring the same file, as cuDNN for CUDA 11 and for CUDA 12 do."""
+    brought: dict[str, list[str]] = defaultdict(list)
+    for name, distribution in place.contents.distributions.items():
+        for each in distribution.binaries:
+            brought[each].append(name)
+    there = {module.path for module in place.contents.modules}
+    pairs: dict[tuple[str, ...], str] = {}
+    for file, owners in brought.items():
+        if len(owners) > 1 and file in there:
+            pairs.setdefault(tuple(sorted(owners)), file)
+    for names, path in pairs.items():
+        twice = Finding(
+            id="audit.duplicates",
+            state=State.WARN,
+            found=f"{' and '.join(names)} both bring {path}",
+            why="the file is that of whichever was installed last, and goes with whichever is removed first",
+            fix=Fix(text="keep one of them, and install that one again"),
+        )
+        yield Trouble(finding=twice, about=_needless(place, names))
+
+
+def _needless(place: AuditContext, owners: Iterable[str | None]) -> str | None:
+    """The one of these packages that nobody here requires, where another is required."""
+    needed = {name: required(place.contents, name, place.environment) for name in owners if name}
+    free = [name for name, asked in needed.items() if not asked]
+    return free[0] if len(free) == 1 and len(needed) > 1 else None
 
 
 def _mixed(place: AuditContext) -> Iterator[Finding]:
@@ -166,14 +192,21 @@ def _headers(place: AuditContext) -> Iterator[Finding]:
         )
 
 
-def missing(place: AuditContext) -> dict[str, list[Finding]]:
+class LibraryNowhere(msgspec.Struct, frozen=True, kw_only=True):
+    """`package` is the one of the index that brings it, where one is known."""
+
+    finding: Finding
+    package: str | None
+
+
+def missing(place: AuditContext) -> dict[str, list[LibraryNowhere]]:
     """By the module's path: libraries that it needs, itself or through another, and that are nowhere.
 
     Each library is reported once, with the first module that needs it.
     """
     if place.environment.os != "linux" or not place.environment.here:
         return {}
-    found: dict[str, list[Finding]] = defaultdict(list)
+    found: dict[str, list[LibraryNowhere]] = defaultdict(list)
     by_file: dict[str, Module] = {}
     for module in place.contents.modules:
         by_file.setdefault(module.file, module)
@@ -189,29 +222,20 @@ def missing(place: AuditContext) -> dict[str, list[Finding]]:
     return found
 
 
-def _nowhere(place: AuditContext, module: Module, name: str, chain: str) -> Finding:
+def _nowhere(place: AuditContext, module: Module, name: str, chain: str) -> LibraryNowhere:
     """Packages bring modules for back ends that are not installed (MPI, TBB, cuTENSOR): only with torch it is sure."""
     sure = uses_torch(module)
-    return Finding(
+    package = bringing(name, module.machine or architecture(), place.cuda.major if place.cuda else None)
+    text = f", `{package}`" if package else ", or one built to carry it along"
+    finding = Finding(
         id="audit.missing",
         state=State.FAIL if sure else State.WARN,
         found=f"{module.path} needs {name}, which is nowhere" + (f" (through {chain})" if chain else ""),
         why="the import fails with `cannot open shared object file`"
         + ("" if sure else "; nothing is lost if it belongs to a back end that you do not use"),
-        fix=_bringing(place, module, name),
+        fix=Fix(text=f"install the package that brings it{text}"),
     )
-
-
-def _bringing(place: AuditContext, module: Module, name: str) -> Fix:
-    """The package of the index that has this library, of torch's own CUDA where there is one for each."""
-    rows = providers(name, "linux", module.machine or architecture())
-    names = list(dict.fromkeys(row.package for row in rows if not row.yanked))
-    line = f"-cu{place.cuda.major}" if place.cuda else ""
-    package = next((each for each in names if line and each.endswith(line)), names[0] if names else None)
-    if package is None:
-        return Fix(text="install the package that brings it, or one built to carry it along")
-    command = place.environment.pip_command("install", package)
-    return Fix(text=f"install the package that brings it, `{package}`", commands=(command,))
+    return LibraryNowhere(finding=finding, package=package)
 
 
 def _closure(module: Module, by_file: dict[str, Module]) -> Iterator[tuple[str, str]]:

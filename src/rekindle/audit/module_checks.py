@@ -224,10 +224,7 @@ def _numpy(place: AuditContext, module: Module) -> Finding | None:
         state=State.FAIL,
         found=f"{module.path} was compiled with NumPy 1; NumPy {installed.version} is installed",
         why="it fails with `compiled using NumPy 1.x cannot be run in NumPy 2` or `_ARRAY_API not found`",
-        fix=Fix(
-            text="go back to NumPy 1, or install a version built for NumPy 2",
-            commands=(place.environment.pip_command("install", "numpy<2"),),
-        ),
+        fix=Fix(text="go back to NumPy 1, or install a version built for NumPy 2"),
     )
 
 

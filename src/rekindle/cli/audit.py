@@ -55,10 +55,10 @@ def _show(answer: Audit) -> None:
         console.out(_table(answer))
         console.out()
     _explain([*answer.findings, *(finding for module in answer.modules for finding in module.findings)])
-    if answer.rebuild:
+    if answer.steps:
         console.out()
-        console.out("Rebuild, in this order")
-        for line in dict.fromkeys(entry.command for entry in answer.rebuild):
+        console.out("Run these, in this order")
+        for line in dict.fromkeys(line for step in answer.steps for line in step.commands):
             console.out(f"  {line}")
     console.out()
     console.out(_summary(answer))

@@ -12,7 +12,7 @@ import msgspec
 
 from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.audit import installed_torch
-from rekindle.audit.rebuild import install_command
+from rekindle.audit.mending import install_command
 from rekindle.build.configure.environment import VariableChange
 from rekindle.build.configure.render import render
 from rekindle.build.run.build import captured

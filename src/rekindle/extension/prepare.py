@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.audit.answer import AuditedCard, Torch
-from rekindle.audit.rebuild import install_command
+from rekindle.audit.mending import install_command
 from rekindle.build.configure.environment import Action, BuildPlaces, VariableChange, compute
 from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
 from rekindle.build.configure.request import BuildFile, BuildRequest, resolve

@@ -53,7 +53,12 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         return self.interpreter
 
     def pip_command(self, *words: Word) -> Command:
-        """pip of this very environment, as it is typed: a bare `pip` is whichever comes first on PATH."""
+        """pip of this very environment, as it is typed: a bare `pip` is whichever comes first on PATH.
+
+        An environment without a pip was made by uv, which serves it.
+        """
+        if self.pip is None and self.interpreter is not None and self.kind == "venv":
+            return Command("uv", "pip", words[0], "--python", self.interpreter, *words[1:], system=self.os)
         return pip(*words, python=self.interpreter or "python", system=self.os)
 
     @property

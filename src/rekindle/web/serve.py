@@ -130,10 +130,10 @@ class Pages:
             return self._linked("refused.html", title="audit", message=error.message, hint=error.hint or "")
         every = [*found.findings, *(each for module in found.modules for each in module.findings)]
         said = f"checked {found.examined} modules in {found.environment.root}"
-        return self._findings("audit", found.state, every, rebuild=found.rebuild, said=said)
+        return self._findings("audit", found.state, every, steps=found.steps, said=said)
 
-    def _findings(self, title: str, state: State, findings: Any, rebuild: Any = (), said: str = "") -> str:
-        return self._linked("findings.html", title=title, state=state, findings=findings, rebuild=rebuild, said=said)
+    def _findings(self, title: str, state: State, findings: Any, steps: Any = (), said: str = "") -> str:
+        return self._linked("findings.html", title=title, state=state, findings=findings, steps=steps, said=said)
 
     def shelved(self) -> str:
         wheels = shelf.entries(self.shelf)

@@ -1,0 +1,223 @@
+"""What mends an environment: one set of commands that do not contradict each other, in the order to run them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from rekindle.audit.answer import AuditedCard, AuditedModule, MendingStep
+from rekindle.audit.cards import words
+from rekindle.audit.contents import Contents, InstalledDistribution
+from rekindle.compat.companion import release_for
+from rekindle.core.command import Command, rekindle
+from rekindle.core.findings import Finding, State
+from rekindle.knowledge.builds import programs
+from rekindle.knowledge.cuda.library_packages import providers
+from rekindle.knowledge.torch import companions
+from rekindle.model.cuda_line import CudaLine, index_of
+from rekindle.model.driver import Driver
+from rekindle.model.environment import Environment
+
+# A finding of these about a package is mended by another build of that package.
+_ANOTHER_BUILD = (
+    *("audit.cpu-torch", "audit.driver", "audit.companions", "audit.gpu-code", "audit.cuda-runtime"),
+    *("audit.torch-symbols", "audit.python", "audit.changed", "audit.readable"),
+)
+_LAST_OF_1 = "1.26.4"
+_WHEELS = "wheels"
+
+
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding, with the package it is about and, where there is one, the library or the package it names."""
+
+    finding: Finding
+    package: str | None = None
+    about: str | None = None
+
+
+def install_command(environment: Environment, cards: Sequence[AuditedCard], driver: Driver | None = None) -> Command:
+    """The command that puts a torch for these cards into this environment, with what belongs to that torch."""
+    told = ("--driver", str(driver.version)) if driver else ()
+    return rekindle("install", environment.root, *words(cards), *told, system=environment.os)
+
+
+def bringing(library: str, machine: str, cuda_major: int | None) -> str | None:
+    """The package of the index that has this library, of torch's own CUDA where there is one for each."""
+    names = list(dict.fromkeys(row.package for row in providers(library, "linux", machine) if not row.yanked))
+    line = f"-cu{cuda_major}"
+    return next((each for each in names if each.endswith(line)), names[0] if names else None)
+
+
+class Mending(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is and what is wrong with it. `torch` is the one that is there now."""
+
+    found: Contents
+    environment: Environment
+    cards: tuple[AuditedCard, ...]
+    driver: Driver | None
+    torch: str | None
+    modules: tuple[AuditedModule, ...]
+    wrong: tuple[Trouble, ...]
+
+    def steps(self) -> tuple[MendingStep, ...]:
+        """torch comes first, then what pip brings, then what is compiled against both."""
+        reasons = self._reasons()
+        replaced = "torch" in reasons
+        with_torch = {"torch", *companions.PROJECTS} if replaced else {"torch"}
+        if replaced:
+            for name in self._compiled_for_torch() - with_torch:
+                reasons.setdefault(name, ["torch changes"])
+        steps = []
+        if replaced:
+            packages = tuple(name for name in reasons if name in with_torch)
+            commands = (install_command(self.environment, self.cards, self.driver),)
+            steps.append(self._step(packages, [each for name in packages for each in reasons[name]], commands))
+        # What is built again is built for the NumPy and the libraries that are there then.
+        steps += self._removals()
+        steps += self._libraries({*reasons, *(with_torch if replaced else ())})
+        steps += self._numpy({*reasons, *(with_torch if replaced else ())})
+        rest = [name for name in _ordered(self.found, list(reasons)) if name not in with_torch]
+        again = {name: self._pinned(name) for name in rest}
+        steps += [self._step((name,), reasons[name], (self._pip(*again[name]),)) for name in rest if again[name]]
+        steps += [self._step((name,), reasons[name], self._built(name)) for name in rest if not again[name]]
+        return tuple(steps)
+
+    def _reasons(self) -> dict[str, list[str]]:
+        reasons: dict[str, dict[str, None]] = {}
+        for each in self.wrong:
+            name, what = each.package, each.finding
+            counts = what.state in (State.FAIL, State.WARN) or what.id == "audit.readable"
+            if name in self.found.distributions and counts and what.id in _ANOTHER_BUILD:
+                if name.startswith("nvidia-") and what.id != "audit.readable":
+                    continue  # it comes with the torch
+                reasons.setdefault(name, {})[what.id.removeprefix("audit.")] = None
+        return {name: list(each) for name, each in reasons.items()}
+
+    def _compiled_for_torch(self) -> set[str]:
+        """A new torch breaks them, unless they keep to its stable interface."""
+        bound = (each for each in self.modules if each.uses_torch and not each.stable_abi and each.distribution)
+        return {canonicalize_name(str(each.distribution)) for each in bound}
+
+    def _pinned(self, name: str) -> tuple[str, ...]:
+        """What pip installs instead; nothing where the same file would come again and does not help."""
+        there = self.found.distributions[name]
+        right = release_for(name, self.torch) if self.torch and name in companions.PROJECTS else None
+        if right is not None:
+            pin = _of_line(f"{name}=={right}", self.torch or "")
+            return () if pin[0] == f"{name}=={there.version}" else ("--force-reinstall", "--no-deps", *pin)
+        mine = [each for each in self.modules if each.distribution == there.name]
+        if programs.known(name) or any(each.uses_torch or each.targets for each in mine):
+            return ()
+        return ("--force-reinstall", "--no-deps", f"{there.name}=={there.version}")
+
+    def _built(self, name: str) -> tuple[Command, ...]:
+        there, system = self.found.distributions[name], self.environment.os
+        if row := programs.known(name):  # no extension of torch: another release of it is what helps
+            return (rekindle("plan", "--for", row.id, *words(self.cards), system=system),)
+        pin = f"{there.name}=={there.version.partition('+')[0]}"
+        place = ("--env", self.environment.root, *words(self.cards), "-o", _WHEELS)
+        made = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", _WHEELS, pin)
+        return rekindle("extension", "build", pin, *place, system=system), self._pip(*made)
+
+    def _libraries(self, renewed: set[str]) -> list[MendingStep]:
+        """Packages with libraries that something needs; what is renewed brings its own, or needs others."""
+        missing = [
+            each
+            for each in self.wrong
+            if each.finding.id == "audit.missing" and each.about and each.package not in renewed
+        ]
+        names = tuple(dict.fromkeys(str(each.about) for each in missing))
+        asked = [self._as_required(name) for name in names]
+        return [self._step(names, ["missing"], (self._pip(*asked),))] if names else []
+
+    def _as_required(self, name: str) -> str:
+        """In the version that somebody here asks for."""
+        return f"{name}{next((str(pin.specifier) for pin in self._asked(name).values()), '')}"
+
+    def _asked(self, name: str) -> dict[str, Requirement]:
+        """By the name of a distribution: what it asks of this one."""
+        asked = {each.name: _required(each, name, self.environment) for each in self.found.distributions.values()}
+        return {by: wanted for by, wanted in asked.items() if wanted is not None}
+
+    def _numpy(self, renewed: set[str]) -> list[MendingStep]:
+        """NumPy 1 for what was compiled with it; pip finds releases of the others that can live with that."""
+        old = [each for each in self.wrong if each.finding.id == "audit.numpy" and each.package not in renewed]
+        if not old:
+            return []
+        newer = sorted(by for by, pin in self._asked("numpy").items() if not pin.specifier.contains(_LAST_OF_1))
+        return [self._step(("numpy", *newer), ["numpy"], (self._pip("numpy<2", *newer),))]
+
+    def _removals(self) -> list[MendingStep]:
+        """What nobody here requires goes; the files that it shared with another come back with that one."""
+        gone = {str(each.about) for each in self.wrong if each.finding.id == "audit.duplicates" and each.about}
+        back = {
+            other.name: f"{other.name}=={other.version}"
+            for name in gone
+            for other in self.found.distributions.values()
+            if canonicalize_name(other.name) not in gone and other.folders & self.found.distributions[name].folders
+        }
+        if not gone:
+            return []
+        commands = [self.environment.pip_command("uninstall", "-y", *sorted(gone))]
+        commands += [self._pip("--force-reinstall", "--no-deps", *sorted(back.values()))] if back else []
+        return [self._step((*sorted(gone), *sorted(back)), ["duplicates"], tuple(commands))]
+
+    def _pip(self, *what: str) -> Command:
+        return self.environment.pip_command("install", *what)
+
+    def _step(self, packages: Iterable[str], reasons: Iterable[str], commands: tuple[Command, ...]) -> MendingStep:
+        names = [self.found.distributions[name].name if name in self.found.distributions else name for name in packages]
+        return MendingStep(packages=tuple(names), reasons=tuple(dict.fromkeys(reasons)), commands=commands)
+
+
+def _of_line(pin: str, torch: str) -> tuple[str, ...]:
+    """Of the same CUDA line as the torch: the configured index may hold another one under the same version."""
+    line = torch.partition("+")[2]
+    if line != "cpu" and CudaLine.parse(line) is None:
+        return (pin,)
+    return (f"{pin}+{line}", "--index-url", index_of(line))
+
+
+def _required(by: InstalledDistribution, name: str, environment: Environment) -> Requirement | None:
+    """What a distribution asks of another in this environment; None when it does not need it."""
+    windows = environment.os == "windows"
+    place = {"extra": "", "sys_platform": "win32" if windows else "linux", "os_name": "nt" if windows else "posix"}
+    place |= {"platform_system": environment.os.capitalize(), "python_full_version": str(environment.python)}
+    place |= {"python_version": environment.version or "3"}
+    for line in by.requires:
+        try:
+            wanted = Requirement(line)
+        except InvalidRequirement:
+            continue
+        if canonicalize_name(wanted.name) == name and (wanted.marker is None or wanted.marker.evaluate(place)):
+            return wanted
+    return None
+
+
+def required(found: Contents, name: str, environment: Environment) -> bool:
+    return any(_required(each, name, environment) for each in found.distributions.values())
+
+
+def _ordered(found: Contents, names: list[str]) -> list[str]:
+    """Each after everything it requires; a circle is cut where it closes."""
+    done: list[str] = []
+    under_way: set[str] = set()
+
+    def visit(name: str) -> None:
+        if name in done or name in under_way:
+            return
+        under_way.add(name)
+        distribution = found.distributions.get(name)
+        for below in distribution.below if distribution else ():
+            if below in found.distributions:
+                visit(below)
+        under_way.discard(name)
+        done.append(name)
+
+    # torch first whatever the metadata says: everything else here is compiled against it.
+    for name in sorted(names, key=lambda name: (name != "torch", name)):
+        visit(name)
+    return [name for name in done if name in names]
