@@ -27,14 +27,18 @@ class OldShare(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nearly(self) -> bool:
-        """All but a few parts, which may be those of the cuDNN inside for other cards."""
-        return self.runs >= _NEARLY * self.containers
+        return nearly(self.runs, self.containers)
 
     @property
     def spoken(self) -> str:
         if self.coverage is Coverage.SERVES:
             return f"{self.torch}" + (" by JIT" if self.by_jit else "")
         return f"{self.torch} in {self.runs} of {self.containers} containers"
+
+
+def nearly(runs: int, containers: int) -> bool:
+    """All but a few parts, which may be those of the cuDNN inside for other cards."""
+    return runs >= _NEARLY * containers
 
 
 def share(row: OldWheel, card: Capability) -> OldShare:

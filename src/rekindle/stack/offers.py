@@ -6,7 +6,7 @@ the architecture list of the script that built it, which is not yet confirmed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -19,8 +19,8 @@ from rekindle.knowledge.gpu.gpu_code import GpuCode, Group
 from rekindle.knowledge.tables import Evidence, Row, cached, observed
 from rekindle.knowledge.torch import releases, wheel_platforms
 from rekindle.knowledge.torch.other_builds import community_wheels, conda_builds
-from rekindle.knowledge.torch.torch_wheels import TorchWheel, printed_list, torch_wheels
-from rekindle.model.cuda_line import index_of
+from rekindle.knowledge.torch.torch_wheels import TorchWheel, old_wheels, printed_list, torch_wheels
+from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.wheel import WheelIdentity
 from rekindle.stack.rules import RouteKind
 
@@ -61,6 +61,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """The file itself, of an offer that was read off one."""
     torchvision: str | None = None
     """Where the offer itself says which belongs to it."""
+    cudnn_inside: bool = False
+    """cuDNN is linked into torch's own library, with kernels for a few cards each."""
 
     @property
     def label(self) -> str:
@@ -158,8 +160,33 @@ def conda(system: str, machine: str) -> tuple[Offer, ...]:
 
 @cached
 def old(system: str, machine: str) -> tuple[Offer, ...]:
-    """Official wheels of releases before those of the tables."""
-    return tuple(
+    """Official wheels of releases before those of the tables: of the package index, then of PyTorch's own."""
+    return (*_opened(system, machine), *_listed(system, machine))
+
+
+def _opened(system: str, machine: str) -> Iterable[Offer]:
+    known = {row.version for row in toolkits.toolkits()}
+    for row in old_wheels():
+        if (row.system, row.machine) == (system, machine) and row.cuda and row.cuda in known:
+            yield Offer(
+                route=RouteKind.OFFICIAL_WHEEL,
+                torch=row.version,
+                variant=CudaLine(row.cuda).name,
+                cuda=row.cuda,
+                system=system,
+                pythons=row.pythons,
+                code=tuple(own(row.gpu_code)),
+                glibc=row.glibc,
+                on_configured_index=True,
+                default_variant=True,
+                cudnn_inside=True,
+                source=row.source,
+                evidence=row.evidence,
+            )
+
+
+def _listed(system: str, machine: str) -> Iterable[Offer]:
+    return (
         Offer(
             route=RouteKind.OFFICIAL_WHEEL,
             torch=row.torch,

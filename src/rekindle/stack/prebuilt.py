@@ -7,6 +7,7 @@ from typing import Any
 from rekindle.compat.driver_card import Window
 from rekindle.compat.gpu_code import overall, served
 from rekindle.compat.judgement import Clash
+from rekindle.compat.old_wheels import nearly
 from rekindle.compat.toolkit_card import compiles
 from rekindle.core.command import Command, ShellVariable, Word, rekindle
 from rekindle.core.version import Version
@@ -113,8 +114,10 @@ def _code(
         targets = ", ".join(str(target) for target in _usual(main))
         return [broken("wheel-code", candidate, row=offer.row, targets=targets, **words)]
     if state.coverage is Coverage.PARTIAL:
-        detail = f"{state.native + state.jit} of {state.containers} containers of {main.file}"
-        return [broken("wheel-code-partial", candidate, row=offer.row, detail=detail, **words)]
+        runs = state.native + state.jit
+        detail = f"{runs} of {state.containers} containers of {main.file}"
+        rule = "cudnn-inside" if offer.cudnn_inside and nearly(runs, state.containers) else "wheel-code-partial"
+        return [broken(rule, candidate, row=offer.row, detail=detail, **words)]
     found = [
         broken(
             "wheel-library",

@@ -10,6 +10,7 @@ from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import Row, cached, observed, rows
+from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.knowledge.torch.wheel_platforms import old_lines
 
 
@@ -103,21 +104,27 @@ def torch_release(version: str) -> TorchRelease:
         if wanted > Version(newest.newest):
             message = f"PyTorch {plain} is newer than Rekindle's data (latest: {newest.newest})"
             raise UnknownName(message, hint="lay newer rows over them with `--knowledge DIR`")
-        early = ", ".join(sorted({row.torch for row in old_lines()}))
-        known = f"{torch_releases()[0].minor} to {newest.minor}; of earlier ones {early} with CUDA 11"
+        known = f"{torch_releases()[0].minor} to {newest.minor}; of earlier ones wheels of {', '.join(early())}"
         message = f"PyTorch {plain} is older than Rekindle's data ({known})"
-        hint = "`rekindle gpu NAME` says what Linux wheels before 1.10 hold for a card; none has code for 8.0 or newer"
-        raise UnknownName(message, hint=f"{hint} but those with CUDA 11")
+        raise UnknownName(message, hint="`rekindle gpu NAME` says what Linux wheels before 1.10 hold for a card")
     if len(wanted.parts) > 2 and plain not in row.patches:
         raise UnknownName(f"there is no PyTorch {plain}", hint=f"{row.minor} has " + ", ".join(row.patches))
     return row
 
 
 @cached
+def early() -> tuple[str, ...]:
+    """Releases before those of the tables, of which only wheels are known."""
+    return tuple(sorted({row.torch for row in old_lines()} | {row.version for row in old_wheels()}, key=Version))
+
+
+@cached
 def full_version(version: str) -> str:
     """`2.7` means its last patch release; `2.7.0` means itself."""
-    row = torch_release(version)
     plain = version.strip().removeprefix("v").partition("+")[0]
+    if plain in early():
+        return plain
+    row = torch_release(version)
     return plain if plain in row.patches else row.newest
 
 
