@@ -27,27 +27,12 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.python.environment import find as find_environment
 from support import artefacts
 from support.fatbins import container
-from support.houses import SYMBOL, House, needs_cuda_13
+from support.houses import EXTENSION, SYMBOL, House, needs_cuda_13
 
 H200 = AuditedCard(name="H200", capability=Capability(9, 0))
 TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 MODULE = f"cpython-{TAG.removeprefix('cp')}-{platform.machine()}-linux-gnu.so"
 GONE = "_ZN2at3addERKNS_6TensorES2_"
-SETUP = """\
-import importlib.util
-from pathlib import Path
-from setuptools import Extension, setup
-lib = Path(importlib.util.find_spec("torch").origin).parent / "lib"
-code = Path("code.fatbin").resolve()
-Path("c.c").write_text('''#include <Python.h>
-__asm__(".section .nv_fatbin,\\\\"a\\\\"; .incbin \\\\"%s\\\\"; .text");
-int SYMBOL(void);
-static struct PyModuleDef made = {PyModuleDef_HEAD_INIT, "_C"};
-PyMODINIT_FUNC PyInit__C(void) { SYMBOL(); return PyModule_Create(&made); }
-''' % code)
-made = Extension("ext._C", ["c.c"], library_dirs=[str(lib)], libraries=["c10"], runtime_library_dirs=[str(lib)])
-setup(name="ext", version="1.0", packages=["ext"], ext_modules=[made])
-"""
 
 
 class Broken(House):
@@ -74,7 +59,7 @@ class Broken(House):
             old.unlink()
         folder = self.root / "ext-1.0"
         (folder / "ext").mkdir(parents=True)
-        (folder / "setup.py").write_text(SETUP.replace("SYMBOL", SYMBOL), encoding="utf-8")
+        (folder / "setup.py").write_text(EXTENSION, encoding="utf-8")
         (folder / "ext/__init__.py").write_bytes(b"")
         (folder / "code.fatbin").write_bytes(container("sm_90"))
         (folder / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: ext\nVersion: 1.0\n", encoding="utf-8")

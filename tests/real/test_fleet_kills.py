@@ -15,54 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.fleet import shelved
-from support.fleets import Fleet, events, pebble
+from support.fleets import Fleet, KilledRound
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kills processes as Linux does")
 
 SEED = int(os.environ.get("REKINDLE_SEED", "38"))
 KILLS, JOBS = 30, 5
-
-
-class Round:
-    """A matrix that is built while its parts are killed."""
-
-    def __init__(self, fleet: Fleet, number: int) -> None:
-        self.fleet = fleet
-        names = [f"pebble{number}x{each}" for each in range(JOBS)]
-        lines = [pebble(fleet.folder, name, files=3, header="algorithm") for name in names]
-        listed = ", ".join(f'"{name}"' for name in names)
-        self.matrix = fleet.folder / f"matrix{number}.toml"
-        head = f'project = [{listed}]\ncuda = "cpu"\narch = "{os.uname().machine}"\n'
-        self.matrix.write_text(head + "\n".join(lines), encoding="utf-8")
-        self.client = self.started()
-
-    def started(self) -> subprocess.Popen[bytes]:
-        """The same command, again and again: it goes on where the journal ends."""
-        return self.fleet.client("run", self.matrix, "--deaths", "99", "--patience", "120")
-
-    def kill(self, who: str) -> bool:
-        if who not in ("client", "scheduler"):
-            return self.fleet.kill_worker(who)
-        process = self.fleet.processes[who]
-        if process.poll() is not None:
-            return False
-        process.kill()
-        process.wait()
-        if who == "scheduler":
-            self.fleet.scheduler()
-        else:
-            self.client = self.started()
-        return True
-
-    def judge(self) -> None:
-        said = [each for each in events(self.matrix) if each.key]
-        mine = {str(each.key) for each in said}
-        assert len(mine) == JOBS
-        assert mine <= set(shelved.jobs_on(self.fleet.folder / "shelf")), "a wheel was lost"
-        for key in mine:
-            after = [each.event for each in said if each.key == key]
-            assert after.count("done") == 1 and after[-1] == "done", f"a finished job was begun again: {after}"
 
 
 @pytest.mark.long
@@ -75,7 +33,7 @@ def test_nothing_is_lost_and_nothing_is_built_twice(tmp_path: Path) -> None:
             fleet.worker(name, "--slots", "1", "--memory", "2")
         while killed.total() < KILLS:
             rounds += 1
-            this = Round(fleet, rounds)
+            this = KilledRound(fleet, rounds, JOBS)
             while killed.total() < KILLS and this.client.poll() is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     this.client.wait(lot.uniform(0.1, 8))

@@ -15,6 +15,22 @@ from support.fatbins import container
 
 SYMBOL = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
 PLATFORM = f"linux_{platform.machine()}"
+EXTENSION = """\
+import importlib.util
+from pathlib import Path
+from setuptools import Extension, setup
+lib = Path(importlib.util.find_spec("torch").origin).parent / "lib"
+code = Path("code.fatbin").resolve()
+Path("c.c").write_text('''#include <Python.h>
+__asm__(".section .nv_fatbin,\\\\"a\\\\"; .incbin \\\\"%s\\\\"; .text");
+int SYMBOL(void);
+static struct PyModuleDef made = {PyModuleDef_HEAD_INIT, "_C"};
+PyMODINIT_FUNC PyInit__C(void) { SYMBOL(); return PyModule_Create(&made); }
+''' % code)
+made = Extension("ext._C", ["c.c"], library_dirs=[str(lib)], libraries=["c10"], runtime_library_dirs=[str(lib)])
+setup(name="ext", version="1.0", packages=["ext"], ext_modules=[made])
+""".replace("SYMBOL", SYMBOL)
+"""The setup.py of an extension of it, with GPU code from a file beside it."""
 
 
 class House:
