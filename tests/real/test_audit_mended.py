@@ -11,7 +11,7 @@ import platform
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,90 +25,27 @@ from rekindle.core.findings import State
 from rekindle.core.paths import venv_python
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.python.environment import find as find_environment
-from support import artefacts, small_wheels
-from support.artefacts import unverified
-from support.compiled import Compiler
-from support.cuda import machine
+from support import artefacts
 from support.fatbins import container
+from support.houses import EXTENSION, SYMBOL, House, needs_cuda_13
 
 H200 = AuditedCard(name="H200", capability=Capability(9, 0))
 TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"
-PLATFORM = f"linux_{platform.machine()}"
 MODULE = f"cpython-{TAG.removeprefix('cp')}-{platform.machine()}-linux-gnu.so"
-SYMBOL, GONE = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_", "_ZN2at3addERKNS_6TensorES2_"
-SETUP = """\
-import importlib.util
-from pathlib import Path
-from setuptools import Extension, setup
-lib = Path(importlib.util.find_spec("torch").origin).parent / "lib"
-code = Path("code.fatbin").resolve()
-Path("c.c").write_text('''#include <Python.h>
-__asm__(".section .nv_fatbin,\\\\"a\\\\"; .incbin \\\\"%s\\\\"; .text");
-int SYMBOL(void);
-static struct PyModuleDef made = {PyModuleDef_HEAD_INIT, "_C"};
-PyMODINIT_FUNC PyInit__C(void) { SYMBOL(); return PyModule_Create(&made); }
-''' % code)
-made = Extension("ext._C", ["c.c"], library_dirs=[str(lib)], libraries=["c10"], runtime_library_dirs=[str(lib)])
-setup(name="ext", version="1.0", packages=["ext"], ext_modules=[made])
-"""
+GONE = "_ZN2at3addERKNS_6TensorES2_"
 
 
-class House:
-    """The folder that stands in for the index, and an environment that is filled from it."""
+class Broken(House):
+    """An environment that is filled from it, and mended."""
 
     def __init__(self, root: Path) -> None:
-        if sys.platform != "linux":
-            unverified("the environments are made for Linux")
-        self.root, self.wheels, self.place = root, root / "house", root / "my env"
-        self.compiler = Compiler(root / "built", "")
-        self.wheels.mkdir()
+        super().__init__(root)
+        self.place = root / "my env"
         self.environ = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
         self.environ |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.wheels), "PIP_CONFIG_FILE": os.devnull}
         self.environ |= {"UV_OFFLINE": "1", "UV_FIND_LINKS": str(self.wheels), "REKINDLE_CACHE": str(root / "cache")}
         self.environ |= {"UV_NO_CONFIG": "1", "UV_CACHE_DIR": str(root / "uv")}
         self.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-
-    def library(
-        self, name: str, *, texts: Sequence[str] = (), targets: Sequence[str] = (), **how: Sequence[str]
-    ) -> bytes:
-        """A real library, with a text among its constants and GPU code where wanted."""
-        built = self.compiler.build(name, options=(*how.pop("options", ()), f"-Wl,-soname,{Path(name).name}"), **how)
-        if texts:
-            source = self.compiler.work / "texts.c"
-            lines = [f'const char t{number}[] = "{each}";' for number, each in enumerate(texts)]
-            source.write_text("\n".join(lines), encoding="utf-8")
-            self.compiler.run([self.compiler.gcc, "-shared", "-fPIC", "-nostdlib", "-o", built, source])
-        if targets:
-            code = self.compiler.work / "code"
-            code.write_bytes(container(*targets))
-            self.compiler.run(["objcopy", "--add-section", f".nv_fatbin={code}", built])
-        return built.read_bytes()
-
-    def wheel(self, name: str, version: str, files: Mapping[str, bytes], requires: Sequence[str] = ()) -> None:
-        info = f"{name.replace('-', '_')}-{version}.dist-info"
-        lines = [f"Requires-Dist: {each}\n" for each in requires]
-        tag = f"{TAG}-{TAG}-{PLATFORM}"
-        told = {
-            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{''.join(lines)}".encode(),
-            f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(),
-        }
-        small_wheels.make(self.wheels, {**files, **told}, name=f"{name.replace('-', '_')}-{version}-{tag}.whl")
-
-    def torch(self, version: str, cuda: str | None, requires: Sequence[str] = (), numpy: str = "") -> None:
-        files = {
-            "torch/__init__.py": b"",
-            "torch/version.py": f"__version__ = '{version}'\ncuda = {cuda!r}\n".encode(),
-            "torch/lib/libc10.so": self.library("torch/lib/libc10.so", offers=(SYMBOL,)),
-            "torch/lib/libtorch_cuda.so": self.library("torch/lib/libtorch_cuda.so", targets=("sm_90",)),
-        }
-        if numpy:
-            library = self.library("torch/lib/libtorch_python.so", texts=(f"numpy.{numpy}._multiarray_umath",))
-            files["torch/lib/libtorch_python.so"] = library
-        self.wheel("torch", version, files, requires)
-
-    def companion(self, name: str, version: str) -> None:
-        module = self.library(f"{name}/_C.so", wants=(SYMBOL,), options=self.linked(), targets=("sm_90",))
-        self.wheel(name, version, {f"{name}/__init__.py": b"", f"{name}/_C.so": module})
 
     def extension(self, *needs: str, wants: str = SYMBOL) -> None:
         """Its wheel, made elsewhere; and its sdist, which is compiled here."""
@@ -122,21 +59,12 @@ class House:
             old.unlink()
         folder = self.root / "ext-1.0"
         (folder / "ext").mkdir(parents=True)
-        (folder / "setup.py").write_text(SETUP.replace("SYMBOL", SYMBOL), encoding="utf-8")
+        (folder / "setup.py").write_text(EXTENSION, encoding="utf-8")
         (folder / "ext/__init__.py").write_bytes(b"")
         (folder / "code.fatbin").write_bytes(container("sm_90"))
         (folder / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: ext\nVersion: 1.0\n", encoding="utf-8")
         with tarfile.open(self.wheels / "ext-1.0.tar.gz", "w:gz") as archive:
             archive.add(folder, "ext-1.0")
-
-    def linked(self, *needs: str) -> tuple[str, ...]:
-        """Linked with c10, and with libraries of these names, which need not exist afterwards."""
-        stubs = []
-        for name in needs:
-            self.compiler.build(f"stubs/{name}", options=(f"-Wl,-soname,{name}",))
-            stubs.append(str(self.compiler.root / "stubs" / name))
-        lib = self.compiler.root / "torch/lib"
-        return ("-Wl,--unresolved-symbols=ignore-all", "-L", str(lib), "-Wl,--no-as-needed", "-lc10", *stubs)
 
     def real(self, *requirements: str) -> None:
         for each in requirements:
@@ -144,8 +72,7 @@ class House:
             (self.wheels / file.name).symlink_to(file)
 
     def compiling(self) -> None:
-        if not any(kit.version and kit.version.major == 13 and kit.nvcc for kit in machine().toolkits):
-            unverified("there is no CUDA 13 toolkit on this machine")
+        needs_cuda_13()
         self.real("setuptools==80.9.0", "wheel==0.45.1")
 
     def fill(self, *requirements: Sequence[str], by: str = "pip") -> None:
@@ -191,8 +118,8 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def house(tmp_path: Path) -> Broken:
+    return Broken(tmp_path)
 
 
 def ids(answer: Audit) -> set[str]:
@@ -200,7 +127,7 @@ def ids(answer: Audit) -> set[str]:
     return {finding.id.removeprefix("audit.") for finding in every}
 
 
-def test_torchvision_of_another_torch(house: House) -> None:
+def test_torchvision_of_another_torch(house: Broken) -> None:
     house.torch("2.11.0+cu130", "13.0")
     house.companion("torchvision", "0.20.1+cu121")
     house.companion("torchvision", "0.26.0+cu130")
@@ -210,7 +137,7 @@ def test_torchvision_of_another_torch(house: House) -> None:
 
 
 @pytest.mark.parametrize("by", ["pip", "uv"])
-def test_companions_of_two_other_torches(house: House, by: str) -> None:
+def test_companions_of_two_other_torches(house: Broken, by: str) -> None:
     """One of them has the right number and another CUDA: pip takes the label for no difference."""
     house.torch("2.11.0", "13.0")
     house.companion("torchvision", "0.20.1+cu121")
@@ -223,7 +150,7 @@ def test_companions_of_two_other_torches(house: House, by: str) -> None:
 
 
 @pytest.mark.long
-def test_cuda_12_beside_a_torch_of_cuda_13(house: House) -> None:
+def test_cuda_12_beside_a_torch_of_cuda_13(house: Broken) -> None:
     """cuDNN for CUDA 12 over that for CUDA 13, and an extension that wants the runtime of CUDA 12, which is nowhere."""
     house.compiling()
     house.torch("2.11.0+cu130", "13.0", ["nvidia-cudnn-cu13==9.19.0.56"])
@@ -240,7 +167,7 @@ def test_cuda_12_beside_a_torch_of_cuda_13(house: House) -> None:
 
 
 @pytest.mark.parametrize("by", ["pip", "uv"])
-def test_numpy_2_beside_an_old_torch(house: House, by: str) -> None:
+def test_numpy_2_beside_an_old_torch(house: Broken, by: str) -> None:
     """The one that asks for NumPy 2 goes back to a release that does not."""
     house.real("numpy==1.26.4", "numpy==2.2.6")
     house.torch("2.2.2+cu121", "12.1", numpy="core")
@@ -254,7 +181,7 @@ def test_numpy_2_beside_an_old_torch(house: House, by: str) -> None:
 
 
 @pytest.mark.long
-def test_an_extension_of_another_torch(house: House) -> None:
+def test_an_extension_of_another_torch(house: Broken) -> None:
     house.compiling()
     house.torch("2.11.0+cu130", "13.0")
     house.extension(wants=GONE)
@@ -265,7 +192,7 @@ def test_an_extension_of_another_torch(house: House) -> None:
 
 
 @pytest.mark.long
-def test_a_torch_without_cuda_and_what_was_compiled_for_it(house: House) -> None:
+def test_a_torch_without_cuda_and_what_was_compiled_for_it(house: Broken) -> None:
     """Everything that was compiled against the torch that goes is built for the one that comes."""
     house.compiling()
     best = api.plan(gpus=["H200"], python=".".join(map(str, sys.version_info[:2]))).recommended

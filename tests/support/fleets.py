@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from rekindle.fleet import certs
+from rekindle.fleet import certs, shelved
 from rekindle.fleet.journal import FleetEvent, read
 from support.artefacts import unverified
 
@@ -141,6 +141,47 @@ class Fleet:
                     child.kill()
             process.kill()
             process.wait()
+
+
+class KilledRound:
+    """A matrix that is built while its parts are killed."""
+
+    def __init__(self, fleet: Fleet, number: int, jobs: int) -> None:
+        self.fleet, self.jobs = fleet, jobs
+        names = [f"pebble{number}x{each}" for each in range(jobs)]
+        lines = [pebble(fleet.folder, name, files=3, header="algorithm") for name in names]
+        listed = ", ".join(f'"{name}"' for name in names)
+        self.matrix = fleet.folder / f"matrix{number}.toml"
+        head = f'project = [{listed}]\ncuda = "cpu"\narch = "{os.uname().machine}"\n'
+        self.matrix.write_text(head + "\n".join(lines), encoding="utf-8")
+        self.client = self.started()
+
+    def started(self) -> subprocess.Popen[bytes]:
+        """The same command, again and again: it goes on where the journal ends."""
+        return self.fleet.client("run", self.matrix, "--deaths", "99", "--patience", "120")
+
+    def kill(self, who: str) -> bool:
+        if who not in ("client", "scheduler"):
+            return self.fleet.kill_worker(who)
+        process = self.fleet.processes[who]
+        if process.poll() is not None:
+            return False
+        process.kill()
+        process.wait()
+        if who == "scheduler":
+            self.fleet.scheduler()
+        else:
+            self.client = self.started()
+        return True
+
+    def judge(self) -> None:
+        said = [each for each in events(self.matrix) if each.key]
+        mine = {str(each.key) for each in said}
+        assert len(mine) == self.jobs
+        assert mine <= set(shelved.jobs_on(self.fleet.folder / "shelf")), "a wheel was lost"
+        for key in mine:
+            after = [each.event for each in said if each.key == key]
+            assert after.count("done") == 1 and after[-1] == "done", f"a finished job was begun again: {after}"
 
 
 def until(holds: Callable[[], object], seconds: float, said: str) -> None:

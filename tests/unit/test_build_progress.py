@@ -11,8 +11,10 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rekindle.build.governor.record import Shown, Standing
@@ -314,19 +316,41 @@ def test_the_live_view_is_drawn_and_wiped_away() -> None:
     assert "332/1598 files" in stream.getvalue()
 
 
-def test_the_count_starts_again_when_ninja_does(tmp_path: Path) -> None:
-    """`1/4` of the rules that Ninja renews first, then 1,253 files."""
-    said: list[str] = []
-    progress = Progress(said.append, every=0.0)
+def counts(lines: Sequence[str], listed: int = 0) -> list[tuple[int, int]]:
+    """What is shown after each line of Ninja's."""
+    progress = Progress(lambda line: None)
     progress.begin("compile", 7, 11)
-    progress.line("[1/4] Re-running CMake...")
-    progress.line("[4/4] x")
-    progress.line("[1/1253] Building CXX object CMakeFiles/t.dir/a.cpp.o")
-    limit = time.monotonic() + 10
-    while not said and time.monotonic() < limit:
-        time.sleep(0.05)
+    state = progress._state
+    assert state is not None
+    state.listed = listed
+    shown = []
+    for line in lines:
+        progress.line(line)
+        now = progress._now(state)
+        shown.append((now.done, now.total))
     progress.end()
-    assert "1/1253" in said[0]
+    return shown
+
+
+def test_a_total_that_was_shown_neither_shrinks_nor_jumps() -> None:
+    """2,031 files listed, then `1/4` of the rules that Ninja renews, then 2,075; a second run makes the rest."""
+    lines = ["[1/4] Re-running CMake...", "[4/4] x", "[1/2075] a.o", "[900/2075] b.o", "[1/1176] c.o", "[3/5] d.o"]
+    shown = counts(lines, listed=2031)
+    assert shown == [(0, 0), (0, 0), (1, 2075), (900, 2075), (900, 2075), (900, 2075)]
+    assert counts(["[1/4] Re-running CMake...", "[1/1253] a.o"])[-1] == (1, 1253)
+
+
+def test_before_a_tenth_of_the_work_a_range_is_told() -> None:
+    early = TimeLeft(seconds=3600.0, known=1.0, share=0.09)
+    assert "  30 min to 2 h 00 min left  " in view.log_lines(moment(estimate=early), "")[0]
+    assert (
+        "  about 1 h 00 min left" in view.log_lines(moment(estimate=msgspec.structs.replace(early, share=0.1)), "")[0]
+    )
+
+
+def test_a_program_that_makes_no_known_file_is_not_called_a_compile() -> None:
+    shell = RunningProgram(seconds=90.0, memory=None, program="sh", output=None)
+    assert "still running sh, " in "\n".join(view.log_lines(moment(running=(shell,)), ""))
 
 
 def test_a_silent_program_is_still_heard_of() -> None:

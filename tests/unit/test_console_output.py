@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import queue
 import subprocess
 import sys
 from pathlib import Path
@@ -234,3 +235,14 @@ def test_what_the_disk_refuses_is_said_in_plain_words(
     seen = rekindle_command("gpu", "K40c")
     assert seen.code == NotWritable.exit_code
     assert said in seen.err
+
+
+def test_a_long_wait_says_what_it_waits_for_and_a_short_one_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = queue.Queue[str]()
+    monkeypatch.setattr(console, "say", said.put)
+    with console.waiting("reading a wheel"):
+        pass
+    monkeypatch.setattr(console, "_PATIENCE", 0.0)
+    with console.waiting("reading another"):
+        assert said.get(timeout=60) == "reading another"
+    assert said.empty()

@@ -66,6 +66,19 @@ def test_what_a_killed_run_left_is_swept_and_what_others_write_is_not(tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == [".mine.part", "lives.whl", "own.whl"]
 
 
+def test_the_folder_of_a_killed_run_goes_with_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dies = "import os, tempfile\nfrom rekindle.core import files\n"
+    dies += f"tempfile.tempdir = {str(tmp_path)!r}\nwith files.scratch('test') as made:\n"
+    dies += "    (made / 'half').write_bytes(b'x')\n    os._exit(77)\n"
+    assert subprocess.run([sys.executable, "-c", dies], check=False, timeout=60).returncode == 77
+    (left,) = tmp_path.iterdir()
+    (tmp_path / "rekindle-of-somebody").mkdir()
+    with files.scratch("test") as one, files.scratch("test") as other:
+        assert sorted(tmp_path.iterdir()) == sorted((one, other, tmp_path / "rekindle-of-somebody"))
+    assert not left.exists() and [path.name for path in tmp_path.iterdir()] == ["rekindle-of-somebody"]
+
+
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "plan.toml"
     files.write_text(target, "old\n")

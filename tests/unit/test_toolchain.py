@@ -665,7 +665,7 @@ def test_one_archive_is_not_called_archives_and_unpacking_is_not_silent(
     said: list[str] = []
     installing.install(store, msgspec.structs.replace(whole, parts=whole.parts[:1]), how(store), say=said.append)
     assert said[0].startswith("fetching 1 archive, ") and "unpacking 1 archive" in said
-    assert any(re.fullmatch(r"unpacked \d+ MB of 1 archive", line) for line in said)
+    assert any(re.fullmatch(r"unpacked [01] of 1 archive, \d+ MB", line) for line in said)
     assert re.fullmatch(r"unpacked \d+ files, \d+ MB", said[-1])
 
 
@@ -737,3 +737,13 @@ def test_a_read_only_file_that_is_there_already_is_replaced_or_kept(tmp_path: Pa
     place.chmod(0o444)
     store.keep([b"header"], executable=False)
     assert place.read_bytes() == b"header"
+
+
+def test_a_download_that_goes_on_counts_what_is_there_and_not_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """300 of 1,000 MB were there; 100 more came in ten seconds: 600 are left, not 900."""
+    sizes = iter([300_000_000, 400_000_000])
+    monkeypatch.setattr(progress, "size_of", lambda folder: next(sizes))
+    line = progress.fetching(tmp_path, 1_000_000_000, kept=300_000_000)
+    assert line(10.0) == "fetched 400 of 1,000 MB, 10.0 MB/s, 60 s left"

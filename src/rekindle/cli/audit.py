@@ -35,7 +35,8 @@ def command(
     from rekindle.core.paths import cache_folder
 
     cache = None if no_cache else cache_folder("audit")
-    answer = audit(environment, names=gpus, machine=machine, driver=driver, cache=cache)
+    with console.waiting(f"reading the compiled modules of {environment or 'the active environment'}"):
+        answer = audit(environment, names=gpus, machine=machine, driver=driver, cache=cache)
     if as_json:
         console.out_json(answer)
     else:

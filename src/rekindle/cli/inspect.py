@@ -65,7 +65,8 @@ def command(
     torch = read_torch(against) if against else None
     seen = []
     for where in batch.subjects(places):
-        found = inspection.inspect(where, cards=gpus, kernels=kernels, against=torch)
+        with console.waiting(f"reading {where}"):
+            found = inspection.inspect(where, cards=gpus, kernels=kernels, against=torch)
         more = tuple(required_findings(found, wanted))
         if graft is not None:
             from rekindle.wheels.inspect import grafted

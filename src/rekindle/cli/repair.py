@@ -68,17 +68,19 @@ def command(
 
         options.exclude("slim", ("add", "remove", "complete", "folders", "exclude", "no_index", "folder"))
         every = [found for given in wheels for found in batch.wheels_in(given)]
-        done = [slimming.slim(wheel, output, cards=gpus, dry_run=dry_run) for wheel in every]
+        with console.waiting(f"reading and writing {console.plural(len(every), 'wheel')}"):
+            done = [slimming.slim(wheel, output, cards=gpus, dry_run=dry_run) for wheel in every]
     elif folder is not None:
         done = [repair.pack(folder, output, dry_run=dry_run)]
     else:
         wish = repair.RepairWish(folders=folders, exclude=exclude, cards=gpus, index=not no_index)
         wanted = not (add or remove) if complete is None else complete
         every = [found for given in wheels for found in batch.wheels_in(given)]
-        done = [
-            repair.repair(wheel, output, add=add, remove=remove, wish=wish if wanted else None, dry_run=dry_run)
-            for wheel in every
-        ]
+        with console.waiting(f"reading and writing {console.plural(len(every), 'wheel')}"):
+            done = [
+                repair.repair(wheel, output, add=add, remove=remove, wish=wish if wanted else None, dry_run=dry_run)
+                for wheel in every
+            ]
     if as_json:
         console.out_json(done[0] if len(done) == 1 else repair.Repairs(repairs=tuple(done)))
     else:

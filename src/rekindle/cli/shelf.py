@@ -65,7 +65,8 @@ def add(
     how = shelves.Addition(
         report=report, trusted=_keys(trust), against=against, replace=replace, run=run, labels=not no_label
     )
-    added = shelves.add(folder, wheels, how)
+    with console.waiting(f"checking and copying {console.plural(len(wheels), 'wheel')}"):
+        added = shelves.add(folder, wheels, how)
     _answer(Shelf(folder=folder, wheels=added), as_json)
     for each in added:
         console.say(entry.install_command(folder, each))

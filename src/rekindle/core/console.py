@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from rekindle.core.codec import to_builtins, to_json
@@ -39,6 +39,7 @@ _MARKS = re.compile(re.escape(_MARK) + r"(\d{1,2});")
 _IN_BACKTICKS = re.compile(r"`[^`\n]+`")
 _KEPT_SPACE = "\x1f"
 _BEYOND_ASCII = re.compile(r"[^\x09\x0a\x20-\x7e]")
+_PATIENCE = 2.0
 _answered = False
 _quiet = _verbose = _plain = False
 _own: Callable[[str], str] | None = None
@@ -55,6 +56,20 @@ def say(text: str = "") -> None:
     """Talk: progress, warnings, hints, on stderr. `--quiet` leaves it out."""
     if not _quiet:
         _write(sys.stderr, text, answer=False)
+
+
+@contextlib.contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """What is waited for, said when it takes longer than two seconds: nobody takes silence for the end."""
+    import threading
+
+    timer = threading.Timer(_PATIENCE, say, (text,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def detail(text: str) -> None:

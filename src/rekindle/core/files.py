@@ -1,7 +1,8 @@
 """The one place that writes files: beside, synced, then renamed. A reader never sees half a file.
 
 What is not yet renamed has a hidden name that says who writes it: `.name.<computer>-<process>-<run>-<number>.part`. The
-first write into a folder removes what dead processes of this computer left there.
+first write into a folder removes what dead processes of this computer left there. Folders for a while, among the
+system's temporary ones, say the same: `rekindle-<what>-<computer>-<process>-<number>`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import errno
 import itertools
 import os
 import re
+import shutil
 import stat
+import tempfile
 import time
 import zlib
 from collections.abc import Iterator
@@ -31,6 +34,9 @@ _CLOCK = 0.0 if os.name == "nt" else 2.0
 _RUN = os.urandom(4).hex()
 _NUMBERS = itertools.count()
 _SWEPT: set[Path] = set()
+_SCRATCH = re.compile(r"rekindle-[a-z-]+-([0-9a-f]{8})-(\d{1,9})-\d+")
+_OWN: set[Path] = set()
+"""The folders for a while of this process."""
 FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG})
 
 
@@ -79,17 +85,52 @@ def sweep(folder: Path) -> None:
 def left_behind(folder: Path) -> list[Path]:
     """The half-written files in a folder whose writers, processes of this computer, are gone."""
     found = ((path, _PART.fullmatch(path.name)) for path in sorted(reachable(folder).glob(".*.part")))
-    return [path for path, part in found if part and part[1] == _computer() and _gone(path, part)]
+    return [path for path, part in found if part and _left(path, part)]
 
 
-def _gone(path: Path, part: re.Match[str]) -> bool:
-    """Is its writer gone? Systems give a dead process's number to another one, which began after the last write."""
-    if int(part[2]) == os.getpid():
-        return part[3] != _RUN
+def _left(path: Path, part: re.Match[str]) -> bool:
+    return part[1] == _computer() and _gone(path, int(part[2]), here=part[3] != _RUN)
+
+
+@contextlib.contextmanager
+def scratch(what: str) -> Iterator[Path]:
+    """A folder for a while, removed when the block ends."""
+    folder = scratch_folder(what)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def scratch_folder(what: str, place: Path | None = None) -> Path:
+    """A folder that nobody else can enter, removed by whoever asks for it; those whose makers were killed go now."""
+    place = place or Path(tempfile.gettempdir())
+    _sweep_scratch(place)
+    while True:
+        folder = place / f"rekindle-{what}-{_computer()}-{os.getpid()}-{next(_NUMBERS)}"
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+            _OWN.add(folder)
+            return folder
+
+
+def _sweep_scratch(place: Path) -> None:
+    found = ((path, _SCRATCH.fullmatch(path.name)) for path in place.glob("rekindle-*"))
+    for path, made in found:
+        if made and made[1] == _computer() and path not in _OWN and _gone(path, int(made[2]), here=True):
+            shutil.rmtree(path, ignore_errors=True)  # not another user's: the system refuses that
+
+
+def _gone(path: Path, writer: int, *, here: bool) -> bool:
+    """Is its writer gone? Systems give a dead process's number to another one, which began after the last write.
+
+    `here` is the answer for what has this process's number."""
+    if writer == os.getpid():
+        return here
     import psutil
 
     try:
-        return psutil.Process(int(part[2])).create_time() > path.stat().st_mtime + _CLOCK
+        return psutil.Process(writer).create_time() > path.stat().st_mtime + _CLOCK
     except (psutil.NoSuchProcess, FileNotFoundError):
         return True
     except (psutil.Error, OSError):

@@ -109,5 +109,5 @@ class Range:
 
     def holds(self, version: str) -> bool:
         if self._beginning is not None:
-            return Version(version).starts_with(self._beginning)
+            return Version.parse(version).starts_with(self._beginning)
         return bool(self._specifiers.contains(version, prereleases=True))

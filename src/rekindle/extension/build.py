@@ -16,6 +16,7 @@ from rekindle.audit.mending import install_command
 from rekindle.build.configure.environment import VariableChange
 from rekindle.build.configure.render import render
 from rekindle.build.run.build import captured
+from rekindle.core import files
 from rekindle.core.command import Command
 from rekindle.core.errors import MissingTool, NotFound, UsageError
 from rekindle.core.findings import Finding, State, worst
@@ -134,8 +135,7 @@ def build(
 ) -> ExtensionReport:
     """A wheel of the project that serves the cards: found on the index, else built here."""
     project, output = request.project, request.output
-    with tempfile.TemporaryDirectory(prefix="rekindle-ext-", ignore_cleanup_errors=True) as folder:
-        work = Path(folder)
+    with files.scratch("ext") as work:
         environment, torch, found = ready(request.environment, cards, machine, temp=str(work), ptx=request.ptx)
         report = _Report(project, environment, torch.version, found)
         source = Path(project) if Path(project).is_dir() else None

@@ -68,7 +68,10 @@ def make(path: Path, *, machines: Sequence[Path] = (), shelf_folder: Path | None
     have = shelved.jobs_on(shelf_folder) if shelf_folder else {}
     offers = shelf.offers(shelf_folder).offers if shelf_folder and shelf_folder.is_dir() else ()
     resolving = Resolving(matrix, root, offers)
-    outcomes = [(cell, resolving.outcome(cell)) for cell in matrix_file.cells(matrix, tuple(named))]
+    cells = list(matrix_file.cells(matrix, tuple(named)))
+    # What differs in its project alone is one question: its answer is not kept for long.
+    found = {cell: resolving.outcome(cell) for cell in sorted(cells, key=_question)}
+    outcomes = [(cell, found[cell]) for cell in cells]
     jobs, plans = _jobs(outcomes, have)
     ordered = _ordered(_with_needs(jobs, outcomes))
     return Planned(
@@ -81,6 +84,11 @@ def make(path: Path, *, machines: Sequence[Path] = (), shelf_folder: Path | None
         plans=plans,
         sources=_sources(ordered, matrix, root),
     )
+
+
+def _question(cell: MatrixCell) -> list[str]:
+    asked = (cell.torch, cell.cuda, cell.gpu, cell.python, cell.os, cell.arch, cell.profile, cell.machine)
+    return [each or "" for each in asked]
 
 
 def _jobs(

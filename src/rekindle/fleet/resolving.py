@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -38,6 +39,8 @@ from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Card, Situation, Wish, cards_named
 from rekindle.stack.verdict import Verdict
 
+_REMEMBERED = 1024
+"""Answers at most: whoever asks puts equal questions next to each other, and ten thousand answers are much memory."""
 _INSTALLED = (RouteKind.SHELF, RouteKind.OFFICIAL_WHEEL)
 
 
@@ -72,8 +75,7 @@ class Resolving:
         self.root = root
         self.shelf = shelf
         self.asked = 0
-        self._verdicts: dict[tuple[object, ...], Verdict] = {}
-        self._plans: dict[int, Plan] = {}
+        self._answer = lru_cache(maxsize=_REMEMBERED)(self._resolved)
         self._cards: dict[str, tuple[Card, ...]] = {}
         self._machines: dict[str, Situation] = {}
         self._digests: dict[str, str] = {}
@@ -173,17 +175,12 @@ class Resolving:
             self._cards[text] = tuple(sorted(found, key=lambda card: card.capabilities))
         return self._cards[text]
 
-    def _verdict(self, wanted: _Wanted) -> Verdict:
-        key = (wanted.situation, wanted.wish)
-        if key not in self._verdicts:
-            self.asked += 1
-            self._verdicts[key] = resolve(wanted.situation, wanted.wish, self.shelf, as_it_is=True)
-        return self._verdicts[key]
+    def _resolved(self, situation: Situation, wish: Wish) -> Verdict:
+        self.asked += 1
+        return resolve(situation, wish, self.shelf, as_it_is=True)
 
-    def _plan(self, verdict: Verdict, route: Route) -> Plan:
-        if id(route) not in self._plans:
-            self._plans[id(route)] = plan_of(msgspec.structs.replace(verdict, recommended=route))
-        return self._plans[id(route)]
+    def _verdict(self, wanted: _Wanted) -> Verdict:
+        return self._answer(wanted.situation, wanted.wish)
 
     # -- PyTorch itself -------------------------------------------------------------------------------------------
 
@@ -202,7 +199,7 @@ class Resolving:
         source = _first(verdict, (RouteKind.SOURCE_BUILD,))
         if source is None:
             return Outcome(state=JobState.NOT_NEEDED, reason=best.summary)
-        plan = self._plan(verdict, source)
+        plan = _plan(verdict, source)
         return Outcome(
             state=JobState.BUILD,
             reason=source.summary,
@@ -230,7 +227,7 @@ class Resolving:
         route = _first(verdict, _INSTALLED) or _first(verdict, (RouteKind.SOURCE_BUILD,))
         if route is None:
             return Outcome(state=JobState.IMPOSSIBLE, reason=f"no torch wheel to build it for: {best.summary}")
-        plan = self._plan(verdict, route)
+        plan = _plan(verdict, route)
         if self.matrix.configured_index and route.on_configured_index:
             # Without an address `install` asks the index that pip is configured for.
             plan = msgspec.structs.replace(plan, index_url=None)
@@ -302,6 +299,10 @@ class Resolving:
         if folder not in self._digests:
             self._digests[folder] = sources.digest(self.root / folder)
         return self._digests[folder]
+
+
+def _plan(verdict: Verdict, route: Route) -> Plan:
+    return plan_of(msgspec.structs.replace(verdict, recommended=route))
 
 
 def torch_lock(plan: Plan, options: dict[str, str]) -> FleetLock:

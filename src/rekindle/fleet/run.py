@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import subprocess
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.core import python
+from rekindle.core import files, python
 from rekindle.core.errors import FetchFailed
 from rekindle.fleet import certs, planning, scheduler, shelved
 from rekindle.fleet.dispatch import Dispatcher, DispatchRules, SchedulerLost, call
@@ -115,8 +114,8 @@ async def local_fleet(
     Loopback is shared with every user of the machine: here too nobody gets in without a certificate.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="rekindle-fleet-", ignore_cleanup_errors=True) as secret:
-        place = Path(secret) / "certs"
+    with files.scratch("fleet") as secret:
+        place = secret / "certs"
         certs.make(place, days=30)
         async with scheduler.started("127.0.0.1", 0, place) as running:
             shared = ["--scheduler", running.address, "--certs", str(place), "--slots", str(slots)]

@@ -182,7 +182,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         """The patch release to take of a minor one: the newest that is admitted; None when none is."""
         if self.torch is None and self.torchvision is None:
             return release.newest
-        return max((patch for patch in release.patches if self.admits(patch)), key=Version, default=None)
+        return max((patch for patch in release.patches if self.admits(patch)), key=Version.parse, default=None)
 
 
 class TypedWish(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,13 +35,14 @@ def assemble(
     ordered = list(archives)
     say(f"unpacking {plural(len(ordered), 'archive')}")
     done: list[int] = []
-    with Pulse(unpacking(done, len(ordered)), say), ThreadPoolExecutor(max_workers=2) as pool:
+    with ThreadPoolExecutor(max_workers=2) as pool:
         # The largest first, so that it is not the last one alone; added in order, so that a clash is always the same.
         largest = sorted(ordered, key=lambda path: -path.stat().st_size)
         jobs = {path: pool.submit(_unpacked, store, layout, path, done) for path in largest}
-        for archive in ordered:
-            for file in jobs[archive].result():
-                _add(files, file, archive.name)
+        with Pulse(unpacking(done, jobs.values()), say):
+            for archive in ordered:
+                for file in jobs[archive].result():
+                    _add(files, file, archive.name)
     say(f"unpacked {plural(len(files), 'file')}, {sum(done) / 1e6:,.0f} MB")
     for file in finish.written(store, offering, files):
         files[file.path] = file

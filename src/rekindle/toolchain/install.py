@@ -14,7 +14,7 @@ from rekindle.core.console import plural
 from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound, NotWritable
 from rekindle.toolchain.assemble import assemble
 from rekindle.toolchain.model import Kit, KitPlatform, Offering, Part, ToolSpec, kit_id
-from rekindle.toolchain.progress import Pulse, fetching
+from rekindle.toolchain.progress import Pulse, fetching, size_of
 from rekindle.toolchain.providers import folder
 from rekindle.toolchain.providers.contract import Provider, ProviderSettings
 from rekindle.toolchain.providers.registry import provider, providers
@@ -86,7 +86,9 @@ def bring(
         return [store.archive(part) for part in offering.parts]
     total = sum(part.size for part in lacking)
     say(f"fetching {plural(len(lacking), 'archive')}, {total / 1e6:,.0f} MB, from {offering.provider}")
-    with Pulse(fetching(store.archives, total), say), ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+    partial = store.archives / "partial"
+    kept = sum(min(part.size, size_of(partial / part.sha256)) for part in lacking)
+    with Pulse(fetching(store.archives, total, kept), say), ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         # The largest first: it would otherwise begin last and be waited for alone.
         jobs = [pool.submit(_fetched, store, source, group, how.settings) for group in _groups(lacking, source.GROUP)]
         try:

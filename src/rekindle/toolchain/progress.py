@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from rekindle.core.console import plural
 
@@ -37,25 +39,30 @@ class Pulse:
             self._say(self._line(time.monotonic() - self._begun))
 
 
-def fetching(folder: Path, total: int) -> Line:
-    """How much has come into the folder of archives, and how fast."""
-    had = _size(folder)
+def fetching(folder: Path, total: int, kept: int = 0) -> Line:
+    """How much of the total there is, and how fast it comes; `kept` bytes of it were there from an earlier run."""
+    had = size_of(folder)
 
     def line(passed: float) -> str:
-        come = max(_size(folder) - had, 0)
+        come = max(size_of(folder) - had, 0)
         speed = come / passed
-        left = f", {max(total - come, 0) / speed:,.0f} s left" if speed > 1e5 else ""
-        return f"fetched {come / 1e6:,.0f} of {total / 1e6:,.0f} MB, {speed / 1e6:,.1f} MB/s{left}"
+        left = f", {max(total - kept - come, 0) / speed:,.0f} s left" if speed > 1e5 else ""
+        return f"fetched {(kept + come) / 1e6:,.0f} of {total / 1e6:,.0f} MB, {speed / 1e6:,.1f} MB/s{left}"
 
     return line
 
 
-def unpacking(sizes: Sequence[int], archives: int) -> Line:
-    """How much has come out of so many archives; `sizes` grows meanwhile."""
-    return lambda _: f"unpacked {sum(tuple(sizes)) / 1e6:,.0f} MB of {plural(archives, 'archive')}"
+def unpacking(sizes: Sequence[int], jobs: Collection[Future[Any]]) -> Line:
+    """How many archives are unpacked, one for each job, and how much came out; `sizes` grows meanwhile."""
+
+    def line(_: float) -> str:
+        done = sum(job.done() for job in jobs)
+        return f"unpacked {done} of {plural(len(jobs), 'archive')}, {sum(tuple(sizes)) / 1e6:,.0f} MB"
+
+    return line
 
 
-def _size(folder: Path) -> int:
+def size_of(folder: Path) -> int:
     total = 0
     for path in folder.rglob("*") if folder.is_dir() else ():
         try:

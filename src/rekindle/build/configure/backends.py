@@ -178,10 +178,12 @@ class ScikitBuildCore(_CMake):
 
     def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]:
         args = [job.python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(into)]
-        args += ["-C", f"build-dir={job.build}", "-C", "cmake.build-type=Release"]
+        told = [f"build-dir={job.build}", "cmake.build-type=Release"]
         # What git ignores is left out of the wheel, and torch/lib is ignored.
-        args += ["-C", "sdist.include=torch/lib/**"] if job.request.torch else []
-        args += [f"-Ccmake.define.{each.name}={each.cmake_value}" for each in job.options.resolved]
+        told += ["sdist.include=torch/lib/**"] if job.request.torch else []
+        told += [f"cmake.define.{each.name}={each.cmake_value}" for each in job.options.resolved]
+        # Its short form came with pip 23.1; Python 3.10 and 3.11 bring an older one.
+        args += [f"--config-settings={each}" for each in told]
         return [BackendCall(args=(*args, job.source), cwd=job.source)]
 
     def collect(self, job: BackendJob, into: Path) -> Path:

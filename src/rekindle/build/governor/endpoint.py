@@ -7,9 +7,10 @@ import re
 import socket
 import struct
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
+
+from rekindle.core import files
 
 
 def listening() -> tuple[socket.socket, Path | None]:
@@ -18,10 +19,10 @@ def listening() -> tuple[socket.socket, Path | None]:
     if sys.platform == "win32":
         made = socket.create_server(("127.0.0.1", 0), backlog=128)
     else:
-        folder = Path(tempfile.mkdtemp(prefix="rekindle-gate-"))
+        folder = files.scratch_folder("gate")
         if len(os.fsencode(folder)) > 90:
             folder.rmdir()
-            folder = Path(tempfile.mkdtemp(prefix="rekindle-gate-", dir="/tmp"))
+            folder = files.scratch_folder("gate", Path("/tmp"))
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         made.bind(str(folder / "gate"))
         (folder / "gate").chmod(0o600)

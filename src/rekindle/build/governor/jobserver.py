@@ -12,11 +12,11 @@ import os
 import secrets
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
+
+from rekindle.core import files
 
 DEAF = ("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", "MAKEFLAGS", "NINJAFLAGS")
 """Variables that would make Ninja ignore the tokens."""
@@ -37,8 +37,8 @@ class JobServer:
             self.name = f"rekindle-{os.getpid()}-{secrets.token_hex(6)}"
             self._semaphore = Semaphore(self.name, jobs - 1, max(self._most - 1, 1))
         else:
-            self._folder = tempfile.mkdtemp(prefix="rekindle-jobs-")
-            self.name = f"fifo:{Path(self._folder, 'tokens')}"
+            self._folder = files.scratch_folder("jobs")
+            self.name = f"fifo:{self._folder / 'tokens'}"
             os.mkfifo(self.name.removeprefix("fifo:"), 0o600)
             self._pipe = os.open(self.name.removeprefix("fifo:"), os.O_RDWR | os.O_NONBLOCK)
             os.write(self._pipe, b"+" * (jobs - 1))

@@ -23,6 +23,8 @@ _LONG = 60.0
 """A file that has been compiling for this many seconds is named in the log."""
 _ROUGH = 0.5
 """With less of the work timed before than this share, the time left is a rough one."""
+_EARLY = 0.1
+"""Before this share of the work a range is told and no time."""
 _SHOWN = 8
 
 
@@ -148,9 +150,11 @@ def _left(now: Now) -> str | None:
     estimate = now.estimate
     if estimate is None:
         return None
-    # Of a build that has done nothing yet only the shipped weights speak, at another machine's speed.
-    sure = estimate.known >= _ROUGH and estimate.share >= 0.02
-    return f"{'about' if sure else 'roughly'} {duration(_rounded(estimate.seconds))} left"
+    if estimate.share < _EARLY:
+        # So far other builds speak, at another machine's speed.
+        least, most = (duration(_rounded(estimate.seconds * each)) for each in (0.5, 2))
+        return f"{least} to {most} left"
+    return f"{'about' if estimate.known >= _ROUGH else 'roughly'} {duration(_rounded(estimate.seconds))} left"
 
 
 def _rounded(seconds: float) -> float:
@@ -180,7 +184,9 @@ def _free(now: Now) -> list[str]:
 
 
 def _doing(job: RunningProgram) -> str:
-    return "linking" if job.output and outputs.read(job.output).kind == "link" else "compiling"
+    if job.output is None:
+        return "running"
+    return "linking" if outputs.read(job.output).kind == "link" else "compiling"
 
 
 def _name(job: RunningProgram, room: int) -> str:

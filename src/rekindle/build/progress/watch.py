@@ -169,10 +169,20 @@ class _State:
         if found is None:
             self.last_line = text
             return
-        # A step may run Ninja more than once (to renew its own rules first): the count then starts again.
-        self.done, self.total = found.done, found.total
+        self._count(found.done, found.total)
         self._arrived[self.described.get(found.name, found.name)] = self.heard_at
         self.last_line = found.name
+
+    def _count(self, done: int, total: int) -> None:
+        """A step may run Ninja more than once: a total that was shown does not shrink, and what is done stays done.
+
+        A few lines out of many are Ninja renewing its own rules, or the rest after a failure.
+        """
+        if total * 2 < max(self.total, self.listed):
+            return
+        missing = total - done
+        self.total = max(self.total, total)
+        self.done = max(self.done, self.total - missing)
 
     def take_in(self) -> None:
         """What has finished, with the time that Ninja's log gives for it."""
@@ -207,7 +217,7 @@ class _State:
             of=self.of,
             seconds=time.monotonic() - self.begun,
             done=self.done,
-            total=self.total or self.listed,
+            total=self.total,
             running=tuple(jobs),
             estimate=estimate,
             jobs=standing.jobs if standing else None,

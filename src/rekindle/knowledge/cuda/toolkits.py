@@ -28,9 +28,8 @@ class Toolkit(Row, frozen=True, kw_only=True):
 
     def compiles_for(self, capability: Capability) -> bool:
         """Can it make native code that runs on this card (its own target, or an earlier minor of the same major)?"""
-        return any(
-            t.capability.major == capability.major and t.capability.minor <= capability.minor for t in self.plain
-        )
+        major, minor = capability.major, capability.minor
+        return any(t.capability.major == major and t.capability.minor <= minor and not t.suffix for t in self.targets)
 
     def has_target(self, capability: Capability) -> bool:
         return any(target.capability == capability for target in self.plain)

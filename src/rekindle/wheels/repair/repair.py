@@ -6,7 +6,6 @@ import contextlib
 import json
 import platform
 import sys
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +14,7 @@ import msgspec
 from packaging.tags import Tag
 
 from rekindle import __version__
-from rekindle.core import console
+from rekindle.core import console, files
 from rekindle.core.errors import BadInput, NotFound, UsageError
 from rekindle.core.findings import Finding, warned
 from rekindle.formats import binary, package
@@ -109,7 +108,7 @@ def repair(
         contents: dict[str, Contents] = {member: path for member, (path, _) in given.items()}
         contents |= {member: one.contents for member, one in supplies.items() if one.contents is not None}
         if found and supplies and (machine_of(tags) or ("", ""))[0] == "elf":
-            scratch = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="rekindle-repair-")))
+            scratch = ending.enter_context(files.scratch("repair"))
             contents |= linux.run_paths(archive, place, contents, found.wanted_by, scratch)
         if contents:
             contents |= _papers(archive, info, contents, given, supplies)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
 
+from rekindle.core import files
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding, passed, warned
 from rekindle.formats import package
@@ -64,7 +64,7 @@ def slim(wheel: Path, folder: Path, *, cards: Sequence[str] = (), dry_run: bool 
         message = f"`{wheel.name}` is not a Linux wheel: Windows does not search NVIDIA's packages for DLLs"
         raise UsageError(message, hint="`rekindle repair` without `--slim` adds the libraries to the wheel")
     target = place_of(wheel.name, folder, wheel)
-    with File(wheel) as source, tempfile.TemporaryDirectory(prefix="rekindle-slim-") as scratch:
+    with File(wheel) as source, files.scratch("slim") as scratch:
         archive = Archive(source)
         whole = package.Wheel(archive)
         binaries = read_binaries(whole)
@@ -89,7 +89,7 @@ def slim(wheel: Path, folder: Path, *, cards: Sequence[str] = (), dry_run: bool 
             kept = len(archive.members) - len(plan.gone)
             return Repair(wheel=wheel.name, removed=tuple(plan.gone), kept=kept, requires=plan.requires,
                           findings=tuple(_findings(plan, before, None)))  # fmt: skip
-        contents: dict[str, Contents] = dict(_led(archive, binaries, plan, Path(scratch)))
+        contents: dict[str, Contents] = dict(_led(archive, binaries, plan, scratch))
         info = rewrite.info_folder(archive)
         contents[f"{info}/METADATA"] = _metadata(archive.read(f"{info}/METADATA"), plan.requires)
         done = rewrite.rewrite(archive, target, add=contents, remove=tuple(plan.gone))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -166,8 +165,8 @@ def complete(folder: Path, file: str, report: Path, trusted: tuple[PublicKey, ..
     if (stated := place / f"{file}{store.STATEMENT}").is_file():
         envelope = signing.read_envelope(files.read_bytes(stated), name=f"`{stated.name}`")
         facts = provenance.opened(envelope, believed(trusted), name=f"`{stated.name}`").build
-    with tempfile.TemporaryDirectory(prefix="rekindle-shelf-") as work:
-        copied = Path(work) / file
+    with files.scratch("shelf") as work:
+        copied = work / file
         store.copy(place / file, copied)
         how = Addition(report=report, trusted=trusted, labels=False, build=facts)
         (entry,) = add(folder, [copied], how)
@@ -269,8 +268,8 @@ def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
     verification = checked(wheel, how.report, trusted=how.trusted, against=how.against, run=how.run)
     cuda = known.cuda or _cuda(known, linked, how.against) or (how.cuda if known.targets else None)
     version = labelled(known, cuda) if how.labels else known.version or "0"
-    with tempfile.TemporaryDirectory(prefix="rekindle-shelf-") as work:
-        source = wheel if version == known.version else relabel(wheel, version, Path(work))
+    with files.scratch("shelf") as work:
+        source = wheel if version == known.version else relabel(wheel, version, work)
         known = msgspec.structs.replace(known, version=version, cuda=cuda)
         entry, metadata, inside = _entry(source, known, verification, original=None if source is wheel else wheel)
         entry = msgspec.structs.replace(entry, code=code)

@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from packaging.utils import InvalidName, canonicalize_name
 
-from rekindle.core import codec, files
+from rekindle.core import codec, console, files
 from rekindle.core.errors import BadInput, Locked, NotFound, NotWritable, RekindleError, UsageError
 from rekindle.wheels.shelf.entry import ShelvedWheel
 
@@ -120,7 +120,9 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         guard(folder)
-        with FileLock(folder / ".lock", timeout=120):
+        with contextlib.ExitStack() as held:
+            with console.waiting(f"waiting for another run that changes the shelf `{folder}`"):
+                held.enter_context(FileLock(folder / ".lock", timeout=120))
             yield
     except Timeout as error:
         message = f"another run has held the shelf `{folder}` for two minutes"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from typing import cast
 
 import msgspec
 
-from rekindle.core import console
+from rekindle.core import console, files
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.findings import Finding, State, passed, unverified, worst
 from rekindle.core.paths import sha256_of
@@ -395,8 +394,8 @@ def _is_torch(opened: Package) -> bool:
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="rekindle-stand-in-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+    with files.scratch("stand-in") as folder:
+        yield folder
 
 
 _SHOWN = 12

@@ -7,13 +7,13 @@ shared memory and names can be read.
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from rekindle.compat.gpu_code import served
+from rekindle.core import files
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import Finding, State, failed, passed, unverified
 from rekindle.formats import cubin, gpu_payload
@@ -196,8 +196,8 @@ def _on_disk(package: Package, name: str) -> Iterator[Path]:
     if isinstance(package, Folder):
         yield package.root / name
         return
-    with tempfile.TemporaryDirectory(prefix="rekindle-stand-in-", ignore_cleanup_errors=True) as folder:
-        path = Path(folder) / "library"
+    with files.scratch("stand-in") as folder:
+        path = folder / "library"
         path.write_bytes(package.read(name, limit=package.files[name]))
         yield path
 

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
+from rekindle.core import files
 from rekindle.core.errors import MissingTool, NotFound
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.paths import venv_python
@@ -115,9 +115,9 @@ def environment(place: TrialSetup) -> Iterator[TrialRun]:
         yield TrialRun(python=Path(home.environment.program), finding=finding, jit_cache=place.jit_cache)
         return
     assert place.wheel is not None
-    with tempfile.TemporaryDirectory(prefix="rekindle-verify-", ignore_cleanup_errors=True) as folder:
+    with files.scratch("verify") as folder:
         begun = time.monotonic()
-        made = _installed(place, place.wheel, Path(folder) / "env")
+        made = _installed(place, place.wheel, folder / "env")
         made.seconds = time.monotonic() - begun
         made.jit_cache = place.jit_cache
         yield made
