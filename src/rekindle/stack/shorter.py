@@ -17,7 +17,7 @@ from rekindle.stack.situation import Situation
 
 FIRST, LAST = Version("2.0"), Version("2.11")
 """The releases whose GPU half is known file by file."""
-_MAGMA = "MAGMA: what of torch.linalg only it can do raises"
+MAGMA = "MAGMA: what of torch.linalg only it can do raises"
 _ATTENTION = ((Capability(5, 0), "memory-efficient attention"), (Capability(8, 0), "flash attention"))
 _UNVERIFIED = "no such wheel has run on this kind of card yet; names and kernels are compared before it is written"
 
@@ -52,7 +52,7 @@ def left_out(cards: Iterable[Capability]) -> tuple[str, ...]:
     """What a new half lacks that these cards could use: MAGMA's kernels, and attention's. Its plain form, by matrix
     products, is always there."""
     best = max(cards)
-    return (_MAGMA, *(name for least, name in _ATTENTION if best >= least))
+    return (MAGMA, *(name for least, name in _ATTENTION if best >= least))
 
 
 def _fits(offer: Offer, cuda: Version, python: str | None) -> bool:
