@@ -182,7 +182,7 @@ def _pasted_here(text: str) -> str:
 def _carry_out(argv: list[str]) -> int | RekindleError:
     try:
         # By itself click writes no line of help shorter than fifty columns.
-        narrow = {"terminal_width": console.width()} if console.width() < 50 else {}
+        narrow: dict[str, Any] = {"terminal_width": console.width()} if console.width() < 50 else {}
         result: Any = cli.main(args=argv, prog_name="rekindle", standalone_mode=False, obj=tuple(argv), **narrow)
     except RekindleError as error:
         return error
