@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -72,14 +73,13 @@ def distinct(shown: list[Answer], shell: Shell) -> list[Command]:
     return list({(each.words, str(each.environment), each.folder, each.note): each for each in found}.values())
 
 
-def meant(command: Command) -> Call:
+def meant(command: Command, known: Mapping[str, str] = MappingProxyType({})) -> Call:
+    def filled(word: Word) -> str:
+        pieces = word if isinstance(word, tuple) else (word,)
+        return "".join(known.get(e.name, f"<{e.name}>") if isinstance(e, ShellVariable) else e for e in pieces)
+
     environment = {name: "" if value is None else filled(value) for name, value in command.environment.items()}
     return Call(list(map(filled, command.words)), environment, command.folder)
-
-
-def filled(word: Word) -> str:
-    pieces = word if isinstance(word, tuple) else (word,)
-    return "".join(f"<{each.name}>" if isinstance(each, ShellVariable) else each for each in pieces)
 
 
 def variables_of(command: Command) -> set[str]:

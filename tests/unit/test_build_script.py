@@ -82,7 +82,7 @@ def test_a_script_for_another_processor_is_written_too(tmp_path: Path, monkeypat
 def test_the_script_says_the_commands_that_the_build_itself_would_run(tmp_path: Path) -> None:
     text = written(tmp_path, "build.cmd", "--jobs", "3").replace("\r\n", "\n")
     assert r'run "%RK_WORK%\env\Scripts\python.exe" setup.py build --cmake-only' in text
-    assert r'run ninja -C "%RK_SOURCE%\build" -j "%RK_JOBS%" install' in text
+    assert r'compile ninja -C "%RK_SOURCE%\build" -j "%RK_JOBS%" install' in text
     assert r'run "%RK_WORK%\env\Scripts\python.exe" setup.py bdist_wheel --dist-dir "%RK_WORK%\p"' in text
     assert 'set "RK_JOBS=3"' in text
     assert 'set "TORCH_CUDA_ARCH_LIST=3.5"' in text

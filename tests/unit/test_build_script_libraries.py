@@ -437,10 +437,33 @@ def test_the_preflight_stops_where_disk_or_memory_cannot_hold_it(
     assert "WRONG    disk" in said and "WRONG    memory" in said
     monkeypatch.setenv("RK_FORCE", "1")
     assert standalone_steps.preflight() == 0
-    plan.update(NOTHING | {"memory": 1})
-    monkeypatch.delenv("RK_FORCE")
-    monkeypatch.setenv("RK_JOBS", "100000")
-    assert standalone_steps.preflight() == 0 and "lower RK_JOBS" in capsys.readouterr().out
+
+
+COMPILER = """import pathlib, sys
+tries = pathlib.Path("tries")
+tries.write_text((tries.read_text() if tries.exists() else "") + sys.argv[2] + " ")
+if int(sys.argv[2]) > 2:
+    sys.exit(print("c1xx: fatal error C1060: compiler is out of heap space") or 2)
+sys.exit(print("x.cu(3): error: nothing") or 1 if "broken" in sys.argv else 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("holds", "more", "code", "tries"),
+    [(64, (), 0, "8 4 2 "), (5, (), 0, "5 2 "), (2, (), 0, "2 "), (1, ("broken",), 1, "1 "), (2, ("broken",), 1, "2 ")],
+)
+def test_the_script_compiles_as_many_at_a_time_as_memory_holds(
+    plan: dict[str, object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, holds: int, more: tuple[str, ...],
+    code: int, tries: str,
+) -> None:  # fmt: skip
+    """One number was too large where the heaviest files came together; a real error is not tried again."""
+    monkeypatch.chdir(tmp_path)
+    plan.update(NOTHING | {"per_job": 3 << 30, "steps": [{"name": "compile", "print": ""}]})
+    standalone.write(standalone.place("step"), "compile")
+    monkeypatch.setattr(standalone_steps, "memory", lambda: holds * 3 << 30)
+    (tmp_path / "ninja.py").write_text(COMPILER, encoding="utf-8")
+    assert standalone_steps.main(["compile", sys.executable, "ninja.py", "-j", "8", *more]) == code
+    assert (tmp_path / "tries").read_text(encoding="utf-8") == tries
 
 
 def test_the_preflight_asks_for_what_doctor_asks_for() -> None:

@@ -82,6 +82,7 @@ def test_gits_sh_on_windows_has_its_own_path(monkeypatch):
     from rekindle.core import command
 
     folder = r"C:\Program Files\CUDA\bin"
+    monkeypatch.setattr(command, "_told", Shell.POWERSHELL)
     assert command.first_on_path(folder, system="windows") == rf'$env:PATH = "{folder};${{env:PATH}}"'
     monkeypatch.setattr(command, "_told", Shell.SH)
     assert command.first_on_path(folder, system="windows") == 'export PATH="/c/Program Files/CUDA/bin:$PATH"'

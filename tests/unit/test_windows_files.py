@@ -58,6 +58,10 @@ def test_one_planted_file_is_found_by_inspect_and_by_verify(tmp_path: Path, memb
 def test_a_second_openmp_runtime_is_found(tmp_path: Path) -> None:
     wheel = _wheel(tmp_path, "torch/lib/libiomp5md.dll", "torch.libs/libiomp5md.dll")
     assert _closure(wheel) == [("closure.duplicate", "WARN", "libiomp5md.dll")]
+    checks = rekindle_command("verify", str(wheel), "--no-run", "--json").json()["checks"]
+    assert "is there 2 times" in next(each["found"] for each in checks if each["id"] == "closure")
+    seen = rekindle_command("repair", str(wheel), "-o", str(tmp_path / "out"), "--no-index")
+    assert "`libiomp5md.dll` is there 2 times" in seen.out
 
 
 def test_one_that_is_loaded_by_name_alone_is_found(tmp_path: Path) -> None:

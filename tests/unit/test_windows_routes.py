@@ -112,3 +112,17 @@ def test_a_build_for_an_old_processor_says_so_in_its_name() -> None:
     }
     assert not names["fast"].endswith("x86v1")
     assert names["compat"].endswith(".x86v1") or names["compat"].endswith("+cpu")
+
+
+def test_a_build_for_windows_says_that_it_has_no_magma() -> None:
+    """PyTorch's own wheels have it; nobody was told that the build has not."""
+    found = {
+        system: resolve(named(["Tesla K40c"], system=system), Wish(torch="2.7.1")) for system in ("windows", "linux")
+    }
+    built = {
+        system: next(route for route in verdict.routes if route.route is RouteKind.SOURCE_BUILD)
+        for system, verdict in found.items()
+    }
+    said = {system: [each for each in route.why if "MAGMA" in each] for system, route in built.items()}
+    assert len(said["windows"]) == 1 and "what of torch.linalg only it can do raises" in said["windows"][0]
+    assert said["linux"] == []

@@ -18,7 +18,7 @@ from rekindle.stack.situation import Situation
 
 FIRST, LAST = Version("2.0"), Version("2.11")
 """The releases whose GPU half is known file by file."""
-_MAGMA = "MAGMA: what of torch.linalg only it can do raises"
+MAGMA = "MAGMA: what of torch.linalg only it can do raises"
 _UNVERIFIED = "no such wheel has run on this kind of card yet; names and kernels are compared before it is written"
 
 
@@ -50,7 +50,7 @@ def shorter(version: str, cuda: Version, python: str | None, situation: Situatio
 
 def left_out(cards: Iterable[Capability]) -> tuple[str, ...]:
     """What a new half lacks that these cards could use: MAGMA's kernels, and flash attention's."""
-    return (_MAGMA, "flash attention") if profiles.serves("USE_FLASH_ATTENTION", cards) else (_MAGMA,)
+    return (MAGMA, "flash attention") if profiles.serves("USE_FLASH_ATTENTION", cards) else (MAGMA,)
 
 
 def _fits(offer: Offer, cuda: Version, python: str | None) -> bool:

@@ -29,8 +29,8 @@ from rekindle.stack.driver import Driving, drive
 from rekindle.stack.prebuilt import driver_missing, not_on_windows
 from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing, weakest
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
+from rekindle.stack.shorter import MAGMA, shorter
 from rekindle.stack.shorter import after_planning as shorter_after
-from rekindle.stack.shorter import shorter
 from rekindle.stack.situation import Situation, Wish, card_words, place_words
 
 
@@ -165,6 +165,9 @@ def _built(
     why = [proof.text, *([compiles] if compiles else [])]
     if choice.why:
         why.insert(0, choice.why)
+    if situation.system == "windows":
+        # Every build of ours for Windows is without it, so it decides nothing between them.
+        why.append(f"unlike PyTorch's own wheels, without {MAGMA}")
     planning = _plan(version, toolkit, choice.python, situation, wish)
     route = Route(
         route=RouteKind.SOURCE_BUILD,

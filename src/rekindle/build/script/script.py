@@ -148,6 +148,7 @@ class _Composer:
             "commit": _commit(request),
             "disk": efforts.build_disk(request.torch, cuda=request.cuda is not None) // 1024**3 if request.torch else 1,
             "memory": efforts.heaviest(cuda=request.cuda is not None) // 1024**3 if request.torch else 0,
+            "per_job": efforts.per_job(cuda=request.cuda is not None) if request.torch else 0,
             "architectures": targets,
             "expected": self._expected(),
             "places": [place.variable for place in places if place.variable != "RK_JOBS"],
@@ -298,8 +299,11 @@ class _Composer:
         return ScriptStep(name="configure", about=("CMake, told by the environment above",), calls=tuple(calls))
 
     def _compile_step(self) -> ScriptStep:
-        calls = [self._program(command) for command in self.backend.compile(self._job)]
-        about = ("Ninja. Hours for a whole PyTorch; stopped or failed, it goes on with what is not yet compiled",)
+        calls = [self._program(command, "compile") for command in self.backend.compile(self._job)]
+        about = (
+            "Ninja. Hours for a whole PyTorch; stopped or failed, it goes on with what is not yet compiled.",
+            "As many files at a time as memory holds, and fewer after one that ran out of it",
+        )
         return ScriptStep(name="compile", about=about, calls=tuple(calls))
 
     def _libraries_step(self) -> ScriptStep | None:
@@ -381,11 +385,11 @@ class _Composer:
     def _call(self, *words: str, python: str | None = None, folder: str | None = None) -> Call:
         return Call(words=words, python=python or self.base, folder=folder)
 
-    def _program(self, command: backends.BackendCall) -> Call:
+    def _program(self, command: backends.BackendCall, how: str = "run") -> Call:
         words = list(command.args)
         if "-j" in words:
             words[words.index("-j") + 1] = JOBS
-        return self._call("run", *words, folder=command.cwd)
+        return self._call(how, *words, folder=command.cwd)
 
     def _expected(self) -> dict[str, str]:
         found = {"USE_CUDA": "ON"} if self.request.cuda else {}

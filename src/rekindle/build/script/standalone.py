@@ -140,8 +140,9 @@ def run(*words: str) -> int:
         return stop(f"`{program}` could not be started: {error}")
     assert process.stdout is not None
     try:
-        for line in process.stdout:
-            say(line.decode("utf-8", "replace").rstrip())
+        with process.stdout as said:
+            for line in said:
+                say(line.decode("utf-8", "replace").rstrip())
         code = process.wait()
     except KeyboardInterrupt:
         process.wait()

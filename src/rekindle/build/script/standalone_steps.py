@@ -36,7 +36,8 @@ from rekindle.build.script.standalone_places import beside_python, elsewhere, ex
 
 def main(words: Sequence[str]) -> int:
     commands: dict[str, Callable[..., int]] = {
-        "folder": own_folder, "start": start, "begin": begin, "failed": failed, "run": run, "preflight": preflight,
+        "folder": own_folder, "start": start, "begin": begin, "failed": failed, "run": run, "compile": compile_all,
+        "preflight": preflight,
         "commit": commit, "copy": copy, "freeze": freeze, "patch": patch, "environment": environment,
         "smoke-file": smoke_file, "smoke-run": smoke_run, "fresh": fresh, "check": check, "empty": empty,
         "collect": collect, "pack": pack, "install": install, "tryout": tryout, "finish": finish,
@@ -73,6 +74,9 @@ def preflight() -> int:
         else:
             say(f"found    {need['what']}: {path}")
     wrong += unfit(str(place()))
+    kind = file_system(place().anchor)
+    if kind and kind != "ReFS":
+        say(f"drive    {place().anchor} is {kind}; on Windows 11 a Dev Drive builds faster (RK_WORK)")
     wrong += cramped(shutil.disk_usage(place()).free // 1024**3, memory() // 1024**3)
     if wrong and os.environ.get("RK_FORCE"):
         for line in (*wrong, "RK_FORCE is set: going on"):
@@ -88,11 +92,8 @@ def cramped(free: int, memory: int) -> list[str]:
         found.append(
             f"WRONG    disk: {free} GiB are free in `{place()}`; the build takes about {PLAN['disk']} (RK_WORK)"
         )
-    jobs = int(os.environ.get("RK_JOBS", "1"))
     if PLAN["memory"] and memory and memory < PLAN["memory"]:
         found.append(f"WRONG    memory: {memory} GiB; the heaviest files take {PLAN['memory']} each: add a page file")
-    elif PLAN["memory"] and memory and memory < PLAN["memory"] * jobs:
-        say(f"WARN     memory: {memory} GiB; {jobs} compiles at a time may take {PLAN['memory']} each: lower RK_JOBS")
     return found
 
 
@@ -110,6 +111,43 @@ def memory() -> int:
     status = (ctypes.c_uint64 * 8)(64)
     kernel: Any = getattr(ctypes, "windll").kernel32  # noqa: B009 - no such thing elsewhere
     return int(status[3]) if kernel.GlobalMemoryStatusEx(ctypes.byref(status)) else 0
+
+
+def file_system(root: str) -> str:
+    """`NTFS`, `ReFS` of a drive of Windows; a Dev Drive is the latter."""
+    if os.name != "nt":
+        return ""
+    import ctypes
+
+    name = ctypes.create_unicode_buffer(64)
+    kernel: Any = getattr(ctypes, "windll").kernel32  # noqa: B009 - no such thing elsewhere
+    return name.value if kernel.GetVolumeInformationW(root, None, 0, None, None, None, name, 64) else ""
+
+
+def compile_all(*words: str) -> int:
+    """As many at a time as the memory of this computer holds; half as many after a compiler that ran out of it."""
+    if "-j" not in words:
+        return run(*words)
+    at = words.index("-j") + 1
+    jobs = asked = int(words[at])
+    if PLAN["per_job"] and memory() and not os.environ.get("RK_FORCE"):
+        jobs = max(1, min(asked, memory() // PLAN["per_job"]))
+    if jobs < asked:
+        say(f"{jobs} files at a time, not {asked}: the memory holds no more ({memory() // 1024**3} GiB)")
+    while True:
+        before = len(read(place("logs", "compile.log")))
+        code = run(*words[:at], str(jobs), *words[at + 1 :])
+        if code in (0, 130) or jobs == 1 or not STARVED.search(read(place("logs", "compile.log"))[before:]):
+            return code
+        jobs //= 2
+        say(f"a compiler ran out of memory: going on with {jobs} files at a time")
+
+
+# What MSVC, GCC, Clang and nvcc say, and a system that ends the largest process.
+STARVED = re.compile(
+    r"C1060|C1002|C3859|out of (?:memory|heap)|bad_alloc|memory exhausted|\bkilled\b|cannot allocate memory",
+    re.IGNORECASE,
+)
 
 
 def unfit(work: str) -> list[str]:

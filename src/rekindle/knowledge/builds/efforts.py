@@ -182,13 +182,18 @@ def further_python() -> FurtherPython:
     return _further_python()[0]
 
 
+def per_job(*, cuda: bool) -> int:
+    """Bytes of memory for each compile that runs beside others."""
+    row = _memory()[0]
+    return int((row.gb_per_job if cuda else row.gb_per_cpp_job) * 1024**3)
+
+
 def jobs(cores: int | None, memory: int | None, *, cuda: bool = True) -> int | None:
     """How many compiles at a time: as many as there are cores and room in memory for. None: neither is known.
 
     `memory` is in bytes. Everything that starts compilers, and every estimate of how long they take, asks here.
     """
-    need = _memory()[0].gb_per_job if cuda else _memory()[0].gb_per_cpp_job
     fitting = [cores] if cores else []
     if memory:
-        fitting.append(int(memory / (need * 1024**3)))
+        fitting.append(memory // per_job(cuda=cuda))
     return max(1, min(fitting)) if fitting else None
