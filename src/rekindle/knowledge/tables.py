@@ -69,6 +69,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Evidence
 
 
+class NamedRow(Row, frozen=True, kw_only=True):
+    id: str
+
+
 def use_overlay(folder: Path | None) -> None:
     """Merge the files of `folder` into the built-in tables from now on."""
     global _overlay

@@ -15,7 +15,7 @@ import msgspec
 
 from rekindle.review.document import Dialect
 from rekindle.review.other_files import OtherFiles
-from rekindle.review.remark import Raised, raised
+from rekindle.review.remark import Raised
 
 LONGEST_VALUE = 16 << 10
 _ALL_VALUES = 4 << 20
@@ -278,7 +278,7 @@ class Trace:
         if self.at is not None:
             return  # a fault of the other file: it is told where that file is reviewed
         if len(self.slips) < 5000:
-            self.slips.append(raised(rule, line, corrected=corrected, **fields))
+            self.slips.append(Raised(rule=rule, line=line, fields=fields, corrected=corrected))
 
     def ran(self, *programs: str) -> Iterator[Invocation]:
         return (item for item in self.invocations if item.program in programs)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from rekindle.core import codec
 from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, State, passed, unverified, worst
 from rekindle.core.paths import sha256_of
@@ -315,17 +316,8 @@ def _blocker(findings: dict[str, Finding]) -> str:
 
 
 def _check(finding: Finding, number: int, seconds: float | None, card: str | None) -> NumberedCheck:
-    return NumberedCheck(
-        id=finding.id,
-        state=finding.state,
-        found=finding.found,
-        why=finding.why,
-        fix=finding.fix,
-        source=finding.source,
-        number=number,
-        card=card,
-        seconds=None if seconds is None else round(seconds, 3),
-    )
+    seconds = None if seconds is None else round(seconds, 3)
+    return codec.like(NumberedCheck, finding, number=number, card=card, seconds=seconds)
 
 
 BENCH = ("bench-fp32", "bench-fp16", "bench-conv")
