@@ -152,7 +152,7 @@ def plain(relative: str) -> Any:
     """A table as plain values, with everything merged into it."""
     table = built_in(relative)
     for path in _merged_files(relative):
-        table = merge(table, _plain(path), keys.of_table(relative))
+        table = merge(table, _plain(path), keys.of_table(relative, table))
     return table
 
 
@@ -183,7 +183,7 @@ def _read_merged(relative: str, kind: Any) -> Any:
     table = built_in(relative)
     for path in over:
         base, own = table, _plain(path)
-        table = merge(base, own, keys.of_table(relative))
+        table = merge(base, own, keys.of_table(relative, base))
         try:
             result = codec.from_builtins(table, kind, name=f"`{path}`")
         except BadInput as error:

@@ -189,7 +189,7 @@ def _check_rows(bundle: TableBundle, content: Mapping[str, bytes]) -> None:
         own = read(content[name], dict[str, Any], name=f"`{name}`")
         base = tables.built_in(name)
         try:
-            codec.from_builtins(tables.merge(base, own, keys.of_table(name)), kind, name=f"`{name}`")
+            codec.from_builtins(tables.merge(base, own, keys.of_table(name, base)), kind, name=f"`{name}`")
         except BadInput as error:
             raise refusal.of(own, base, kind, Path(name), error) from error
 
