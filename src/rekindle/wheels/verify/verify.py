@@ -101,28 +101,18 @@ def verify(
     """Every check in order. `python` is the interpreter for a wheel's throw-away environment; without `run` nothing
     is installed or imported. `against` is the torch that an extension is meant for: a wheel or an environment.
     `jit_cache` keeps what the driver compiles."""
-    with contextlib.nullcontext() if run else reads_only():
-        return _verify(subject, expected or Expected(), python, run, against, jit_cache)
-
-
-def _verify(
-    subject: Path | None,
-    expected: Expected,
-    python: str | None,
-    run: bool,
-    against: Path | None,
-    jit_cache: Path | None,
-) -> Verification:
     begun = time.monotonic()
+    expected = expected or Expected()
     wheel = subject if subject is not None and subject.suffix == ".whl" else None
     if wheel is not None and not wheel.is_file():
         raise NotFound.path(wheel)
-    home = None if wheel else trial.find(subject)
-    here = trial.cards_here() if run else ()
-    wanted = [*expected.cards, *dict.fromkeys(card.capability.sm for card in here)]
-    with static_checks.opened(home.torch if home else cast(Path, wheel), wanted, against) as read:
-        place = trial.TrialSetup(wheel=wheel, home=home, python=python, torch=against, jit_cache=jit_cache)
-        outcome = _carried_out(read, place, expected, run)
+    with contextlib.nullcontext() if run else reads_only():
+        home = None if wheel else trial.find(subject)
+        here = trial.cards_here() if run else ()
+        wanted = [*expected.cards, *dict.fromkeys(card.capability.sm for card in here)]
+        with static_checks.opened(home.torch if home else cast(Path, wheel), wanted, against) as read:
+            place = trial.TrialSetup(wheel=wheel, home=home, python=python, torch=against, jit_cache=jit_cache)
+            outcome = _carried_out(read, place, expected, run)
     known = read.inspection
     return Verification(
         subject=wheel.name if wheel else str(home.environment.root if home else subject),
