@@ -80,7 +80,7 @@ def from_builtins(value: Any, kind: type[T], *, name: str = "the value") -> T:
     return _decoded(lambda: _converted(value, kind), name)
 
 
-def like(kind: type[S], source: msgspec.Struct, **more: Any) -> S:
+def like(kind: type[S], source: msgspec.Struct, /, **more: Any) -> S:
     """A struct of this kind with what `source` has under the same names."""
     names = set(kind.__struct_fields__) & set(source.__struct_fields__)
     return kind(**{name: getattr(source, name) for name in names} | more)
