@@ -156,7 +156,7 @@ def test_a_table_that_steers_decisions_is_not_taken(tmp_path: Path) -> None:
 
 def test_a_second_process_is_told_to_wait(tmp_path: Path, home: Path) -> None:
     path, digest = bundle(tmp_path)
-    with updates._Changing():
+    with updates._changing():
         seen = rekindle_command("knowledge", "update", str(path), "--sha256", digest)
     assert seen.code == Locked.exit_code
     assert not known()

@@ -36,7 +36,7 @@ def never(_row: dict[str, Any], _new: list[dict[str, Any]]) -> bool:
 
 def compare(relative: str, old: Table, new: Table, replaced: Replaced = never) -> Difference:
     found = Difference()
-    for name, key in keys.of_table(relative).items():
+    for name, key in keys.of_table(relative, {**old, **new}).items():
         before = {keys.value(row, key): row for row in old.get(name, [])}
         after = {keys.value(row, key): row for row in new.get(name, [])}
         for value, row in after.items():

@@ -11,7 +11,7 @@ import msgspec
 
 from rekindle.build.command import look
 from rekindle.build.configure import options, render, request
-from rekindle.build.configure.environment import BuildEnvironment, difference
+from rekindle.build.configure.environment import BuildEnvironment, Variable, difference
 from rekindle.build.configure.options import Resolved
 from rekindle.build.configure.request import BuildFile, BuildRequest
 from rekindle.build.run import build as whole
@@ -41,15 +41,6 @@ class EnvCommand(msgspec.Struct, frozen=True, kw_only=True):
     pairs: tuple[str, ...] = ()
     allow_unknown: bool = False
     shell: str | None = None
-
-
-class Variable(msgspec.Struct, frozen=True, kw_only=True):
-    """One variable of the build, before and after. None: not set."""
-
-    name: str
-    before: str | None
-    after: str | None
-    why: str
 
 
 class EnvReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,10 +76,7 @@ def environment(command: EnvCommand) -> tuple[EnvReport, BuildEnvironment]:
     report = EnvReport(
         system=resolved.system,
         vcvars=computed.vcvars,
-        variables=tuple(
-            Variable(name=each.name, before=each.before, after=each.after, why=each.why)
-            for each in difference(before, computed)
-        ),
+        variables=difference(before, computed),
         options=chosen.resolved,
         findings=chosen.findings,
         version=version,

@@ -22,6 +22,7 @@ import msgspec
 from rekindle.core.errors import BadInput
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 _LEARNING = threading.RLock()
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -77,6 +78,12 @@ def from_toml(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:
 
 def from_builtins(value: Any, kind: type[T], *, name: str = "the value") -> T:
     return _decoded(lambda: _converted(value, kind), name)
+
+
+def like(kind: type[S], source: msgspec.Struct, /, **more: Any) -> S:
+    """A struct of this kind with what `source` has under the same names."""
+    names = set(kind.__struct_fields__) & set(source.__struct_fields__)
+    return kind(**{name: getattr(source, name) for name in names} | more)
 
 
 def schema(kind: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from rekindle.core.errors import NotFound, NotWritable
+from rekindle.core.errors import NotFound, NotWritable, RekindleError
 
 # IO_REPARSE_TAG_SYMLINK and IO_REPARSE_TAG_MOUNT_POINT of Windows.
 _LINKS = (0xA000000C, 0xA0000003)
@@ -38,6 +38,22 @@ _SCRATCH = re.compile(r"rekindle-[a-z-]+-([0-9a-f]{8})-(\d{1,9})-\d+")
 _OWN: set[Path] = set()
 """The folders for a while of this process."""
 FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG})
+
+
+@contextlib.contextmanager
+def locked(path: Path, busy: RekindleError, *, timeout: float = 0.0) -> Iterator[None]:
+    """Hold a lock file; `busy` is raised where another process holds it for so long."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=timeout)
+    except Timeout:
+        raise busy from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def write_text(path: Path, text: str, *, newline: str = "\n") -> None:

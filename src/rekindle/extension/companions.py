@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.audit.answer import AuditedCard
-from rekindle.build.configure.environment import Action, VariableChange
+from rekindle.build.configure.environment import VariableChange, set_to
 from rekindle.compat.companion import release_for
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding, failed, passed, unverified, warned
@@ -73,13 +73,8 @@ def changes(this: NamedCompanion) -> tuple[VariableChange, ...]:
     """What its build must be told besides what the table says, each with the reason."""
     plain = this.torch.partition("+")[0]
     return (
-        VariableChange(name="BUILD_VERSION", action=Action.SET, value=this.version, why="the plain version, no commit"),
-        VariableChange(
-            name="PYTORCH_VERSION",
-            action=Action.SET,
-            value=plain,
-            why="the wheel then requires this torch, and pip does not replace it",
-        ),
+        set_to("BUILD_VERSION", this.version, "the plain version, no commit"),
+        set_to("PYTORCH_VERSION", plain, "the wheel then requires this torch, and pip does not replace it"),
     )
 
 
@@ -87,7 +82,7 @@ def told(requirement: str, arch_list: str) -> tuple[VariableChange, ...]:
     """What the table says that the build of a requirement (`flash-attn==2.8.3`) reads."""
     rows = extension_builds.settings(*_name_and_version(requirement))
     targets = parse_arch_list(arch_list)
-    return tuple(VariableChange(name=row.name, action=Action.SET, value=row.told(targets), why=row.why) for row in rows)
+    return tuple(set_to(row.name, row.told(targets), row.why) for row in rows)
 
 
 def refused(requirement: str, cards: Sequence[AuditedCard]) -> Finding | None:

@@ -20,6 +20,7 @@ from rekindle.compat import package as packages
 from rekindle.compat import toolkit_card, wheel_platform
 from rekindle.compat.companion import release_for
 from rekindle.compat.judgement import Clash
+from rekindle.core import codec
 from rekindle.core.command import Command, pip, rekindle
 from rekindle.core.errors import NoRoute, RekindleError, Unverified
 from rekindle.core.findings import Finding, State
@@ -59,7 +60,7 @@ class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked(self) -> AskedFile:
-        return AskedFile(torch=self.torch, line=self.line, python=self.python, system=self.system, machine=self.machine)
+        return codec.like(AskedFile, self)
 
     def pip_install(self, *words: str) -> Command:
         if self.environment is not None:
@@ -175,19 +176,14 @@ def _answer(
 ) -> FoundExtension:
     env = ("--env", question.environment.root) if question.environment else ()
     own = rekindle("extension", "build", question.package, *env, *card_words(question.cards), system=question.system)
-    return FoundExtension(
-        package=question.package,
-        torch=question.torch,
+    return codec.like(
+        FoundExtension,
+        question,
         cuda=question.line,
-        python=question.python,
-        system=question.system,
-        machine=question.machine,
-        cards=question.cards,
         wheels=wheels,
         refused=refused,
         command=wheels[0].command if wheels else own if build else None,
         instead=instead,
-        note=question.note,
         build_cost=_COST if build else None,
     )
 

@@ -9,8 +9,8 @@ import msgspec
 
 from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.mending import install_command
-from rekindle.build.configure.environment import Action, BuildPlaces, VariableChange, compute
 from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
+from rekindle.build.configure.environment import BuildPlaces, VariableChange, compute, set_to
 from rekindle.build.configure.request import BuildFile, BuildRequest, resolve
 from rekindle.core.command import Command
 from rekindle.core.errors import MissingTool, StepFailed
@@ -145,38 +145,18 @@ def _environment(
     request: BuildRequest, architectures: str, compiler: VcVars | None, *, temp: str, jobs: int
 ) -> BuildEnvironment:
     base = compute(request, places=BuildPlaces(temp=temp), vcvars=compiler)
+    compilers = request.compiler
     more = [
-        VariableChange(
-            name="TORCH_CUDA_ARCH_LIST",
-            action=Action.SET,
-            value=architectures,
-            why="code for these GPUs and no others",
-        ),
-        VariableChange(
-            name="FORCE_CUDA",
-            action=Action.SET,
-            value="1",
-            why="without it torchvision and others leave CUDA out on a machine without a GPU",
-        ),
-        VariableChange(
-            name="MAX_JOBS", action=Action.SET, value=str(jobs), why="as many compilers at once as there is memory for"
-        ),
-        VariableChange(
-            name="CC", action=Action.SET, value=request.compiler.c, why="the compiler that this CUDA accepts"
-        ),
-        VariableChange(
-            name="CXX", action=Action.SET, value=request.compiler.cxx, why="the compiler that this CUDA accepts"
-        ),
-        VariableChange(
-            name="NVCC_PREPEND_FLAGS",
-            action=Action.SET,
-            value=f"-ccbin {request.compiler.cuda_host}",
-            why="the same compiler for nvcc",
-        ),
+        set_to("TORCH_CUDA_ARCH_LIST", architectures, "code for these GPUs and no others"),
+        set_to("FORCE_CUDA", "1", "without it torchvision and others leave CUDA out on a machine without a GPU"),
+        set_to("MAX_JOBS", str(jobs), "as many compilers at once as there is memory for"),
+        set_to("CC", compilers.c, "the compiler that this CUDA accepts"),
+        set_to("CXX", compilers.cxx, "the compiler that this CUDA accepts"),
+        set_to("NVCC_PREPEND_FLAGS", f"-ccbin {compilers.cuda_host}", "the same compiler for nvcc"),
     ]
     if request.system == "windows":
         sdk = "the compiler environment is loaded already: setuptools must not look for another"
-        more = [*more[:3], VariableChange(name="DISTUTILS_USE_SDK", action=Action.SET, value="1", why=sdk)]
+        more = [*more[:3], set_to("DISTUTILS_USE_SDK", "1", sdk)]
     if not architectures:
         more = [change for change in more if change.name in ("MAX_JOBS", "CC", "CXX", "DISTUTILS_USE_SDK")]
     return msgspec.structs.replace(base, changes=(*base.changes, *more))

@@ -12,6 +12,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterator
+from functools import cached_property
 
 import msgspec
 
@@ -194,49 +195,33 @@ class _ElfImage:
         self.kind = _KINDS.get(fields[0], "other")
         self.machine = _MACHINES.get(fields[1], f"machine-{fields[1]}")
         self._programs = (fields[4], fields[8], fields[9])
-        self._sections = (fields[5], fields[10], fields[11])
+        # Offset, size of a row, rows. The names lie before the table in all files that linkers write.
+        self.section_table = (fields[5], fields[10], fields[11])
         self._names = fields[12]
         self.size = size or source.size
-        self._segments: list[Segment] | None = None
-        self._dynamic: list[tuple[int, int]] | None = None
-        self._values: dict[int, int] | None = None
-        self._strings: tuple[int, int] | None = None
 
-    @property
-    def section_table(self) -> tuple[int, int, int]:
-        """Offset, size of a row, rows. The names lie before the table in all files that linkers write."""
-        return self._sections
-
-    @property
+    @cached_property
     def segments(self) -> list[Segment]:
-        if self._segments is None:
-            self._segments = list(self._read_segments())
-        return self._segments
-
-    def _read_segments(self) -> Iterator[Segment]:
         at, width, count = self._programs
         layout = self.order + ("IIQQQQQQ" if self.bits == 64 else "IIIIIIII")
         if not count:
-            return
+            return []
         if count > _MOST_SEGMENTS:
             raise broken(self.source, f"it has {count} program headers, more than any loader takes")
         if width != struct.calcsize(layout):
             raise broken(self.source, "its program headers have an unknown size")
         data = exactly(self.source, at, width * count, "the program headers")
+        found = []
         for fields in struct.iter_unpack(layout, data):
             if self.bits == 64:
                 kind, flags, offset, address, _, size = fields[:6]
             else:
                 kind, offset, address, _, size, _, flags = fields[:7]
-            yield Segment(kind=kind, flags=flags, offset=offset, address=address, size=size)
+            found.append(Segment(kind=kind, flags=flags, offset=offset, address=address, size=size))
+        return found
 
-    @property
+    @cached_property
     def dynamic(self) -> list[tuple[int, int]]:
-        if self._dynamic is None:
-            self._dynamic = self._read_dynamic()
-        return self._dynamic
-
-    def _read_dynamic(self) -> list[tuple[int, int]]:
         segment = next((s for s in self.segments if s.kind == _DYNAMIC), None)
         # A separate file of debug symbols keeps the headers and no contents.
         if segment is None or not segment.size:
@@ -252,11 +237,18 @@ class _ElfImage:
             entries.append((tag, value))
         return entries
 
+    @cached_property
+    def _values(self) -> dict[int, int]:
+        return dict(reversed(self.dynamic))
+
     def value(self, tag: int) -> int | None:
         """The first entry with that tag."""
-        if self._values is None:
-            self._values = dict(reversed(self.dynamic))
         return self._values.get(tag)
+
+    @cached_property
+    def _strings(self) -> tuple[int, int]:
+        table = self.value(_STRTAB)
+        return (0, 0) if table is None else (self.offset(table, "the string table"), self.value(_STRSZ) or 0)
 
     def offset(self, address: int, what: str) -> int:
         """Where in the file the loader would find this address."""
@@ -267,10 +259,6 @@ class _ElfImage:
 
     def text(self, index: int) -> str:
         """A string of the dynamic string table, read alone: the table may have 50 MB."""
-        if self._strings is None:
-            table = self.value(_STRTAB)
-            place = (0, 0) if table is None else (self.offset(table, "the string table"), self.value(_STRSZ) or 0)
-            self._strings = place
         begin, size = self._strings
         if index >= size:
             raise broken(self.source, "a name lies outside its string table")
@@ -324,7 +312,7 @@ class _ElfImage:
         return None
 
     def sections(self) -> list[ElfSection]:
-        at, width, count = self._sections
+        at, width, count = self.section_table
         layout = self.order + ("IIQQQQIIQQ" if self.bits == 64 else "10I")
         if not at or not count or width != struct.calcsize(layout) or at + width * count > self.size:
             return []

@@ -57,16 +57,18 @@ _NEAR = 64
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of the archive. `offset` is that of its local header."""
+    """One file of the archive. `offset` is that of its local header; `digest` is RECORD's spelling of the contents'
+    hash, where it was taken."""
 
     name: str
     size: int
     packed: int
     crc: int
     method: int
-    flags: int
-    offset: int
+    flags: int = 0
+    offset: int = 0
     mode: int = 0
+    digest: str | None = None
 
     @property
     def stored(self) -> bool:

@@ -22,29 +22,17 @@ import msgspec
 from rekindle.core.errors import UsageError
 from rekindle.formats import zip_directory as layout
 from rekindle.formats.compression import engine
+from rekindle.formats.zip_directory import Member
 
 # Level 2 of ISA-L packs a library as tightly as zlib's level 1, three times as fast.
 _LEVEL = 2
 _IN_MEMORY = 8 << 20
 
 
-class Packed(msgspec.Struct, frozen=True, kw_only=True):
-    """A member as it lies in the zip. `digest` is RECORD's spelling of the contents' hash, where it was taken."""
-
-    name: str
-    size: int
-    packed: int
-    crc: int
-    method: int
-    mode: int
-    offset: int = 0
-    digest: str | None = None
-
-
 class Squeezed(msgspec.Struct, frozen=True, kw_only=True):
     """A new member and the temporary file that holds its compressed data."""
 
-    member: Packed
+    member: Member
     stream: IO[bytes]
 
 
@@ -61,7 +49,7 @@ def squeeze(name: str, data: Iterable[bytes], *, mode: int = 0o644, folder: Path
         size += len(block)
         stream.write(packer.compress(block))
     stream.write(packer.flush())
-    member = Packed(
+    member = Member(
         name=name,
         size=size,
         packed=stream.tell(),
@@ -79,15 +67,15 @@ class Writer:
     def __init__(self, stream: IO[bytes], *, stamp: tuple[int, int] | None = None) -> None:
         self._stream = stream
         self._date, self._time = stamp or timestamp()
-        self._members: list[Packed] = []
+        self._members: list[Member] = []
 
-    def copy(self, member: Packed, data: Iterable[bytes]) -> None:
+    def copy(self, member: Member, data: Iterable[bytes]) -> None:
         """A member whose data is already packed: written byte for byte."""
         self._begin(member)
         for block in data:
             self._stream.write(block)
 
-    def copy_range(self, member: Packed, source: int, offset: int) -> bool:
+    def copy_range(self, member: Member, source: int, offset: int) -> bool:
         """The same from a range of an open file, without a detour through this process; False where that cannot be."""
         if not hasattr(os, "copy_file_range"):
             return False
@@ -113,14 +101,14 @@ class Writer:
         self._stream.truncate()
         return False
 
-    def add(self, squeezed: Squeezed) -> Packed:
+    def add(self, squeezed: Squeezed) -> Member:
         """New contents."""
         with squeezed.stream as stream:
             stream.seek(0)
             self.copy(squeezed.member, pieces(stream))
         return squeezed.member
 
-    def _begin(self, member: Packed) -> None:
+    def _begin(self, member: Member) -> None:
         member = msgspec.structs.replace(member, offset=self._stream.tell())
         self._stream.write(self._local(member))
         self._members.append(member)
@@ -141,7 +129,7 @@ class Writer:
             layout.END.pack(layout.END_MARK, 0, 0, short, short, min(size, layout.WIDE), min(begin, layout.WIDE), 0)
         )
 
-    def _local(self, member: Packed) -> bytes:
+    def _local(self, member: Member) -> bytes:
         name, flags = _name(member.name)
         wide = max(member.size, member.packed) >= layout.WIDE
         extra = struct.pack("<HHQQ", layout.ZIP64_EXTRA, 16, member.size, member.packed) if wide else b""
@@ -152,7 +140,7 @@ class Writer:
         )  # fmt: skip
         return head + name + extra
 
-    def _entry(self, member: Packed) -> bytes:
+    def _entry(self, member: Member) -> bytes:
         name, flags = _name(member.name)
         large = [value for value in (member.size, member.packed, member.offset) if value >= layout.WIDE]
         extra = struct.pack(f"<HH{len(large)}Q", layout.ZIP64_EXTRA, 8 * len(large), *large) if large else b""

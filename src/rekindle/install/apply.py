@@ -7,10 +7,10 @@ import io
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
-from filelock import FileLock, Timeout
 from packaging.utils import canonicalize_name
 
 from rekindle.core import console, files
@@ -271,16 +271,11 @@ def _changes(
     )
 
 
-def _alone(environment: Environment) -> FileLock:
+def _alone(environment: Environment) -> AbstractContextManager[None]:
     """Two writers in one environment are never allowed."""
     environment.folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(environment.folder / "lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout as error:
-        message = f"another `rekindle install` is at work in `{environment.root}`"
-        raise Locked(message, hint="wait until it has ended") from error
-    return lock
+    message = f"another `rekindle install` is at work in `{environment.root}`"
+    return files.locked(environment.folder / "lock", Locked(message, hint="wait until it has ended"))
 
 
 def _forget_if_empty(environment: Environment) -> None:

@@ -56,7 +56,7 @@ def stale(today: date) -> str | None:
 
 def _state(name: str, updated: bool) -> TableState | None:
     table = tables.plain(name)
-    lists = [table[key] for key in keys.of_table(name) if isinstance(table.get(key), list)]
+    lists = [table[key] for key in keys.of_table(name, table) if isinstance(table.get(key), list)]
     rows = [row for rows in lists for row in rows if isinstance(row, dict) and "observed_at" in row]
     if not rows:
         return None

@@ -18,42 +18,16 @@ _PROFILE_CONDITIONS = (
 )
 
 KEYS: dict[str, dict[str, Key]] = {
-    "builds/building": {
-        "built": ("id",),
-        "cudnn_range": ("id",),
-        "arch_syntax": ("id",),
-        "bad_tool": ("id",),
-        "python": ("id",),
-        "tool": ("id",),
-        "variable": ("id",),
-    },
-    "builds/checks": {"known_bad": ("program", "versions", "os"), "check": ("id",)},
-    "builds/compile_memory": {"builds": ("id",)},
-    "builds/compile_times": {"builds": ("id",)},
-    "builds/estimates": {
-        "ready_made": ("id",),
-        "source_build": ("id",),
-        "gpu_half": ("id",),
-        "memory": ("id",),
-        "pace": ("id",),
-        "further_python": ("id",),
-        "change": ("id",),
-        "loss": ("id",),
-        "still_used": ("id",),
-        "display_cards": ("id",),
-        "library": ("id",),
-    },
+    "builds/checks": {"known_bad": ("program", "versions", "os")},
     "builds/extension_builds": {
         "project": ("name",),
         "setting": ("project", "name", "since", "before"),
         "own_targets": ("project", "since", "before"),
     },
-    "builds/extension_files": {"file": ("id",)},
     "builds/profiles": {"settings": _PROFILE_CONDITIONS},
-    "builds/programs": {"program": ("id",), "release": ("program", "version", "systems", "evidence")},
+    "builds/programs": {"release": ("program", "version", "systems", "evidence")},
     "builds/review": {
         "pin": ("package", "versions", "system"),
-        "pair": ("id",),
         "switch": ("name",),
         "renamed": ("old",),
         "pins_torch": ("packages",),
@@ -63,8 +37,6 @@ KEYS: dict[str, dict[str, Key]] = {
         "extension": ("name",),
         "outside": ("name",),
     },
-    "builds/review_rules": {"rule": ("id",)},
-    "builds/rules": {"rules": ("id",)},
     "builds/sweeps": {"sweeps": ("torch", "cuda", "capability")},
     "cuda/c_libraries": {"limit": ("glibc", "cuda_before")},
     "cuda/cudnn": {"releases": ("version",), "families": ("first", "last", "cuda")},
@@ -72,45 +44,29 @@ KEYS: dict[str, dict[str, Key]] = {
     "cuda/dlls": {"wheels": ("wheel",)},
     "cuda/early_targets": {"row": ("target",)},
     "cuda/host_compilers": {"cuda": ("cuda",), "toolsets": ("toolset",), "stl": ("first_toolset",)},
-    "cuda/library_owners": {"owner": ("id",)},
     "cuda/library_hashes": {"wheels": ("wheel",)},
     "cuda/linux_libraries": {"wheels": ("wheel",)},
     "cuda/mathlibs": {"libraries": ("package", "version", "library")},
-    "cuda/openmp_runtimes": {"runtime": ("id",)},
     "cuda/redistrib_lists": {"lists": ("product", "release")},
-    "cuda/runtime_loads": {"load": ("id",)},
     "cuda/system_symbols": {"libraries": ("name",)},
-    "cuda/toolchains": {
-        "debian": ("id",),
-        "index": ("id",),
-        "redistrib": ("id",),
-        "conda": ("id",),
-        "msvc": ("toolset",),
-        "licence": ("id",),
-    },
+    "cuda/toolchains": {"msvc": ("toolset",)},
     "cuda/toolkit_packages": {"toolkits": ("version",)},
     "cuda/toolkits": {"toolkits": ("version",)},
-    "cuda/vendor_libraries": {"library": ("id",)},
-    "gpu/advice": {"advice": ("id",)},
-    "gpu/capabilities": {"capability": ("capability",), "need": ("id",)},
+    "gpu/capabilities": {"capability": ("capability",)},
     "gpu/chips": {"chips": ("name",)},
     "gpu/driver_branches": {"branches": ("name",), "newest": ("branch",)},
     "gpu/driver_lists": {"cards": ("pci_id",)},
-    "gpu/driver_packages": {"package": ("id",)},
     "gpu/families": {"family": ("base",)},
-    "gpu/jetson": {"board": ("chip",), "jetpack": ("version",), "arm": ("id",)},
-    "gpu/names": {"alias": ("said",), "system": ("id",), "words": ("id",), "vendor": ("id",)},
+    "gpu/jetson": {"board": ("chip",), "jetpack": ("version",)},
+    "gpu/names": {"alias": ("said",)},
     "gpu/gpus": {"gpus": ("name", "capability", "chip")},
     "gpu/launch_limits": {"limits": ("capability",)},
     "gpu/throughput": {"rates": ("capability",)},
     "logs/extension_homes": {"home": ("package",), "wheel": ("package", "version")},
     "logs/import_names": {"row": ("name",)},
     "logs/log_lines": {"row": ("kind", "tool", "match"), "word": ("means",), "fact": ("name",)},
-    "logs/mechanical": {"row": ("id",)},
-    "logs/signatures/*": {"cause": ("id",)},
     "logs/system_packages": {"row": ("package", "kind")},
     "logs/torch_names": {"row": ("name",)},
-    "torch/community_wheels": {"wheels": ("id",)},
     "torch/aarch64_lines": {"line": ("minor", "variant")},
     "torch/companions": {"companions": ("project", "version", "line", "system", "machine")},
     "torch/conda_forge": {"builds": ("torch", "system", "machine", "cuda")},
@@ -118,17 +74,14 @@ KEYS: dict[str, dict[str, Key]] = {
     "torch/early_releases": {"release": ("below",)},
     "torch/old_lines": {"line": ("torch", "variant", "system")},
     "torch/field_reports": {"reports": ("report", "card")},
-    "torch/linux_systems": {"system": ("id",)},
     "torch/old_wheels": {"wheels": ("wheel",)},
     "torch/option_parents": {"parent": ("name",)},
     "torch/option_verdicts": {"verdicts": ("name",)},
     "torch/patches/*": {},
     "torch/printed_lists": {"report": ("torch", "variant", "system")},
-    "torch/projects": {"project": ("id",), "image": ("tag",)},
+    "torch/projects": {"image": ("tag",)},
     "torch/setup_py": {"forwarded": ("name",), "requirements": ("name", "first", "last", "mkl")},
     "torch/source": {"size": ("torch",)},
-    "torch/test_libraries": {"library": ("id",)},
-    "torch/torch_loader": {"place": ("id",)},
     "torch/torch_options": {"options": ("name",)},
     "torch/torch_releases": {"releases": ("minor",)},
     "torch/torch_wheels": {"wheels": ("wheel",)},
@@ -138,13 +91,18 @@ KEYS: dict[str, dict[str, Key]] = {
     "torch/visual_runtime": {"library": ("name",)},
     "torch/wheel_platforms": {"wheels": ("minor", "machine")},
 }
-"""A list that is not named here holds no rows of its own and is replaced as a whole."""
+"""Rows that have an `id` are told apart by it. Another list that is not named here is replaced as a whole."""
 
 
-def of_table(relative: str) -> dict[str, Key]:
+def of_table(relative: str, table: Mapping[str, Any]) -> dict[str, Key]:
     """The keys of the lists in a file, from its path below `knowledge/`: `gpu/gpus.json`."""
     stem = relative.rpartition(".")[0]
-    return KEYS.get(stem) or KEYS.get(f"{stem.rpartition('/')[0]}/*") or {}
+    named = {name: ("id",) for name, rows in table.items() if isinstance(rows, list) and _have_ids(rows)}
+    return {**named, **(KEYS.get(stem) or KEYS.get(f"{stem.rpartition('/')[0]}/*") or {})}
+
+
+def _have_ids(rows: list[Any]) -> bool:
+    return bool(rows) and all(isinstance(row, dict) and "id" in row for row in rows)
 
 
 def value(row: Mapping[str, Any], key: Key) -> tuple[Any, ...]:

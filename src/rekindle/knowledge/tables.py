@@ -69,6 +69,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Evidence
 
 
+class NamedRow(Row, frozen=True, kw_only=True):
+    id: str
+
+
 def use_overlay(folder: Path | None) -> None:
     """Merge the files of `folder` into the built-in tables from now on."""
     global _overlay
@@ -148,7 +152,7 @@ def plain(relative: str) -> Any:
     """A table as plain values, with everything merged into it."""
     table = built_in(relative)
     for path in _merged_files(relative):
-        table = merge(table, _plain(path), keys.of_table(relative))
+        table = merge(table, _plain(path), keys.of_table(relative, table))
     return table
 
 
@@ -179,7 +183,7 @@ def _read_merged(relative: str, kind: Any) -> Any:
     table = built_in(relative)
     for path in over:
         base, own = table, _plain(path)
-        table = merge(base, own, keys.of_table(relative))
+        table = merge(base, own, keys.of_table(relative, base))
         try:
             result = codec.from_builtins(table, kind, name=f"`{path}`")
         except BadInput as error:

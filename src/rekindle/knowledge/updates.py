@@ -7,6 +7,7 @@ only step that changes any answer. Nothing is fetched unless a person asks for i
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import re
@@ -63,7 +64,7 @@ def take(source: Path, sha256: str | None) -> UpdateInUse:
     bundle = _manifest(content.get(_MANIFEST, b""), str(source))
     _check_hashes(bundle, content, source)
     _check_rows(bundle, content)
-    with _Changing():
+    with _changing():
         _check_newer(bundle)
         return _install(bundle, content, digest)
 
@@ -71,7 +72,7 @@ def take(source: Path, sha256: str | None) -> UpdateInUse:
 def reset() -> bool:
     """Go back to the built-in tables. False: there was nothing to undo."""
     home = knowledge_folder()
-    with _Changing():
+    with _changing():
         there = (home / "current").exists()
         (home / "current").unlink(missing_ok=True)
         for folder in home.glob("bundle-*"):
@@ -189,7 +190,7 @@ def _check_rows(bundle: TableBundle, content: Mapping[str, bytes]) -> None:
         own = read(content[name], dict[str, Any], name=f"`{name}`")
         base = tables.built_in(name)
         try:
-            codec.from_builtins(tables.merge(base, own, keys.of_table(name)), kind, name=f"`{name}`")
+            codec.from_builtins(tables.merge(base, own, keys.of_table(name, base)), kind, name=f"`{name}`")
         except BadInput as error:
             raise refusal.of(own, base, kind, Path(name), error) from error
 
@@ -230,27 +231,12 @@ def _install(bundle: TableBundle, content: Mapping[str, bytes], digest: str) -> 
     return UpdateInUse(made_at=bundle.made_at, tables=tuple(sorted(bundle.tables)), folder=folder)
 
 
-class _Changing:
+def _changing() -> contextlib.AbstractContextManager[None]:
     """One process at a time changes the tables; a second one is told so at once."""
-
-    def __init__(self) -> None:
-        from filelock import FileLock
-
-        home = knowledge_folder()
-        home.mkdir(parents=True, exist_ok=True)
-        self._lock = FileLock(str(home / "lock"))
-
-    def __enter__(self) -> None:
-        from filelock import Timeout
-
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout as error:
-            message = "another `rekindle knowledge` is changing the tables"
-            raise Locked(message, hint="wait for it to end, then run this again") from error
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    home = knowledge_folder()
+    home.mkdir(parents=True, exist_ok=True)
+    message = "another `rekindle knowledge` is changing the tables"
+    return files.locked(home / "lock", Locked(message, hint="wait for it to end, then run this again"))
 
 
 def _read(path: Path) -> bytes:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rekindle.core import paths, processes
+from rekindle.core import codec, paths, processes
 from rekindle.core import run as programs
 from rekindle.core.run import Result
 from rekindle.machine.system import windows as windows_calls
@@ -222,13 +222,7 @@ class Host(Run):
             result = programs.call(args, env=env, timeout=min(timeout, self.longest))
         else:
             result = Result(args=args, code=None, err="a program must be named by its whole path")
-        said = Said(
-            code=result.code,
-            out=result.out,
-            err=result.err,
-            seconds=round(result.seconds, 4),
-            timed_out=result.timed_out,
-        )
+        said = codec.like(Said, result, seconds=round(result.seconds, 4))
         with self._lock:
             self.recording.commands[label or spell(args)] = said
         return result
@@ -324,9 +318,7 @@ class Replay(Run):
         said = self._commands.get(self._key_command(label or spell(args)))
         if said is None:
             return Result(args=args, code=None, err="not recorded in the snapshot")
-        return Result(
-            args=args, code=said.code, out=said.out, err=said.err, seconds=said.seconds, timed_out=said.timed_out
-        )
+        return codec.like(Result, said, args=args)
 
     def text(self, path: str) -> str | None:
         return self._files.get(self._key(path))

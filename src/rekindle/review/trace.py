@@ -15,6 +15,7 @@ import msgspec
 
 from rekindle.review.document import Dialect
 from rekindle.review.other_files import OtherFiles
+from rekindle.review.remark import Raised
 
 LONGEST_VALUE = 16 << 10
 _ALL_VALUES = 4 << 20
@@ -113,15 +114,6 @@ class NotUnderstood(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     text: str
     why: str
-
-
-class Slip(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault that shows while reading: `rule` names the row, `fields` fill its sentence."""
-
-    rule: str
-    line: int
-    fields: dict[str, str] = {}
-    corrected: str | None = None
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -237,7 +229,7 @@ class Trace:
         self.images: list[Image] = []
         self.used: list[Used] = []
         self.not_understood: list[NotUnderstood] = []
-        self.slips: list[Slip] = []
+        self.slips: list[Raised] = []  # faults that show while reading
         self.without_cards: list[WithoutCards] = []
         self.missing: dict[tuple[str, Dialect], int] = {}
         self.empty: dict[str, int] = {}  # what an ENV of a Dockerfile reads and nobody set before
@@ -286,7 +278,7 @@ class Trace:
         if self.at is not None:
             return  # a fault of the other file: it is told where that file is reviewed
         if len(self.slips) < 5000:
-            self.slips.append(Slip(rule=rule, line=line, fields=fields, corrected=corrected))
+            self.slips.append(Raised(rule=rule, line=line, fields=fields, corrected=corrected))
 
     def ran(self, *programs: str) -> Iterator[Invocation]:
         return (item for item in self.invocations if item.program in programs)

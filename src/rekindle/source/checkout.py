@@ -446,26 +446,20 @@ def _admit(root: Path, known: Mark | None, mark: Mark) -> None:
 
 @contextlib.contextmanager
 def _held(root: Path) -> Iterator[None]:
-    from filelock import FileLock, Timeout
-
     folder = root / STATE_FOLDER
     tree.check_state(root)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        files.write_text(folder / ".gitignore", "*\n")
-        lock = FileLock(folder / "lock")
-        lock.acquire(timeout=0)
-        for left in folder.glob(f"{_SCRATCH}*"):  # of a run that was killed
-            shutil.rmtree(left, ignore_errors=True)
-    except Timeout as busy:
-        message = f"another Rekindle is working on `{root}`"
-        raise Locked(message, hint="wait for it to finish, then rerun the command") from busy
-    except OSError as error:
-        raise NotWritable(f"cannot write to `{root}`: {told(error)}", hint="choose another place with `-o`") from error
-    try:
+    busy = Locked(f"another Rekindle is working on `{root}`", hint="wait for it to finish, then rerun the command")
+    with contextlib.ExitStack() as ending:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            files.write_text(folder / ".gitignore", "*\n")
+            ending.enter_context(files.locked(folder / "lock", busy))
+            for left in folder.glob(f"{_SCRATCH}*"):  # of a run that was killed
+                shutil.rmtree(left, ignore_errors=True)
+        except OSError as error:
+            hint = "choose another place with `-o`"
+            raise NotWritable(f"cannot write to `{root}`: {told(error)}", hint=hint) from error
         yield
-    finally:
-        lock.release()
 
 
 def check_space(root: Path, gigabytes: float) -> None:

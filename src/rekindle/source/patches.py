@@ -60,6 +60,10 @@ class PatchReport(msgspec.Struct, frozen=True, kw_only=True):
     diff: str | None = None
 
 
+def _standing(patch: Patch, state: PatchState, reason: str, paths: tuple[str, ...] = ()) -> PatchStanding:
+    return PatchStanding(id=patch.id, state=state, files=paths, reason=reason)
+
+
 class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     """A tree looked at without being touched: the standings, and for each file to change its bytes before and after."""
 
@@ -151,16 +155,16 @@ class _Desk:
     def consider(self, judgement: Judgement, *, named: bool) -> PatchStanding:
         patch = judgement.patch
         if judgement.need is Need.NO:
-            return PatchStanding(id=patch.id, state=PatchState.NOT_NEEDED, reason=judgement.reason)
+            return _standing(patch, PatchState.NOT_NEEDED, judgement.reason)
         if judgement.need is Need.ASKED and not (named and patch.edits):
             state = PatchState.UNVERIFIED if patch.unverified else PatchState.ASKED
-            return PatchStanding(id=patch.id, state=state, reason=judgement.reason)
+            return _standing(patch, state, judgement.reason)
         if patch.cmake_minimum is not None:
             return self._minimum(patch, judgement.reason)
         if patch.edit:
             return self._edit(patch, judgement.reason)
         settings = ", ".join(f"{name}={value}" for name, value in {**patch.options, **patch.variables}.items())
-        return PatchStanding(id=patch.id, state=PatchState.OPTION, reason=f"no edit: build with {settings}")
+        return _standing(patch, PatchState.OPTION, f"no edit: build with {settings}")
 
     def _edit(self, patch: Patch, reason: str) -> PatchStanding:
         wanted = [edit for edit in patch.edit if edit.torch is None or self.setting.torch in edit.torch]
@@ -174,24 +178,22 @@ class _Desk:
                 empty = self._empty_above(edit.file)
                 if isinstance(error, FileNotFoundError) and empty:
                     why = f"`{empty}` is empty; `rekindle source` brings the submodules"
-                    return PatchStanding(id=patch.id, state=PatchState.ABSENT, files=paths, reason=why)
+                    return _standing(patch, PatchState.ABSENT, why, paths)
                 why = f"`{edit.file}` cannot be read: {error.strerror or error}"
-                return PatchStanding(id=patch.id, state=PatchState.MISMATCH, files=paths, reason=why)
+                return _standing(patch, PatchState.MISMATCH, why, paths)
             outcome = edits.make(data, edit)
             if outcome.found is edits.Found.MISMATCH:
                 why = f"`{edit.file}`: {outcome.reason}"
-                return PatchStanding(id=patch.id, state=PatchState.MISMATCH, files=paths, reason=why)
+                return _standing(patch, PatchState.MISMATCH, why, paths)
             drafts[edit.file] = outcome.data
             found.append(outcome.found)
         for path, data in drafts.items():
             self._draft(path, data, patch.id)
         if edits.Found.PENDING in found:
-            return PatchStanding(id=patch.id, state=PatchState.APPLIES, files=paths, reason=reason)
+            return _standing(patch, PatchState.APPLIES, reason, paths)
         fixed = edits.Found.APPLIED not in found
         why = "this tree has upstream's own fix" if fixed else "its text is already in the tree"
-        return PatchStanding(
-            id=patch.id, state=PatchState.FIXED if fixed else PatchState.APPLIED, files=paths, reason=why
-        )
+        return _standing(patch, PatchState.FIXED if fixed else PatchState.APPLIED, why, paths)
 
     def _minimum(self, patch: Patch, reason: str) -> PatchStanding:
         rule = patch.cmake_minimum
@@ -199,7 +201,7 @@ class _Desk:
         try:
             if rule.fixed.encode("utf-8") in self._read(rule.fixed_in):
                 why = f"`{rule.fixed_in}` deals with it itself"
-                return PatchStanding(id=patch.id, state=PatchState.FIXED, reason=why)
+                return _standing(patch, PatchState.FIXED, why)
         except OSError:
             pass  # not PyTorch's own tree; the rule holds for any
         below: list[str] = []
@@ -221,12 +223,8 @@ class _Desk:
                 below.append(path)
         if below:
             count = f"{len(below)} file{'s' if len(below) > 1 else ''} below {rule.floor}"
-            return PatchStanding(
-                id=patch.id, state=PatchState.APPLIES, files=tuple(sorted(below)), reason=f"{count}; {reason}"
-            )
-        return PatchStanding(
-            id=patch.id, state=PatchState.APPLIED, reason=f"nothing in the tree asks for less than {rule.floor}"
-        )
+            return _standing(patch, PatchState.APPLIES, f"{count}; {reason}", tuple(sorted(below)))
+        return _standing(patch, PatchState.APPLIED, f"nothing in the tree asks for less than {rule.floor}")
 
     def _cmake(self, path: str) -> bytes:
         return files.plain_bytes(self.root / path, limit=tree.LARGEST_CMAKE)

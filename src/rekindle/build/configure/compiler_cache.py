@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.build.configure.environment import MARK, Action, BuildEnvironment, VariableChange
+from rekindle.build.configure.environment import MARK, BuildEnvironment, set_to
 from rekindle.build.configure.tools import which
 from rekindle.core import codec, run
 from rekindle.core.errors import BadInput, MissingTool, UsageError
@@ -78,11 +78,10 @@ def through(environment: BuildEnvironment, words: Sequence[str]) -> BuildEnviron
     names = [f"CMAKE_{language}_{kind}_LAUNCHER" for kind in kinds for language in ("C", "CXX", "CUDA")]
     kept = tuple(each for each in environment.changes if each.name not in names)
     gated = tuple(
-        VariableChange(
-            name=name,
-            action=Action.SET,
-            value=";".join(filter(None, (*words, environment.value(name)))),
-            why="waits for memory before the compiler starts, and measures what it took",
+        set_to(
+            name,
+            ";".join(filter(None, (*words, environment.value(name)))),
+            "waits for memory before the compiler starts, and measures what it took",
         )
         for name in names
     )

@@ -61,7 +61,7 @@ class BuildEnvironment(msgspec.Struct, frozen=True, kw_only=True):
         return found[-1] if found else None
 
     def with_variables(self, variables: Mapping[str, str], why: str) -> BuildEnvironment:
-        more = tuple(_set(name, value, why) for name, value in variables.items())
+        more = tuple(set_to(name, value, why) for name, value in variables.items())
         return msgspec.structs.replace(self, changes=(*self.changes, *more)) if more else self
 
     def digest_text(self) -> str:
@@ -69,13 +69,13 @@ class BuildEnvironment(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(f"{each.name} {each.action.value} {each.value}" for each in self.changes if each.name != MARK)
 
 
-class VariableDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """One variable before and after. None: not set."""
+class Variable(msgspec.Struct, frozen=True, kw_only=True):
+    """One variable of the build, before and after. None: not set."""
 
     name: str
     before: str | None
     after: str | None
-    why: str = ""
+    why: str
 
 
 class BuildPlaces(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,19 +113,19 @@ def compute(
     ]
     changes += _options(request, options)
     changes += [
-        _set(name, places.temp, "a private folder without spaces: nvcc's temporary files collide and break on spaces")
+        set_to(name, places.temp, "a private folder without spaces: nvcc's temporary files collide and break on spaces")
         for name in (("TEMP", "TMP") if request.system == "windows" else ("TMPDIR",))
     ]
     if places.git_ceiling:
         why = "git answers for the source, not for a repository that the build's folder happens to lie in"
-        changes.append(_set("GIT_CEILING_DIRECTORIES", places.git_ceiling, why))
+        changes.append(set_to("GIT_CEILING_DIRECTORIES", places.git_ceiling, why))
     if places.mark:
-        changes.append(_set(MARK, places.mark, "tells the processes of this build apart"))
+        changes.append(set_to(MARK, places.mark, "tells the processes of this build apart"))
     called = vcvars_command(request) if request.system == "windows" and vcvars is None else None
     return BuildEnvironment(system=request.system, changes=tuple(changes), vcvars=called)
 
 
-def difference(before: Mapping[str, str], environment: BuildEnvironment) -> tuple[VariableDifference, ...]:
+def difference(before: Mapping[str, str], environment: BuildEnvironment) -> tuple[Variable, ...]:
     """Variable by variable what changes, with the reasons."""
     after = environment.over(before)
     fold = str.upper if environment.system == "windows" else str
@@ -141,7 +141,7 @@ def difference(before: Mapping[str, str], environment: BuildEnvironment) -> tupl
         was, now = old.get(key), new[key][1] if key in new else None
         if was != now:
             found.append(
-                VariableDifference(
+                Variable(
                     name=new[key][0] if key in new else key,
                     before=was,
                     after=now,
@@ -226,9 +226,9 @@ def _options(request: BuildRequest, options: Sequence[Resolved]) -> Iterable[Var
     later = request.torch is not None and torch_release(request.torch).backend != "setup.py"
     for each in options:
         if each.via == "environment":
-            yield _set(each.name, each.environment_value, each.why)
+            yield set_to(each.name, each.environment_value, each.why)
         elif later and each.name.startswith(("USE_", "BUILD_", "CMAKE_")):
-            yield _set(each.name, each.cmake_value, each.why)
+            yield set_to(each.name, each.cmake_value, each.why)
 
 
 def _compiler(request: BuildRequest, vcvars: VcVars | None) -> Iterable[VariableChange]:
@@ -236,16 +236,16 @@ def _compiler(request: BuildRequest, vcvars: VcVars | None) -> Iterable[Variable
     if request.system == "windows":
         if vcvars is not None:
             yield from _captured(vcvars)
-        yield _set("DISTUTILS_USE_SDK", "1", "setuptools takes this prompt's compiler instead of looking for another")
-        yield _set("MSSdk", "1", "the other half of DISTUTILS_USE_SDK, for older setuptools")
-        yield _set("VSLANG", "1033", "compiler messages in English, so that they can be searched for and diagnosed")
-    yield _set("CC", compiler.c, "the plan's compiler, whatever an activation script says")
-    yield _set("CXX", compiler.cxx, "the plan's compiler, whatever an activation script says")
+        yield set_to("DISTUTILS_USE_SDK", "1", "setuptools takes this prompt's compiler instead of looking for another")
+        yield set_to("MSSdk", "1", "the other half of DISTUTILS_USE_SDK, for older setuptools")
+        yield set_to("VSLANG", "1033", "compiler messages in English, so that they can be searched for and diagnosed")
+    yield set_to("CC", compiler.c, "the plan's compiler, whatever an activation script says")
+    yield set_to("CXX", compiler.cxx, "the plan's compiler, whatever an activation script says")
     if request.torch and request.arch == "aarch64" and Version(request.torch) >= Version("2.12"):
         why = "newer releases stop where the compiler cannot make SVE code; without it they build all the same"
-        yield _set("BUILD_IGNORE_SVE_UNAVAILABLE", "1", why)
+        yield set_to("BUILD_IGNORE_SVE_UNAVAILABLE", "1", why)
     if request.cuda and (request.system != "windows" or compiler.kind != "cl"):
-        yield _set("CUDAHOSTCXX", compiler.cuda_host, "nvcc's host compiler")
+        yield set_to("CUDAHOSTCXX", compiler.cuda_host, "nvcc's host compiler")
 
 
 def _captured(vcvars: VcVars) -> Iterable[VariableChange]:
@@ -253,7 +253,7 @@ def _captured(vcvars: VcVars) -> Iterable[VariableChange]:
     for name in vcvars.removes:
         yield _unset(name, why)
     for name, value in vcvars.sets.items():
-        yield _set(name, value, why)
+        yield set_to(name, value, why)
     for name, entries in vcvars.prepends.items():
         yield _front(name, ";".join(entries), why)
 
@@ -271,8 +271,8 @@ def _python(request: BuildRequest, tools: str | None) -> Iterable[VariableChange
     inside = paths.join(tools or "", "Scripts" if request.system == "windows" else "bin")
     if tools and request.requirements and inside != folder:
         yield _front("PATH", inside, "the build's own environment, with the CMake and Ninja that the plan requires")
-    yield _set("PYTHONUTF8", "1", "file names and messages in UTF-8 on any code page")
-    yield _set("PYTHONNOUSERSITE", "1", "packages of the user's own site shadow the pinned ones")
+    yield set_to("PYTHONUTF8", "1", "file names and messages in UTF-8 on any code page")
+    yield set_to("PYTHONNOUSERSITE", "1", "packages of the user's own site shadow the pinned ones")
 
 
 def _math(request: BuildRequest, options: Sequence[Resolved], tools: str | None) -> Iterable[VariableChange]:
@@ -281,18 +281,18 @@ def _math(request: BuildRequest, options: Sequence[Resolved], tools: str | None)
     mkl = request.mkl
     openblas = request.openblas
     if openblas and not openblas.usual and uses_openblas(options):
-        yield _set("OpenBLAS_HOME", openblas.root, "where PyTorch's FindOpenBLAS looks beside the system's folders")
+        yield set_to("OpenBLAS_HOME", openblas.root, "where PyTorch's FindOpenBLAS looks beside the system's folders")
     if request.pip_mkl and tools:
         mkl = paths.join(tools, "Library") if request.system == "windows" else tools
     if not mkl or blas != "MKL":
         return
     why = "MKL's headers and libraries"
-    yield _set("INTEL_MKL_DIR", mkl, "where PyTorch's FindMKL looks first")
-    yield _set("CMAKE_PREFIX_PATH", mkl, why)
+    yield set_to("INTEL_MKL_DIR", mkl, "where PyTorch's FindMKL looks first")
+    yield set_to("CMAKE_PREFIX_PATH", mkl, why)
     if request.system == "windows":
         libs = [paths.join(mkl, "lib"), paths.join(mkl, "lib", "intel64"), *request.openmp_libraries]
         omp = request.openmp if mkl == request.mkl and request.openmp else mkl
-        yield _set("INTEL_OMP_DIR", omp, "Intel's OpenMP: without it FindMKL takes mkl_sequential, and says nothing")
+        yield set_to("INTEL_OMP_DIR", omp, "Intel's OpenMP: without it FindMKL takes mkl_sequential, and says nothing")
         yield _front("INCLUDE", paths.join(mkl, "include"), why)
         yield _front("LIB", ";".join(libs), why)
         binaries = [*request.mkl_binaries] if mkl == request.mkl else [paths.join(mkl, "bin")]
@@ -305,12 +305,12 @@ def _cudnn(request: BuildRequest) -> Iterable[VariableChange]:
         return
     paths = request.paths
     include = cudnn.include or paths.join(cudnn.root, "include")
-    yield _set("CUDNN_ROOT", cudnn.root, "this cuDNN and no other")
-    yield _set("CUDNN_INCLUDE_DIR", include, "this cuDNN and no other")
+    yield set_to("CUDNN_ROOT", cudnn.root, "this cuDNN and no other")
+    yield set_to("CUDNN_INCLUDE_DIR", include, "this cuDNN and no other")
     folder = ("lib", "x64") if request.system == "windows" else ("lib",)
     library = cudnn.library or paths.join(cudnn.root, *folder)
     why = "the folder of its library: PyTorch's FindCUDNN looks in it, a file's name would not do"
-    yield _set("CUDNN_LIBRARY", library, why)
+    yield set_to("CUDNN_LIBRARY", library, why)
     if request.system == "windows":
         yield _front("PATH", paths.join(cudnn.root, "bin"), "programs of the build load cuDNN's DLLs")
 
@@ -327,37 +327,41 @@ def _cuda(request: BuildRequest) -> Iterable[VariableChange]:
     if request.system == "windows":
         own.append(paths.join(cuda.root, "libnvvp"))
         number = str(cuda.version.major_minor).replace(".", "_")
-        yield _set(f"CUDA_PATH_V{number}", home, "where torch looks for this CUDA's DLLs")
+        yield set_to(f"CUDA_PATH_V{number}", home, "where torch looks for this CUDA's DLLs")
         yield _unset("NVTOOLSEXT_PATH", "an old NVTX installation beside the toolkit's own")
     elif home != paths.dirname(paths.dirname(cuda.nvcc)) and not _is_whole(home):
         home = paths.dirname(paths.dirname(cuda.nvcc))
     dedicated = [folder for folder in cuda.rivals if _is_cuda_folder(folder)]
     shared = [folder for folder in cuda.rivals if folder not in dedicated and folder not in own]
     if dedicated:
-        yield _drop("PATH", _joined(request.system, dedicated), "another CUDA's programs: only one CUDA may win")
+        why = "another CUDA's programs: only one CUDA may win"
+        yield VariableChange(name="PATH", action=Action.DROP, value=_joined(request.system, dedicated), why=why)
     if shared:
-        yield _behind("PATH", _joined(request.system, shared), "holds another CUDA's programs among others")
+        why = "holds another CUDA's programs among others"
+        yield VariableChange(name="PATH", action=Action.BEHIND, value=_joined(request.system, shared), why=why)
     yield _front(
         "PATH",
         _joined(request.system, own),
         "the chosen CUDA first: an nvcc that finds another ptxas compiles for other cards",
     )
-    yield _set("CUDA_HOME", home, "PyTorch's build reads it first")
-    yield _set("CUDA_PATH", home, "CMake's FindCUDA and torch at run time read it")
-    yield _set("CUDACXX", cuda.nvcc, "the nvcc that CMake takes")
+    yield set_to("CUDA_HOME", home, "PyTorch's build reads it first")
+    yield set_to("CUDA_PATH", home, "CMake's FindCUDA and torch at run time read it")
+    yield set_to("CUDACXX", cuda.nvcc, "the nvcc that CMake takes")
     if request.torch:
         why = "PyTorch's build clones the NCCL that is pinned for this CUDA; without it, the one for the newest CUDA"
-        yield _set("DESIRED_CUDA", str(cuda.version.major_minor), why)
+        yield set_to("DESIRED_CUDA", str(cuda.version.major_minor), why)
     if request.arch_list:
-        yield _set("TORCH_CUDA_ARCH_LIST", request.arch_list, "without it: the cards in this machine, or a common list")
-        yield _set("TORCH_NVCC_FLAGS", "-Xfatbin -compress-all", "GPU code compressed, as in the official wheels")
+        yield set_to(
+            "TORCH_CUDA_ARCH_LIST", request.arch_list, "without it: the cards in this machine, or a common list"
+        )
+        yield set_to("TORCH_NVCC_FLAGS", "-Xfatbin -compress-all", "GPU code compressed, as in the official wheels")
 
 
 def _generator(request: BuildRequest, launcher: str | None) -> Iterable[VariableChange]:
-    yield _set("CMAKE_GENERATOR", "Ninja", "the generator that resumes well and needs no Visual Studio integration")
-    yield _set("CMAKE_EXPORT_COMPILE_COMMANDS", "ON", "the command of every file, for diagnosis")
+    yield set_to("CMAKE_GENERATOR", "Ninja", "the generator that resumes well and needs no Visual Studio integration")
+    yield set_to("CMAKE_EXPORT_COMPILE_COMMANDS", "ON", "the command of every file, for diagnosis")
     if request.system == "windows":
-        yield _set(
+        yield set_to(
             "CMAKE_NINJA_FORCE_RESPONSE_FILE",
             "1",
             "command lines longer than Windows allows; the other response-file switches do nothing with Ninja",
@@ -365,20 +369,20 @@ def _generator(request: BuildRequest, launcher: str | None) -> Iterable[Variable
     new = request.cmake_version is not None and request.cmake_version >= Version("4")
     if request.torch and new and not torch_release(request.torch).cmake4_unpatched:
         why = "this release's CMake files ask for a compatibility that CMake 4 has dropped"
-        yield _set("CMAKE_POLICY_VERSION_MINIMUM", "3.5", why)
+        yield set_to("CMAKE_POLICY_VERSION_MINIMUM", "3.5", why)
     if launcher:
         for language in ("C", "CXX", "CUDA"):
-            yield _set(f"CMAKE_{language}_COMPILER_LAUNCHER", launcher, "compiles come from the cache where they can")
+            yield set_to(f"CMAKE_{language}_COMPILER_LAUNCHER", launcher, "compiles come from the cache where they can")
 
 
 def _version(request: BuildRequest, version: str | None) -> Iterable[VariableChange]:
     if request.torch and version:
-        yield _set(
+        yield set_to(
             "PYTORCH_BUILD_VERSION",
             version,
             "the wheel names release, stack and architectures; otherwise a tag calls itself an alpha",
         )
-        yield _set("PYTORCH_BUILD_NUMBER", "1", "above 1 the version gets a `.postN`")
+        yield set_to("PYTORCH_BUILD_NUMBER", "1", "above 1 the version gets a `.postN`")
 
 
 def _is_cuda_folder(folder: str) -> bool:
@@ -391,7 +395,7 @@ def _is_whole(root: str) -> bool:
     return not root.startswith("/usr/lib/")
 
 
-def _set(name: str, value: str, why: str) -> VariableChange:
+def set_to(name: str, value: str, why: str) -> VariableChange:
     return VariableChange(name=name, action=Action.SET, value=value, why=why)
 
 
@@ -401,14 +405,6 @@ def _unset(name: str, why: str) -> VariableChange:
 
 def _front(name: str, value: str, why: str) -> VariableChange:
     return VariableChange(name=name, action=Action.PREPEND, value=value, why=why)
-
-
-def _drop(name: str, value: str, why: str) -> VariableChange:
-    return VariableChange(name=name, action=Action.DROP, value=value, why=why)
-
-
-def _behind(name: str, value: str, why: str) -> VariableChange:
-    return VariableChange(name=name, action=Action.BEHIND, value=value, why=why)
 
 
 def _make(change: VariableChange, environ: dict[str, str], system: str) -> None:

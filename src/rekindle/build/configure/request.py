@@ -228,22 +228,14 @@ def from_plan(plan: Plan) -> BuildFile:
     plan_room.check_patches(plan)
     plan_room.check_commit(plan)
     plan_room.check_cards(plan)
-    return BuildFile(
-        torch=plan.torch,
-        backend=plan.backend,
-        cuda=plan.cuda,
-        cudnn=plan.cudnn,
+    return codec.like(
+        BuildFile,
+        plan,
+        schema=SCHEMA,
         arch_list=plan.arch_list or "",
-        python=plan.python,
         toolset=plan.toolset if plan.system == "windows" else None,
-        toolsets=plan.toolsets,
-        profile=plan.profile,
-        options=plan.options,
         patches=tuple(patch.id for patch in plan.patches),
-        requires=plan.requires,
-        commit=plan.commit,
         wheels={wheel.name: wheel.sha256 for wheel in plan.wheels},
-        system=plan.system,
         arch=plan.machine,
     )
 
@@ -277,7 +269,9 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
         raise BadInput(message, hint="write it like `3.5;5.0;8.6+PTX`") from error
     _check_place(wanted, machine)
     cuda = cuda_of(wanted, machine)
-    return BuildRequest(
+    return codec.like(
+        BuildRequest,
+        wanted,
         source=source,
         system=machine.os,
         arch=machine.arch,
@@ -285,23 +279,11 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
         python_version=python[1],
         cmake_version=cmake.version if (cmake := machine.program("cmake")) else None,
         compiler=compiler_of(wanted, machine, cuda),
-        name=wanted.name,
-        torch=wanted.torch,
-        version=wanted.version,
-        backend=wanted.backend,
         cuda=cuda,
         cudnn=cudnn_of(wanted, machine),
         mkl=(mkl := mkl_of(wanted, machine)),
         openmp=_openmp(mkl, machine),
         openblas=next(iter(machine.openblas), None),
-        arch_list=wanted.arch_list,
-        profile=wanted.profile,
-        options=wanted.options,
-        targets=wanted.targets,
-        patches=wanted.patches,
-        requires=wanted.requires,
-        commit=wanted.commit,
-        wheels=wanted.wheels,
         base=base,
     )
 

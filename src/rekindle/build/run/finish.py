@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rekindle.build.configure.request import BuildRequest
+from rekindle.core import codec
 from rekindle.core.findings import Finding
 from rekindle.core.paths import shelf_folder
 from rekindle.wheels.repair import repair
@@ -103,7 +104,4 @@ def report_of(wheel: Path) -> Path:
 
 def plain(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Findings of other rooms as the build reports them: what is numbered there is a plain finding here."""
-    return tuple(
-        Finding(id=each.id, state=each.state, found=each.found, why=each.why, fix=each.fix, source=each.source)
-        for each in findings
-    )
+    return tuple(codec.like(Finding, each) for each in findings)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from rekindle.core.errors import UnknownName
-from rekindle.knowledge.tables import Row, decided, rows
+from rekindle.knowledge.tables import NamedRow, Row, decided, rows
 
 
-class Check(Row, frozen=True, kw_only=True):
-    id: str
+class Check(NamedRow, frozen=True, kw_only=True):
     title: str
     why: str
     fix: str

@@ -5,13 +5,12 @@ Both are what a build starts from before this machine has built itself.
 
 from __future__ import annotations
 
-from rekindle.knowledge.tables import Row, cached, rows
+from rekindle.knowledge.tables import NamedRow, cached, rows
 
 
-class MeasuredBuild(Row, frozen=True, kw_only=True):
+class MeasuredBuild(NamedRow, frozen=True, kw_only=True):
     """A number per file, by target, folder and file; a file that took next to nothing is left out."""
 
-    id: str
     targets: dict[str, dict[str, dict[str, int]]]
 
     @property

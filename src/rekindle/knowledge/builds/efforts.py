@@ -5,11 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, rows
+from rekindle.knowledge.tables import NamedRow, rows
 
 
-class ReadyMadeEffort(Row, frozen=True, kw_only=True):
-    id: str
+class ReadyMadeEffort(NamedRow, frozen=True, kw_only=True):
     route: str
     system: str
     download_gb: float
@@ -17,10 +16,9 @@ class ReadyMadeEffort(Row, frozen=True, kw_only=True):
     minutes: int
 
 
-class BuildEffort(Row, frozen=True, kw_only=True):
+class BuildEffort(NamedRow, frozen=True, kw_only=True):
     """Seconds of one core: for the C++ files, and for the CUDA files once per architecture."""
 
-    id: str
     first_torch: Version
     last_torch: Version
     cpp_seconds: int
@@ -29,67 +27,58 @@ class BuildEffort(Row, frozen=True, kw_only=True):
     disk_gb: float
 
 
-class GpuHalfEffort(Row, frozen=True, kw_only=True):
+class GpuHalfEffort(NamedRow, frozen=True, kw_only=True):
     """Seconds of one core for the C++ files of a GPU half."""
 
-    id: str
     cpp_seconds: int
     disk_gb: float
 
 
-class MemoryEffort(Row, frozen=True, kw_only=True):
-    id: str
+class MemoryEffort(NamedRow, frozen=True, kw_only=True):
     gb_per_job: float
     gb_per_cpp_job: float
     least_gb: float
 
 
-class CompilerPace(Row, frozen=True, kw_only=True):
+class CompilerPace(NamedRow, frozen=True, kw_only=True):
     """How much longer a system's own compiler takes for the C++ files than the one that the seconds were taken with."""
 
-    id: str
     system: str
     factor: float
 
 
-class FurtherPython(Row, frozen=True, kw_only=True):
+class FurtherPython(NamedRow, frozen=True, kw_only=True):
     """What a build for one more Python takes of the first one's time, with what that compiled in a cache."""
 
-    id: str
     share: float
 
 
-class ChangeEffort(Row, frozen=True, kw_only=True):
+class ChangeEffort(NamedRow, frozen=True, kw_only=True):
     """What it takes to change one thing of a machine."""
 
-    id: str
     minutes: int
     administrator: bool
     first: bool
     """It may be the first answer."""
 
 
-class LossEffort(Row, frozen=True, kw_only=True):
+class LossEffort(NamedRow, frozen=True, kw_only=True):
     """What a loss is worth, in minutes of building that would spare it. `id` is its rule."""
 
-    id: str
     minutes: int
 
 
-class StillUsed(Row, frozen=True, kw_only=True):
-    id: str
+class StillUsed(NamedRow, frozen=True, kw_only=True):
     first: Version
 
 
-class DisplayCards(Row, frozen=True, kw_only=True):
-    id: str
+class DisplayCards(NamedRow, frozen=True, kw_only=True):
     begins: tuple[str, ...]
 
 
-class LibraryUse(Row, frozen=True, kw_only=True):
+class LibraryUse(NamedRow, frozen=True, kw_only=True):
     """What fails where a library of torch has no code for the card."""
 
-    id: str
     operations: str
 
 

@@ -9,16 +9,15 @@ from packaging.utils import canonicalize_name
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
-from rekindle.knowledge.tables import Row, rows
+from rekindle.knowledge.tables import NamedRow, rows
 from rekindle.knowledge.torch.releases import parse_arch_list
 
 _BUILD = re.compile(r"(?P<torch>\d+(?:\.\d+)+)?\+?(?P<line>cu\d+)?")
 
 
-class ExtensionFile(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The files of one release for one system. The head of the table says what each field means."""
 
-    id: str
     package: str
     version: str
     """A release, a range (`>=3.4,<3.5`), or nothing: whichever pip takes."""

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Target
-from rekindle.knowledge.tables import Row, cached, rows
+from rekindle.knowledge.tables import NamedRow, cached, rows
 
 
-class _Range(Row, frozen=True, kw_only=True):
-    id: str
+class _Range(NamedRow, frozen=True, kw_only=True):
     first_torch: Version
     last_torch: Version
 
@@ -44,31 +43,27 @@ class ArchSyntax(_Range, frozen=True, kw_only=True):
         return len(str(target.capability.major)) <= self.major_digits and target.suffix in ("", *self.suffixes)
 
 
-class BadTool(Row, frozen=True, kw_only=True):
-    id: str
+class BadTool(NamedRow, frozen=True, kw_only=True):
     tool: str
     version: Version
     system: str
     trouble: str
 
 
-class LeastTool(Row, frozen=True, kw_only=True):
+class LeastTool(NamedRow, frozen=True, kw_only=True):
     """The oldest release of a program that a build should use."""
 
-    id: str
     least: Version
     why: str
 
 
-class SteeringVariables(Row, frozen=True, kw_only=True):
+class SteeringVariables(NamedRow, frozen=True, kw_only=True):
     """Variables that name a program (`programs`) or a folder (`folders`)."""
 
-    id: str
     names: tuple[str, ...]
 
 
-class PythonPreference(Row, frozen=True, kw_only=True):
-    id: str
+class PythonPreference(NamedRow, frozen=True, kw_only=True):
     order: tuple[str, ...]
     why: str
 

@@ -9,13 +9,12 @@ from packaging.utils import canonicalize_name
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
-from rekindle.knowledge.tables import Row, rows
+from rekindle.knowledge.tables import NamedRow, Row, rows
 
 
-class OtherProgram(Row, frozen=True, kw_only=True):
+class OtherProgram(NamedRow, frozen=True, kw_only=True):
     """`page` says where it comes from, `note` what its owner should know, `otherwise` what to do without a release."""
 
-    id: str
     also: tuple[str, ...] = ()
     page: str
     torch: str | None = None

@@ -8,13 +8,12 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import NamedRow, Row, cached, decided
 
 
-class ScriptRule(Row, frozen=True, kw_only=True):
+class ScriptRule(NamedRow, frozen=True, kw_only=True):
     """One rule: `severity` is wrong, careful or note. Words in braces are filled in with what was found."""
 
-    id: str
     severity: str
     found: str
     why: str
@@ -32,10 +31,9 @@ class Pin(Row, frozen=True, kw_only=True):
     python_below: Version | None = None
 
 
-class Pair(Row, frozen=True, kw_only=True):
+class Pair(NamedRow, frozen=True, kw_only=True):
     """Things that do not go together although each is right."""
 
-    id: str
     found: str
     why: str
     cuda_from: Version | None = None

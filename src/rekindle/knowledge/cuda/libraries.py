@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from rekindle.knowledge.tables import Row, cached, rows
+from rekindle.knowledge.tables import NamedRow, Row, cached, rows
 
 # Names of the C++ runtime: without a version where a library leaves it to another one to link libstdc++.
 _STANDARD = re.compile(
@@ -16,11 +16,10 @@ _STANDARD = re.compile(
 )
 
 
-class Owner(Row, frozen=True, kw_only=True):
+class Owner(NamedRow, frozen=True, kw_only=True):
     """Who brings these libraries (None: nobody), and whether they may be put into a wheel: `bundle` is `yes`, `given`
     (only from a folder that was named), `no` (a copy is wrong) or None (nobody has looked)."""
 
-    id: str
     system: str
     names: tuple[str, ...]
     owner: str | None = None
@@ -41,10 +40,9 @@ class Owner(Row, frozen=True, kw_only=True):
         return any(fnmatchcase(package, pattern) for pattern in self.packages)
 
 
-class Load(Row, frozen=True, kw_only=True):
+class Load(NamedRow, frozen=True, kw_only=True):
     """`by` loads `loads` while running; patterns both."""
 
-    id: str
     system: str
     by: str
     loads: tuple[str, ...]
@@ -52,10 +50,9 @@ class Load(Row, frozen=True, kw_only=True):
     why: str
 
 
-class Place(Row, frozen=True, kw_only=True):
+class Place(NamedRow, frozen=True, kw_only=True):
     """A folder in which `import torch` looks on Windows. Not `sure`: it depends on the machine, not on the package."""
 
-    id: str
     order: int
     path: str
     label: str
@@ -64,8 +61,7 @@ class Place(Row, frozen=True, kw_only=True):
     torch_from: str | None = None
 
 
-class Named(Row, frozen=True, kw_only=True):
-    id: str
+class Named(NamedRow, frozen=True, kw_only=True):
     names: tuple[str, ...]
     system: str | None = None
 

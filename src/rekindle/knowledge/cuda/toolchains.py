@@ -10,13 +10,12 @@ import msgspec
 from rekindle.core.command import Command, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn
-from rekindle.knowledge.tables import Row, cached, observed, rows
+from rekindle.knowledge.tables import NamedRow, Row, cached, observed, rows
 
 
-class DebianSet(Row, frozen=True, kw_only=True):
+class DebianSet(NamedRow, frozen=True, kw_only=True):
     """The packages of one tool in one release of a distribution."""
 
-    id: str
     tool: str
     version: Version
     distribution: str
@@ -38,11 +37,10 @@ class DebianSet(Row, frozen=True, kw_only=True):
         return not any(fnmatchcase(package, pattern) for pattern in self.leave_out)
 
 
-class IndexSet(Row, frozen=True, kw_only=True):
+class IndexSet(NamedRow, frozen=True, kw_only=True):
     """The wheels of one tool in the Python index. `components` are those of a toolkit's own list of packages;
     `packages` are names, with `{cuda}` for the major number of the CUDA that they are made for."""
 
-    id: str
     tool: str
     first: Version
     components: tuple[str, ...] = ()
@@ -58,10 +56,9 @@ class IndexSet(Row, frozen=True, kw_only=True):
         return version is None or version >= self.first
 
 
-class RedistribSet(Row, frozen=True, kw_only=True):
+class RedistribSet(NamedRow, frozen=True, kw_only=True):
     """NVIDIA's lists of archives: where they are, which releases have one, what a build needs of them."""
 
-    id: str
     tool: str
     address: str
     labels: tuple[str, ...] = ()
@@ -106,10 +103,9 @@ class RedistribList(Row, frozen=True, kw_only=True):
     """SHA-256 over platform, path and hash of every archive."""
 
 
-class CondaSet(Row, frozen=True, kw_only=True):
+class CondaSet(NamedRow, frozen=True, kw_only=True):
     """The packages of one tool in a conda channel. `label` may name a part of the channel, with `{cuda}` in it."""
 
-    id: str
     tool: str
     address: str
     channel: str
@@ -135,10 +131,9 @@ class MsvcComponent(Row, frozen=True, kw_only=True):
     bootstrapper: str
 
 
-class LicenceTerms(Row, frozen=True, kw_only=True):
+class LicenceTerms(NamedRow, frozen=True, kw_only=True):
     """Terms that somebody must accept before the download."""
 
-    id: str
     title: str
     address: str
     summary: str

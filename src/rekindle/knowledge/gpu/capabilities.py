@@ -7,7 +7,7 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.tables import Row, cached, decided, rows
+from rekindle.knowledge.tables import NamedRow, Row, cached, decided, rows
 
 
 class CapabilityFacts(Row, frozen=True, kw_only=True):
@@ -24,10 +24,9 @@ class CapabilityFacts(Row, frozen=True, kw_only=True):
     last_cudnn: Version | None = None
 
 
-class CardNeed(Row, frozen=True, kw_only=True):
+class CardNeed(NamedRow, frozen=True, kw_only=True):
     """Something a program may ask of a card, and the first capability that has it."""
 
-    id: str
     name: str
     floor: Capability
     asked: bool = True
@@ -91,10 +90,9 @@ def throughput(capability: Capability) -> Throughput | None:
     return _throughputs().get(capability)
 
 
-class CardAdvice(Row, frozen=True, kw_only=True):
+class CardAdvice(NamedRow, frozen=True, kw_only=True):
     """For the cards from capability `first` to `last`. `instead`: what to take where PyTorch is the wrong answer."""
 
-    id: str
     first: Capability
     last: Capability
     type: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, cached, observed, rows
+from rekindle.knowledge.tables import NamedRow, Row, cached, observed, rows
 
 
 class _Branches(Row, frozen=True, kw_only=True):
@@ -17,10 +17,9 @@ class _Newest(Row, frozen=True, kw_only=True):
     windows: Version
 
 
-class DriverPackage(Row, frozen=True, kw_only=True):
+class DriverPackage(NamedRow, frozen=True, kw_only=True):
     """How one system installs a driver branch, and keeps it."""
 
-    id: str
     system: str
     distribution: str
     branch: int

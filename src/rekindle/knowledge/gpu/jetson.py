@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, cached, rows
+from rekindle.knowledge.tables import NamedRow, Row, cached, rows
 
 
 class JetPack(Row, frozen=True, kw_only=True):
@@ -23,8 +23,7 @@ class _Board(Row, frozen=True, kw_only=True):
     jetpacks: tuple[str, ...]
 
 
-class _Arm(Row, frozen=True, kw_only=True):
-    id: str
+class _Arm(NamedRow, frozen=True, kw_only=True):
     names: tuple[str, ...]
 
 

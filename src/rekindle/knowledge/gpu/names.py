@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import msgspec
 
-from rekindle.knowledge.tables import Row, cached, rows
+from rekindle.knowledge.tables import NamedRow, Row, cached, rows
 
 # Patterns stay text: `re` compiles one when it is first needed, and an exact name needs none.
 CAPABILITY = (
@@ -45,23 +45,20 @@ class _Alias(Row, frozen=True, kw_only=True):
     names: tuple[str, ...]
 
 
-class _System(Row, frozen=True, kw_only=True):
+class _System(NamedRow, frozen=True, kw_only=True):
     """A machine that is sold or rented by a name of its own, and the cards in it."""
 
-    id: str
     pattern: str
     names: tuple[str, ...]
 
 
-class _Words(Row, frozen=True, kw_only=True):
-    id: str
+class _Words(NamedRow, frozen=True, kw_only=True):
     words: tuple[str, ...]
 
 
-class Vendor(Row, frozen=True, kw_only=True):
+class Vendor(NamedRow, frozen=True, kw_only=True):
     """Somebody else's cards, and where their owners go."""
 
-    id: str
     pattern: str
     sentence: str
     hint: str

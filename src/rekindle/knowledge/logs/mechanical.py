@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from rekindle.knowledge.tables import Row, rows
+from rekindle.knowledge.tables import NamedRow, rows
 
 
 class FixAction(str, Enum):
@@ -14,10 +14,9 @@ class FixAction(str, Enum):
     PATCH = "patch"
 
 
-class Mechanical(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Mechanical(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`text` says what is done, as it follows "I can"."""
 
-    id: str
     cause: str
     action: FixAction
     text: str

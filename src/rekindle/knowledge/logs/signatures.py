@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.knowledge.tables import Row, cached, decided
+from rekindle.knowledge.tables import NamedRow, Row, cached, decided
 
 FAMILIES: tuple[str, ...] = (
     "host_compiler",
@@ -79,7 +79,7 @@ class LogSignature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     vague: bool = False
 
 
-class CauseRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CauseRow(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A root cause: the label, what it means, how to see it by hand, what to do, and what else it explains.
 
     `over` names the causes whose messages are mere consequences when this one is present. `running`: it shows itself
@@ -87,7 +87,6 @@ class CauseRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     that the card is another's (`OTHER_VENDOR`).
     """
 
-    id: str
     title: str
     explanation: str
     by_hand: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 from rekindle.core.untrusted import PipRequirement
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Target
-from rekindle.knowledge.tables import Row, rows
+from rekindle.knowledge.tables import NamedRow, Row, rows
 from rekindle.knowledge.torch.releases import parse_arch_list
 
 
@@ -32,10 +32,9 @@ class CondaBuild(Row, frozen=True, kw_only=True):
 conda_builds = rows("conda_forge.json", "builds", CondaBuild)
 
 
-class CommunityWheel(Row, frozen=True, kw_only=True):
+class CommunityWheel(NamedRow, frozen=True, kw_only=True):
     """`sha256` None: the file has not been opened by us."""
 
-    id: str
     builder: str
     page: str
     link: str | None = None

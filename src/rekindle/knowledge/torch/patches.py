@@ -104,7 +104,7 @@ class CMakeMinimum(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     fixed: str
 
 
-class Patch(tables.Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Patch(tables.NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`unverified` says why nobody could establish that it is right; such a patch is never applied unasked.
 
     `variables` and `options` are the ways to the same end without an edit; a patch that has only those edits nothing.
@@ -112,7 +112,6 @@ class Patch(tables.Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     build that stops for want of it is not.
     """
 
-    id: str
     title: str
     symptom: str
     cause: str

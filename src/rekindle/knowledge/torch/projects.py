@@ -8,14 +8,13 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability, runs
 from rekindle.knowledge.gpu.capability import Runs as _Runs
-from rekindle.knowledge.tables import Row, rows
+from rekindle.knowledge.tables import NamedRow, Row, rows
 from rekindle.knowledge.torch.releases import torch_release
 
 
-class CommunityProject(Row, frozen=True, kw_only=True):
+class CommunityProject(NamedRow, frozen=True, kw_only=True):
     """Somebody else's work. Empty lists: not known."""
 
-    id: str
     link: str
     offers: str
     capabilities: tuple[Capability, ...]

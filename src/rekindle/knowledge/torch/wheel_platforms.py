@@ -10,7 +10,7 @@ import re
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.knowledge.tables import Row, cached, decided, rows
+from rekindle.knowledge.tables import NamedRow, Row, cached, decided, rows
 
 
 class WheelPlatform(Row, frozen=True, kw_only=True):
@@ -47,8 +47,7 @@ def aarch64_lines(minor: str) -> tuple[Aarch64Line, ...]:
     return tuple(row for row in rows if row.minor == minor)
 
 
-class LinuxSystem(Row, frozen=True, kw_only=True):
-    id: str
+class LinuxSystem(NamedRow, frozen=True, kw_only=True):
     names: tuple[str, ...]
     glibc: dict[str, Version] = msgspec.field(default_factory=dict)
     """By release: `{"22.04": 2.35}`."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 from rekindle.review.document import Dialect
-from rekindle.review.readers.batch_grammar import BatchNode, BatchParser, BatchWord
+from rekindle.review.readers.batch_grammar import BatchNode, BatchParser
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.trace import Redirect, Scope, Trace, Word, program_of
+from rekindle.review.trace import Scope, Trace, Word, program_of
 
 _VARIABLE = re.compile(r"%([A-Za-z_][\w.() -]*?)(:[^%\n]*)?%|!([A-Za-z_]\w*)(:[^!\n]*)?!")
 _SET = re.compile(r"(?is)\s*set\s+(/[ap]\s+)?(.*)\Z")
@@ -228,9 +228,7 @@ class _BatchReader:
             called=called,
             checked=checked or nodes[step].after in ("||", "&&") or _looks(nodes, step),
             piped=tuple(piped),
-            redirects=tuple(
-                Redirect(sign=item.sign, target=item.target, line=item.line, glued=item.glued) for item in node.targets
-            ),
+            redirects=tuple(node.targets),
             after=node.after,
         )
         if called and re.search(r"(?i)\.(?:bat|cmd)$", words[0].text.strip('"')):
@@ -302,7 +300,7 @@ class _BatchReader:
             right = f'set "{name.strip()}={value.strip()}"'
             self.trace.slip("set-trailing-space", node.line, name=name.strip(), value=value.strip(), right=right)
 
-    def _word(self, token: BatchWord) -> Word:
+    def _word(self, token: Word) -> Word:
         text, known = self._expand(token.text, token.line)
         return Word(text, token.raw, token.line, token.quoted, known)
 

@@ -11,26 +11,14 @@ from bisect import bisect_right
 
 import msgspec
 
+from rekindle.review.trace import Redirect, Word
+
 DEEPEST = 60
 # Runs of letters that mean nothing to cmd.
 _PLAIN = re.compile(r"[^\s\"^&|<>)%\\`]+")
 _QUOTED = re.compile(r"[^\n\"%]+")
 # `%PATH:"=%` is the value without its quotes; the one in it opens nothing.
 _WITHOUT_QUOTES = re.compile(r"%\w+:[^%\n]*=[^%\n]*%")
-
-
-class BatchWord(msgspec.Struct, frozen=True):
-    text: str
-    raw: str
-    line: int
-    quoted: bool
-
-
-class Redirection(msgspec.Struct, frozen=True):
-    sign: str
-    target: str
-    line: int
-    glued: bool
 
 
 class BatchNode(msgspec.Struct, kw_only=True):
@@ -40,8 +28,8 @@ class BatchNode(msgspec.Struct, kw_only=True):
     line: int
     last: int
     raw: str = ""
-    tokens: list[BatchWord] = []
-    targets: list[Redirection] = []
+    tokens: list[Word] = []
+    targets: list[Redirect] = []
     body: list[BatchNode] = []
     otherwise: list[BatchNode] = []
     condition: str = ""
@@ -154,7 +142,7 @@ class BatchParser:
     def _redirections(self, node: BatchNode) -> None:
         """`( … ) > log.txt 2>&1`"""
         while match := re.compile(r"[ \t]*\d?(>>?|<)[ \t]*(&\d|\"[^\"\n]*\"|[^\s&|()]+)").match(self.text, self.at):
-            node.targets.append(Redirection(match[1], match[2].strip('"'), self._line(), False))
+            node.targets.append(Redirect(sign=match[1], target=match[2].strip('"'), line=self._line()))
             self.at = match.end()
 
     def _to_end(self, kind: str) -> BatchNode:
@@ -252,15 +240,15 @@ class BatchParser:
 
     def _command(self, depth: int) -> BatchNode:
         start, first = self.at, self._line()
-        tokens: list[BatchWord] = []
-        targets: list[Redirection] = []
+        tokens: list[Word] = []
+        targets: list[Redirect] = []
         word, raw, quote, quoted, at_line = "", "", False, False, first
         kept = ""
 
         def push() -> None:
             nonlocal word, raw, quoted
             if raw:
-                tokens.append(BatchWord(word, raw, at_line, quoted))
+                tokens.append(Word(word, raw, at_line, quoted))
             word, raw, quoted = "", "", False
 
         text, size = self.text, len(self.text)
@@ -352,7 +340,7 @@ class BatchParser:
         self._skip(" \t")
         return True
 
-    def _target(self, glued: bool) -> Redirection:
+    def _target(self, glued: bool) -> Redirect:
         line, start = self._line(), self.at
         sign = ">>" if self.text.startswith(">>", self.at) else self.text[self.at]
         self.at += len(sign)
@@ -368,4 +356,4 @@ class BatchParser:
             self.at += 1
         if self.at == start:
             self.at += 1
-        return Redirection(sign, self.text[begun : self.at].strip('"'), line, glued)
+        return Redirect(sign=sign, target=self.text[begun : self.at].strip('"'), line=line, glued=glued)

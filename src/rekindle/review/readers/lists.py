@@ -118,10 +118,8 @@ class _CondaReader(YamlReader):
             script = self.mapping(self.mapping(output).get("build")).get("script")
             for item in [*self.sequence(script), *([script] if self.text(script) else [])]:
                 if item.id == "scalar":
-                    first = item.start_mark.line + (2 if item.style in ("|", ">") else 1)
-                    read_shell(
-                        self.trace, self.literal(item, item.value) if item.style == "|" else item.value, first=first
-                    )
+                    body, first = self.script(item)
+                    read_shell(self.trace, body, first=first)
 
 
 # --- TOML -------------------------------------------------------------------------------------------------------------

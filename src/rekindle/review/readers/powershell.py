@@ -144,7 +144,7 @@ class _PowerShellReader(PowerShellValues):
         elif kind in ("comment", "command_argument_sep"):
             return
         elif kind == "ERROR":
-            self._broken(node)
+            self.walk(node)
         else:
             self._conditional(node, checked)
 
@@ -165,9 +165,6 @@ class _PowerShellReader(PowerShellValues):
                 if child.type in ("else_clause", "elseif_clauses") and after != before:
                     self.recorder.directory = after
         self.recorder.conditional -= 1
-
-    def _broken(self, node: Node) -> None:
-        self.walk(node)
 
     def _parameters(self, node: Node) -> None:
         for parameter in _all(node, "script_parameter"):

@@ -188,10 +188,7 @@ class _ShellReader:
         body = node.child_by_field_name("body")
         for child in node.children_by_field_name("redirect"):
             if child.type == "file_redirect":
-                target = child.child_by_field_name("destination")
-                sign = next((item.type for item in child.children if item.type in ("<", ">", ">>", "&>", ">&")), ">")
-                before = self.recorder_text(child)
-                redirects.append(Redirect(sign=sign, target=text_of(target), line=self.line(child), glued=before))
+                redirects.append(self._redirect(child))
             elif child.type == "heredoc_redirect":
                 # `cmd <<EOF | other`: what follows on the first line is still a command.
                 for inner in child.named_children:
@@ -202,12 +199,6 @@ class _ShellReader:
                 self._command(body, checked, piped, tuple(redirects), after)
             else:
                 self.statement(body, checked=checked, piped=piped, after=after)
-
-    def recorder_text(self, node: Node) -> bool:
-        """Whether a letter stands right before the redirection."""
-        row, column = node.start_point
-        line = self.lines[row].encode("utf-8") if row < len(self.lines) else b""
-        return column > 0 and line[column - 1 : column] not in (b" ", b"\t", b"")
 
     def _declare(self, node: Node) -> None:
         kind = text_of(node.children[0]) if node.children else ""
@@ -311,7 +302,10 @@ class _ShellReader:
     def _redirect(self, node: Node) -> Redirect:
         sign = next((item.type for item in node.children if not item.is_named), ">")
         target = text_of(node.child_by_field_name("destination"))
-        return Redirect(sign=sign, target=target, line=self.line(node), glued=self.recorder_text(node))
+        row, column = node.start_point
+        line = self.lines[row].encode("utf-8") if row < len(self.lines) else b""
+        glued = column > 0 and line[column - 1 : column] not in (b" ", b"\t", b"")
+        return Redirect(sign=sign, target=target, line=self.line(node), glued=glued)
 
     def _moves(self, name: str, words: list[Word]) -> None:
         if name in ("cd", "chdir"):
@@ -447,13 +441,9 @@ class _ShellReader:
         return text_of(node), False
 
     def _substitution(self, node: Node) -> tuple[str, bool]:
-        outer, folder = self.recorder.scope, self.recorder.directory
-        self.recorder.scope = self.trace.open(outer, "subshell")
         self.recorder.child = True
-        for child in node.named_children:
-            self.statement(child, checked=True)
+        self._subshell(node, True)
         self.recorder.child = False
-        self.recorder.scope, self.recorder.directory = outer, folder
         return text_of(node), False
 
 

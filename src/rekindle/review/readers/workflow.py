@@ -118,10 +118,7 @@ class _WorkflowReader(YamlReader):
 
     def _run(self, node: Node, inner: Scope, job: _Job, *, conditional: bool) -> None:
         shell, system = job.shell, job.system
-        text = self.text(node) or ""
-        block = getattr(node, "style", None) in ("|", ">")
-        first = node.start_mark.line + (2 if block else 1)
-        text = self.literal(node, text) if block else text
+        text, first = self.script(node)
         filled = _EXPRESSION.sub(lambda match: self._expression(match, job.matrix), text)
         name = (shell or "").split()[0].lower() if shell else "pwsh" if system == "windows" else "bash"
         dialect = {"pwsh": Dialect.POWERSHELL, "powershell": Dialect.POWERSHELL, "cmd": Dialect.BATCH}.get(
@@ -208,12 +205,9 @@ class _WorkflowReader(YamlReader):
         recorder.stops = True
         items = list(self.sequence(node)) or [node]
         for item in items:
-            text = self.text(item)
-            if text is None:
+            if self.text(item) is None:
                 continue
-            block = getattr(item, "style", None) in ("|", ">")
-            first = item.start_mark.line + (2 if block else 1)
-            body = self.literal(item, text) if block else text
+            body, first = self.script(item)
             if recorder.dialect is Dialect.POWERSHELL:
                 read_powershell(self.trace, body, first=first, recorder=recorder)
             else:

@@ -30,15 +30,15 @@ class YamlReader:
         self.lines = text.split("\n")
         self.visited = 0
 
-    def literal(self, node: Node, text: str) -> str:
-        """The lines as they stand in the file: a folded block loses its own, and the line numbers with them."""
+    def script(self, node: Node) -> tuple[str, int]:
+        """A script as it stands in the file, and its first line: a folded block has lost its own lines."""
+        text, style = self.text(node) or "", getattr(node, "style", None)
         begin, end = node.start_mark.line + 1, node.end_mark.line
-        rows = self.lines[begin : max(end, begin)]
-        margins = [len(row) - len(row.lstrip()) for row in rows if row.strip()]
-        margin = min(margins, default=0)
-        if getattr(node, "style", "") == ">":
-            return text
-        return "\n".join(row[margin:] for row in rows)
+        if style == "|":
+            rows = self.lines[begin : max(end, begin)]
+            margin = min((len(row) - len(row.lstrip()) for row in rows if row.strip()), default=0)
+            text = "\n".join(row[margin:] for row in rows)
+        return text, begin + 1 if style in ("|", ">") else begin
 
     def mapping(self, node: Node | None) -> dict[str, Node]:
         found: dict[str, Node] = {}

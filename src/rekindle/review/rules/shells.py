@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from rekindle.knowledge.builds.script_rules import outside
 from rekindle.review.document import Dialect
 from rekindle.review.remark import Raised, raised
@@ -42,7 +44,7 @@ def _slips(subject: Subject) -> Iterator[Raised]:
         ):
             index += 1
             more[slips[index].line] = slips[index].corrected or ""
-        yield Raised(rule=slip.rule, line=slip.line, fields=slip.fields, corrected=slip.corrected, more=more)
+        yield msgspec.structs.replace(slip, more=more)
         index += 1
 
 

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from rekindle.review.document import Dialect
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
-from rekindle.review.trace import Invocation
+from rekindle.review.trace import Assignment, Invocation
 
 # `MAX_JOBS=8` and `MAX_JOBS=8 python setup.py`, as the Unix shell writes them
 _ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=")
 # `%NAME%` of cmd; in the Unix shell a format may look like it (`%Y%`), so only upper case and well-known names count
-_PERCENT = re.compile(r"%[A-Za-z][A-Za-z0-9_]{2,}(?:\(x86\))?%")
-_UPPER_PERCENT = re.compile(r"%(?:[A-Z][A-Z0-9_]{2,}|ProgramFiles(?:\(x86\))?|UserProfile|AppData|LocalAppData)%")
+_VARIABLES = {
+    Dialect.BATCH: re.compile(r"\$env:\w+|\$\{?[A-Z_][A-Z0-9_]{2,}\}?"),
+    Dialect.POWERSHELL: re.compile(r"%[A-Za-z][A-Za-z0-9_]{2,}(?:\(x86\))?%"),
+    Dialect.SHELL: re.compile(r"%(?:[A-Z][A-Z0-9_]{2,}|ProgramFiles(?:\(x86\))?|UserProfile|AppData|LocalAppData)%"),
+}
+# What prints a text or hands it to another shell may have such a variable in it.
+_HANDS_ON = {
+    Dialect.BATCH: ["powershell", "pwsh", "python", "bash", "wsl", "echo", "findstr", "sed", "rem"],
+    Dialect.POWERSHELL: ["cmd", "cmd.exe", "write-host", "echo", "write-output", "set-content", "add-content"],
+    Dialect.SHELL: ["date", "printf", "echo", "cmd", "cmd.exe", "sed", "awk"],
+}
 SHOWN = {Dialect.BATCH: "cmd", Dialect.POWERSHELL: "PowerShell", Dialect.SHELL: "the shell"}
 
 
@@ -33,6 +43,26 @@ def _line(subject: Subject, item: Invocation) -> str:
     return subject.document.line(item.line)
 
 
+def _foreign(item: Invocation | Assignment, what: str, effect: str, right: str | None = None, line: int = 0) -> Raised:
+    """A word of another shell."""
+    shell = "the Unix shell" if item.dialect is Dialect.SHELL else SHOWN[item.dialect]
+    return raised("wrong-shell", line or item.line, what=f"`{what}`", shell=shell, effect=effect, corrected=right)
+
+
+def _variable(item: Invocation | Assignment, text: str, line: int) -> Iterator[Raised]:
+    """A variable as another shell writes it."""
+    match = _VARIABLES[item.dialect].search(text)
+    if match:
+        name = match[0].strip("%")
+        right = {Dialect.BATCH: "%X%", Dialect.POWERSHELL: f"$env:{name}"}.get(item.dialect, f"${name}")
+        yield _foreign(item, match[0], f"{SHOWN[item.dialect]} does not fill it in: write {right}", line=line)
+
+
+def _variables(item: Invocation) -> Iterator[Raised]:
+    if item.words[0].text.lower() not in _HANDS_ON[item.dialect]:
+        yield from islice((found for word in item.words[1:] for found in _variable(item, word.text, word.line)), 1)
+
+
 def _batch(subject: Subject, item: Invocation) -> Iterator[Raised]:
     first = item.words[0].text
     low, line = first.lower(), _line(subject, item)
@@ -40,48 +70,17 @@ def _batch(subject: Subject, item: Invocation) -> Iterator[Raised]:
         yield raised("comment", item.line, corrected=re.sub(r"^(\s*)#+\s*", r"\1REM ", line))
     elif low == "export" and len(item.words) > 1:
         right = re.sub(r"(?i)^(\s*)export\s+", r"\1set ", line)
-        yield raised(
-            "wrong-shell",
-            item.line,
-            what="`export`",
-            shell="cmd",
-            effect="cmd does not know it, and the variable is not set: write set X=…",
-            corrected=right,
-        )
+        yield _foreign(item, "export", "cmd does not know it, and the variable is not set: write set X=…", right)
     elif low.startswith("$"):
-        yield raised(
-            "wrong-shell",
-            item.line,
-            what=f"`{first}`",
-            shell="cmd",
-            effect="$env: is PowerShell; cmd sets a variable with set X=…",
-        )
+        yield _foreign(item, first, "$env: is PowerShell; cmd sets a variable with set X=…")
     elif _ASSIGNMENT.match(first):
-        yield raised(
-            "wrong-shell", item.line, what=f"`{first}`", shell="cmd",
-            effect="cmd looks for a program of that name, and the variable is not set: write set X=…",
-            corrected=re.sub(r"^(\s*)", r"\1set ", line, count=1) if len(item.words) == 1 else None,
-        )  # fmt: skip
+        effect = "cmd looks for a program of that name, and the variable is not set: write set X=…"
+        right = re.sub(r"^(\s*)", r"\1set ", line, count=1)
+        yield _foreign(item, first, effect, right if len(item.words) == 1 else None)
     elif low in ("source", ".") and len(item.words) > 1:
-        yield raised(
-            "wrong-shell",
-            item.line,
-            what=f"`{first}`",
-            shell="cmd",
-            effect="cmd does not know it: write call …\\Scripts\\activate.bat",
-        )
+        yield _foreign(item, first, "cmd does not know it: write call …\\Scripts\\activate.bat")
     else:
-        for word in item.words[1:]:
-            match = re.search(r"\$env:\w+|\$\{?(?:[A-Z_][A-Z0-9_]{2,})\}?", word.text)
-            if match and low not in ("powershell", "pwsh", "python", "bash", "wsl", "echo", "findstr", "sed", "rem"):
-                yield raised(
-                    "wrong-shell",
-                    word.line,
-                    what=f"`{match[0]}`",
-                    shell="cmd",
-                    effect="cmd does not fill it in: write %X%",
-                )
-                break
+        yield from _variables(item)
     yield from _call(subject, item)
     yield from _folders(subject, item)
     if (
@@ -152,144 +151,53 @@ def _folders(subject: Subject, item: Invocation) -> Iterator[Raised]:
 
 def _powershell(subject: Subject, item: Invocation) -> Iterator[Raised]:
     first = item.words[0].text.lower()
+    second = item.words[1].text if len(item.words) > 1 else ""
     line = _line(subject, item)
-    if first == "export" and len(item.words) > 1:
+    if first == "export" and second:
         match = re.match(r"(\s*)export\s+(\w+)=[\"']?([^\"'\n]*)[\"']?\s*$", line)
         right = f"{match[1]}$env:{match[2]} = '{match[3]}'" if match and "$" not in match[3] else None
-        yield raised(
-            "wrong-shell", item.line, what="`export`", shell="PowerShell",
-            effect="it is a word of the Unix shell, and the variable is not set here: write $env:X = …",
-            corrected=right,
-        )  # fmt: skip
-    elif (
-        first == "set" and len(item.words) > 1 and "=" in item.words[1].text and not item.words[1].text.startswith("-")
-    ):
+        effect = "it is a word of the Unix shell, and the variable is not set here: write $env:X = …"
+        yield _foreign(item, "export", effect, right)
+    elif first == "set" and "=" in second and not second.startswith("-"):
         match = re.match(r"(?i)(\s*)set\s+\"?(\w+)=([^\"\n]*)\"?\s*$", line)
         right = f"{match[1]}$env:{match[2]} = '{match[3]}'" if match and not re.search(r"[%$]", match[3]) else None
-        yield raised(
-            "wrong-shell",
-            item.line,
-            what="`set X=Y`",
-            shell="PowerShell",
-            effect="it is Set-Variable there; programs do not see it: write $env:X = …",
-            corrected=right,
-        )
+        effect = "it is Set-Variable there; programs do not see it: write $env:X = …"
+        yield _foreign(item, "set X=Y", effect, right)
     elif _ASSIGNMENT.match(item.words[0].text):
-        yield raised(
-            "wrong-shell", item.line, what=f"`{item.words[0].text}`", shell="PowerShell",
-            effect="PowerShell looks for a program of that name, and the variable is not set: write $env:X = …",
-        )  # fmt: skip
-    elif first == "source" and len(item.words) > 1:
-        yield raised(
-            "wrong-shell",
-            item.line,
-            what="`source`",
-            shell="PowerShell",
-            effect="PowerShell does not know it: run …\\Scripts\\Activate.ps1",
-        )
-    elif first == "call" and len(item.words) > 1:
-        yield raised(
-            "wrong-shell",
-            item.line,
-            what="`call`",
-            shell="PowerShell",
-            effect="call is a word of cmd; use the operator &",
-        )
-    elif first == "where" and len(item.words) == 2 and re.fullmatch(r"[\w.-]+", item.words[1].text) and not item.piped:
-        name = item.words[1].text
-        yield raised(
-            "where-alias", item.line, name=name, corrected=re.sub(r"\bwhere\b(?!\.exe)", "where.exe", line, count=1)
-        )
-    for word in item.words[1:]:
-        match = _PERCENT.search(word.text)
-        if match and first not in (
-            "cmd",
-            "cmd.exe",
-            "write-host",
-            "echo",
-            "write-output",
-            "set-content",
-            "add-content",
-        ):
-            yield raised(
-                "wrong-shell",
-                word.line,
-                what=f"`{match[0]}`",
-                shell="PowerShell",
-                effect=f"PowerShell does not fill it in: write $env:{match[0].strip('%')}",
-            )
-            break
+        effect = "PowerShell looks for a program of that name, and the variable is not set: write $env:X = …"
+        yield _foreign(item, item.words[0].text, effect)
+    elif first == "source" and second:
+        yield _foreign(item, "source", "PowerShell does not know it: run …\\Scripts\\Activate.ps1")
+    elif first == "call" and second:
+        yield _foreign(item, "call", "call is a word of cmd; use the operator &")
+    elif first == "where" and len(item.words) == 2 and re.fullmatch(r"[\w.-]+", second) and not item.piped:
+        right = re.sub(r"\bwhere\b(?!\.exe)", "where.exe", line, count=1)
+        yield raised("where-alias", item.line, name=second, corrected=right)
+    yield from _variables(item)
 
 
 def _posix(subject: Subject, item: Invocation) -> Iterator[Raised]:
     first = item.words[0].text
+    second = item.words[1].text if len(item.words) > 1 else ""
     line = _line(subject, item)
-    if first == "set" and len(item.words) > 1 and re.match(r"[A-Za-z_]\w*=", item.words[1].text):
+    if first == "set" and re.match(r"[A-Za-z_]\w*=", second):
         right = re.sub(r"^(\s*)set\s+", r"\1export ", line)
-        yield raised(
-            "wrong-shell",
-            item.line,
-            what="`set X=Y`",
-            shell="the Unix shell",
-            effect="it replaces the script's own arguments, and the variable is not set: write export X=Y",
-            corrected=right,
-        )
+        effect = "it replaces the script's own arguments, and the variable is not set: write export X=Y"
+        yield _foreign(item, "set X=Y", effect, right)
     elif first.lower() in ("rem", "call", "setlocal", "endlocal", "setx") and len(item.words) > 1 and first != "call":
-        yield raised("wrong-shell", item.line, what=f"`{first}`", shell="the Unix shell", effect="it is a word of cmd")
+        yield _foreign(item, first, "it is a word of cmd")
     elif re.match(r"(?i)\$env:", item.text):
-        yield raised(
-            "wrong-shell",
-            item.line,
-            what=f"`{item.text.split()[0]}`",
-            shell="the Unix shell",
-            effect="$env: is PowerShell: write export X=…",
-        )
-    elif len(item.words) > 1 and item.words[1].text == "=" and re.fullmatch(r"[A-Z_][A-Z0-9_]*", first):
-        yield raised(
-            "set-with-spaces",
-            item.line,
-            name=first,
-            shell="the shell",
-            corrected=re.sub(r"\s*=\s*", "=", line, count=1),
-        )
+        yield _foreign(item, item.text.split()[0], "$env: is PowerShell: write export X=…")
+    elif second == "=" and re.fullmatch(r"[A-Z_][A-Z0-9_]*", first):
+        right = re.sub(r"\s*=\s*", "=", line, count=1)
+        yield raised("set-with-spaces", item.line, name=first, shell="the shell", corrected=right)
     elif first == "export" and re.search(r"export\s+\w+\s+=", item.text):
-        yield raised("set-with-spaces", item.line, name=item.words[1].text, shell="the shell")
-    for word in item.words[1:]:
-        match = re.search(r"%[A-Z][A-Z0-9_]{2,}%", word.text)
-        if match and first not in ("date", "printf", "echo", "cmd", "cmd.exe", "sed", "awk"):
-            yield raised(
-                "wrong-shell",
-                word.line,
-                what=f"`{match[0]}`",
-                shell="the Unix shell",
-                effect=f"the shell does not fill it in: write ${match[0].strip('%')}",
-            )
-            break
+        yield raised("set-with-spaces", item.line, name=second, shell="the shell")
+    yield from _variables(item)
 
 
 def _values(subject: Subject) -> Iterator[Raised]:
     """Variables of another shell in a value."""
     for item in subject.trace.assignments:
-        if item.how not in ("environment", "cmake"):
-            continue
-        if item.dialect is Dialect.BATCH:
-            match = re.search(r"\$env:\w+|\$\{?[A-Z_][A-Z0-9_]{2,}\}?", item.value)
-            if match:
-                yield raised(
-                    "wrong-shell",
-                    item.line,
-                    what=f"`{match[0]}`",
-                    shell="cmd",
-                    effect="cmd does not fill it in: write %X%",
-                )
-        else:
-            match = (_PERCENT if item.dialect is Dialect.POWERSHELL else _UPPER_PERCENT).search(item.value)
-            if match:
-                good = "$env:" if item.dialect is Dialect.POWERSHELL else "$"
-                yield raised(
-                    "wrong-shell",
-                    item.line,
-                    what=f"`{match[0]}`",
-                    shell=SHOWN[item.dialect],
-                    effect=f"it does not fill it in: write {good}{match[0].strip('%')}",
-                )
+        if item.how in ("environment", "cmake"):
+            yield from _variable(item, item.value, item.line)

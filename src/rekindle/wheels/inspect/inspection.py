@@ -10,6 +10,7 @@ import msgspec
 
 from rekindle.compat.driver_cuda import DriverNeed, need
 from rekindle.compat.gpu_code import Served, overall, own, served
+from rekindle.core import codec
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.errors import BadInput, RekindleError
 from rekindle.core.findings import Finding
@@ -293,16 +294,8 @@ def _kernels(found: Binary) -> tuple[Kernels, ...]:
 def _file_code(
     code: GpuCode, table: dict[Capability, dict[str, Served]], kernels: tuple[Kernels, ...], *, counted: bool
 ) -> FileCode:
-    return FileCode(
-        file=code.file,
-        containers=code.containers,
-        targets=code.targets,
-        aside=code.aside,
-        sizes=code.sizes,
-        counted=counted,
-        coverage={str(card): files[code.file] for card, files in table.items()},
-        kernels=kernels,
-    )
+    cover = {str(card): files[code.file] for card, files in table.items()}
+    return codec.like(FileCode, code, counted=counted, coverage=cover, kernels=kernels)
 
 
 def _card(match: gpus.Match, card: Capability, files: dict[str, Served]) -> CardCoverage:

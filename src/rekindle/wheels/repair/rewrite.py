@@ -21,7 +21,7 @@ from rekindle.core.errors import BadInput, UsageError
 from rekindle.formats import package
 from rekindle.formats.access import File, open_file
 from rekindle.formats.archive import Archive, Member
-from rekindle.formats.zip_writer import Packed, Squeezed, Writer, pieces, spelled, squeeze
+from rekindle.formats.zip_writer import Squeezed, Writer, pieces, spelled, squeeze
 
 # Signatures of a RECORD that no longer is. The wheel format lets them be absent.
 _SIGNATURES = ("RECORD.jws", "RECORD.p7s")
@@ -185,7 +185,7 @@ def _put(writer: Writer, name: str, contents: Contents, new: _Squeezing) -> tupl
     return _line(writer.add(new.result(name)))
 
 
-def _line(member: Packed) -> tuple[str, str, int]:
+def _line(member: Member) -> tuple[str, str, int]:
     return member.name, member.digest or "", member.size
 
 
@@ -193,14 +193,7 @@ def _copy(writer: Writer, archive: Archive, member: Member, name: str) -> None:
     if member.flags & 1:
         message = f"`{member.name}` in `{archive.name}` is encrypted"
         raise BadInput(message, hint="wheels are not encrypted; download it again")
-    kept = Packed(
-        name=name,
-        size=member.size,
-        packed=member.packed,
-        crc=member.crc,
-        method=member.method,
-        mode=member.mode or 0o100644,
-    )
+    kept = msgspec.structs.replace(member, name=name, mode=member.mode or 0o100644)
     source = archive.source
     if member.packed >= _LARGE and isinstance(source, File):
         begin = archive.data_offset(member)

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
 from packaging.utils import InvalidName, canonicalize_name
 
 from rekindle.core import codec, console, files
@@ -120,13 +119,12 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         guard(folder)
+        message = f"another run has held the shelf `{folder}` for two minutes"
+        busy = Locked(message, hint="wait for it to end; if none runs, delete the file `.lock` in it")
         with contextlib.ExitStack() as held:
             with console.waiting(f"waiting for another run that changes the shelf `{folder}`"):
-                held.enter_context(FileLock(folder / ".lock", timeout=120))
+                held.enter_context(files.locked(folder / ".lock", busy, timeout=120))
             yield
-    except Timeout as error:
-        message = f"another run has held the shelf `{folder}` for two minutes"
-        raise Locked(message, hint="wait for it to end; if none runs, delete the file `.lock` in it") from error
     except RekindleError:
         raise
     except OSError as error:

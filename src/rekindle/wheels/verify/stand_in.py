@@ -17,7 +17,7 @@ from typing import cast
 
 import msgspec
 
-from rekindle.core import console, files
+from rekindle.core import codec, console, files
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.findings import Finding, State, passed, unverified, worst
 from rekindle.core.paths import sha256_of
@@ -142,16 +142,7 @@ def _on_card(
     with trial.environment(TrialSetup(wheel=wheel, home=home, python=request.python)) as made, _folder() as folder:
         if made.python is None:
             return [made.finding], (None, None)
-        setup = StandInSetup(
-            python=made.python,
-            folder=folder,
-            torch=_is_torch(opened),
-            trial=request.trial,
-            jit_cache=request.jit_cache,
-            processes=request.processes,
-            seconds=request.seconds,
-            only=request.only,
-        )
+        setup = codec.like(StandInSetup, request, python=made.python, folder=folder, torch=_is_torch(opened))
         ran, results = _run(setup, old, _places(code, made.python))
         if request.old_driver is not None and setup.torch:
             ran.append(runs.with_old_driver(setup, request.old_driver))
@@ -191,12 +182,7 @@ def _run(
         return [control], (None, None)
     lines = [control]
     if places:
-        warmed = warm.warm(
-            warm.WarmPlan(python=setup.python, folder=setup.folder, processes=setup.processes, seconds=setup.seconds),
-            places,
-            runs.variables(setup),
-        )
-        lines.append(warm.line(warmed, old))
+        lines.append(warm.line(warm.warm(setup, places, runs.variables(setup)), old))
     plain = runs.run(setup, runs.variables(setup))
     lines[0] = _control(control, without, plain)
     lines.append(_result("operators" if setup.torch else "trial", plain, old))

@@ -17,6 +17,7 @@ from rekindle.core.run import Result, call
 from rekindle.knowledge.gpu.capabilities import LaunchLimits
 from rekindle.wheels.verify.operators import Operators, Trip, compare
 from rekindle.wheels.verify.trial import driver_cache
+from rekindle.wheels.verify.warm import WarmPlan
 
 MASK_SOURCE = Path(__file__).with_name("mask.c")
 # Each needs a kernel of torch's own; none is a copy, a view or a call of a CUDA library.
@@ -29,17 +30,13 @@ NO_IMAGE = "no kernel image"
 _NO_CODE = (NO_IMAGE, "PTX JIT", "invalid device function", "named symbol not found", "error 209", "error 222")
 
 
-class StandInSetup(msgspec.Struct, frozen=True, kw_only=True):
+class StandInSetup(WarmPlan, frozen=True, kw_only=True):
     """`torch`: the operators are compared. `trial` is a program of the user's that must end with 0."""
 
-    python: Path
-    folder: Path
     index: int = 0
     torch: bool = True
     trial: Path | None = None
     jit_cache: Path | None = None
-    processes: int = 8
-    seconds: float = 1800.0
     only: tuple[str, ...] = ()
 
 

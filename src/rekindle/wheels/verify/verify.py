@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from rekindle.core import codec
 from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, State, passed, unverified, worst
 from rekindle.core.paths import sha256_of
@@ -100,28 +101,18 @@ def verify(
     """Every check in order. `python` is the interpreter for a wheel's throw-away environment; without `run` nothing
     is installed or imported. `against` is the torch that an extension is meant for: a wheel or an environment.
     `jit_cache` keeps what the driver compiles."""
-    with contextlib.nullcontext() if run else reads_only():
-        return _verify(subject, expected or Expected(), python, run, against, jit_cache)
-
-
-def _verify(
-    subject: Path | None,
-    expected: Expected,
-    python: str | None,
-    run: bool,
-    against: Path | None,
-    jit_cache: Path | None,
-) -> Verification:
     begun = time.monotonic()
+    expected = expected or Expected()
     wheel = subject if subject is not None and subject.suffix == ".whl" else None
     if wheel is not None and not wheel.is_file():
         raise NotFound.path(wheel)
-    home = None if wheel else trial.find(subject)
-    here = trial.cards_here() if run else ()
-    wanted = [*expected.cards, *dict.fromkeys(card.capability.sm for card in here)]
-    with static_checks.opened(home.torch if home else cast(Path, wheel), wanted, against) as read:
-        place = trial.TrialSetup(wheel=wheel, home=home, python=python, torch=against, jit_cache=jit_cache)
-        outcome = _carried_out(read, place, expected, run)
+    with contextlib.nullcontext() if run else reads_only():
+        home = None if wheel else trial.find(subject)
+        here = trial.cards_here() if run else ()
+        wanted = [*expected.cards, *dict.fromkeys(card.capability.sm for card in here)]
+        with static_checks.opened(home.torch if home else cast(Path, wheel), wanted, against) as read:
+            place = trial.TrialSetup(wheel=wheel, home=home, python=python, torch=against, jit_cache=jit_cache)
+            outcome = _carried_out(read, place, expected, run)
     known = read.inspection
     return Verification(
         subject=wheel.name if wheel else str(home.environment.root if home else subject),
@@ -315,17 +306,8 @@ def _blocker(findings: dict[str, Finding]) -> str:
 
 
 def _check(finding: Finding, number: int, seconds: float | None, card: str | None) -> NumberedCheck:
-    return NumberedCheck(
-        id=finding.id,
-        state=finding.state,
-        found=finding.found,
-        why=finding.why,
-        fix=finding.fix,
-        source=finding.source,
-        number=number,
-        card=card,
-        seconds=None if seconds is None else round(seconds, 3),
-    )
+    seconds = None if seconds is None else round(seconds, 3)
+    return codec.like(NumberedCheck, finding, number=number, card=card, seconds=seconds)
 
 
 BENCH = ("bench-fp32", "bench-fp16", "bench-conv")

@@ -47,8 +47,8 @@ class WarmPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     python: Path
     folder: Path
-    processes: int
-    seconds: float
+    processes: int = 8
+    seconds: float = 1800.0
 
 
 def warm(plan: WarmPlan, places: Sequence[PtxPlace], env: Mapping[str, str]) -> Warmed:
