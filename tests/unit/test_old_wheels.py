@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rekindle.compat.old_wheels import share, spoken
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.torch.torch_wheels import old_wheels
+from rekindle.stack.resolver import resolve
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.situation import Wish, named
 from support.command import rekindle_command
 
 
@@ -34,6 +39,29 @@ def test_gpu_and_plan_tell_it() -> None:
 
 
 def test_an_older_release_is_said_to_be_older_than_the_data() -> None:
-    seen = rekindle_command("plan", "--gpu", "GTX 680", "--torch", "1.4.0")
+    seen = rekindle_command("plan", "--gpu", "GTX 680", "--torch", "0.4.1")
     assert "older than Rekindle's data" in seen.err
     assert "rekindle gpu" in seen.err
+
+
+@pytest.mark.parametrize(
+    ("card", "torch", "cuda", "line"),
+    [
+        ("GTX 1080 Ti", "1.6.0", "10.2", ("torch==1.6.0", "torchvision==0.7.0")),
+        ("RTX 2080 Ti", "1.4.0", "10.1", ("torch==1.4.0", "torchvision==0.5.0")),
+        ("Tesla K40c", "1.2.0", "10.0", ("torch==1.2.0", "torchvision==0.4.0")),
+        ("GTX 1080", "1.1.0", "9.0", ("torch==1.1.0",)),
+    ],
+)
+def test_a_release_before_the_tables_is_the_package_indexs_wheel(
+    card: str, torch: str, cuda: str, line: tuple[str, ...]
+) -> None:
+    best = resolve(named([card], system="linux"), Wish(torch=torch)).recommended
+    assert (best.route, best.torch, str(best.cuda)) == (RouteKind.OFFICIAL_WHEEL, torch, cuda)
+    assert best.commands[-1].words[-len(line) :] == line
+
+
+def test_what_may_be_the_cudnn_inside_is_a_loss_to_name_and_no_refusal() -> None:
+    best = resolve(named(["Tesla V100"], system="linux"), Wish(torch="1.5.1")).recommended
+    assert best.route is RouteKind.OFFICIAL_WHEEL
+    assert any("715 of 728" in each and "UNVERIFIED" in each for each in best.loses)

@@ -52,7 +52,7 @@ def window(capability: Capability, counting: str, *, last_branch: str | None = N
     facts = capabilities.facts(capability)
     first = toolkits.first_toolkit_for(capability)
     since = facts.first_cuda if facts else None
-    # The tables of toolkits begin at 10.2: a card older than that has no lower end that matters here.
+    # The tables of toolkits begin at 9.0: a card older than that has no lower end that matters here.
     known_since = first if first and since and first.version == since.major_minor else None
     wanted = driver_cuda.need(known_since.version, counting) if known_since else None
     least = wanted.full if isinstance(wanted, DriverNeed) else None

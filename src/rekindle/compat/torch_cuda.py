@@ -66,7 +66,7 @@ def any_code(torch: str | None, line: str | None, card: Capability) -> Judgement
     cudas = [said.cuda] if said else _cudas(torch)
     able = able_toolkits(card)
     known = max(cudas, default=None)
-    # The tables of toolkits begin at 10.2: what compiles for a card there may have been older.
+    # The tables of toolkits begin at 9.0: what compiles for a card there may have been older.
     first = toolkits.toolkits()[0].version
     apart = known is not None and bool(able) and (known < able[0] != first or min(cudas) > able[-1])
     if known is None or not apart:

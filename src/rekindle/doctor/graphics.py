@@ -215,9 +215,10 @@ def cuda_that_runs(machine: Machine) -> Iterator[Finding]:
     if driver is None or machine.driver is None:
         return
     full, native = driver_cuda.newest_full(driver), driver_cuda.newest_native(driver)
-    if full is None:
-        oldest = driver_cuda.runs(driver, toolkits.toolkits()[0].version)
-        since = torch_releases()[0].minor
+    since = torch_releases()[0].minor
+    least = min(variant.cuda for row in torch_releases() for variant in row.variants)
+    if full is None or full < least:
+        oldest = driver_cuda.runs(driver, least)
         why = oldest.sentence if isinstance(oldest, Clash) else "it runs no CUDA of the data fully"
         found = f"driver {driver} is too old for any torch since {since}: {why}"
         yield say("driver.cuda", State.FAIL, found, fix="install the newest driver that serves the card")
