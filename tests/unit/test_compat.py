@@ -50,7 +50,7 @@ def test_a_driver_and_a_cuda_are_judged_alike(driver: str, cuda: str, system: st
         environment=None, contents=None, torch="2.7.1", cuda=Version(cuda), cards=(), driver=asked,  # type: ignore[arg-type]
         offered=None, known={},
     )  # fmt: skip
-    audited = list(environment_checks._driver(place))
+    audited = [each.finding for each in environment_checks._driver(place)]
     if isinstance(answer, Fits):
         assert isinstance(route, Driving) and route.loses == answer.loses
         assert told.state is State.PASS and all(each in told.found for each in answer.loses)
