@@ -72,7 +72,7 @@ def survives(sample: bytes, read: Callable[[bytes], object], seed: int) -> None:
 def read_library(data: bytes) -> None:
     found = binary.read(Buffer(data, "lib.so"), symbols=True)
     closure([found])
-    identity.of_binary(found)
+    identity.of_binaries([found])
     assert found.code.containers >= 0
 
 

@@ -62,7 +62,7 @@ def library(data: bytes) -> None:
         except RekindleError:
             continue
     closure([found])
-    identity.of_binary(found)
+    identity.of_binaries([found])
 
 
 def static_parts(source: Buffer) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -125,6 +126,14 @@ def exactly(source: Bytes, offset: int, size: int, what: str) -> bytes:
 
 def unpack(layout: str, source: Bytes, offset: int, what: str) -> tuple[Any, ...]:
     return struct.unpack(layout, exactly(source, offset, struct.calcsize(layout), what))
+
+
+def numbers(kind: str, data: bytes, order: str = "<") -> array[int]:
+    """A table of numbers, at its own size in memory: as Python objects it would be ten times as large."""
+    found = array(kind, data)
+    if (order == "<") != (sys.byteorder == "little"):
+        found.byteswap()
+    return found
 
 
 def blocks(source: Bytes, offset: int, end: int) -> Iterator[bytes]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import struct
-import sys
 from array import array
 from collections.abc import Iterator
 from functools import cached_property
@@ -17,7 +16,7 @@ from functools import cached_property
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.formats.access import Buffer, Bytes, broken, exactly
+from rekindle.formats.access import Buffer, Bytes, broken, exactly, numbers
 
 MAGIC = b"\x7fELF"
 
@@ -368,14 +367,7 @@ class _ElfImage:
         if address is None:
             return array("H", bytes(2 * count))
         data = exactly(self.source, self.offset(address, "the symbol versions"), 2 * count, "the symbol versions")
-        return self._numbers("H", data)
-
-    def _numbers(self, kind: str, data: bytes) -> array[int]:
-        """A table of numbers, at its own size in memory: as Python objects it would be ten times as large."""
-        found = array(kind, data)
-        if (self.order == "<") != (sys.byteorder == "little"):
-            found.byteswap()
-        return found
+        return numbers("H", data, self.order)
 
     def _symbol_count(self) -> int:
         """The dynamic section does not say; the hash tables do."""
@@ -394,7 +386,7 @@ class _ElfImage:
             raise broken(self.source, "its hash table is larger than any real one")
         data = exactly(self.source, at, buckets * 4, "the hash table")
         self.source.budget.spend(buckets // 64)
-        last: int = max(self._numbers("I", data), default=0)
+        last: int = max(numbers("I", data, self.order), default=0)
         if last < first:
             return int(first)
         at += buckets * 4 + (last - first) * 4

@@ -7,14 +7,12 @@ takes seconds over such a file, and wants the whole of it in memory. The tests c
 from __future__ import annotations
 
 import struct
-import sys
-from array import array
 from collections.abc import Iterator
 
 import msgspec
 
 from rekindle.core.errors import BadInput
-from rekindle.formats.access import Buffer, Bytes, broken, exactly, unpack
+from rekindle.formats.access import Buffer, Bytes, broken, exactly, numbers, unpack
 from rekindle.formats.dll_names import DATA_SECTIONS
 
 MAGIC = b"MZ"
@@ -237,9 +235,9 @@ class _PeImage:
         base, functions, count, at_functions, at_names, at_ordinals = struct.unpack_from("<6I", table, 16)
         if functions > _MOST_SYMBOLS or count > _MOST_SYMBOLS:
             raise broken(self.source, "it says that it exports more than any real library")
-        places = _numbers("I", self.data(at_functions, 4 * functions, "the export table") if functions else b"")
-        names = _numbers("I", self.data(at_names, 4 * count, "the export names") if count else b"")
-        indexes = _numbers("H", self.data(at_ordinals, 2 * count, "the export ordinals") if count else b"")
+        places = numbers("I", self.data(at_functions, 4 * functions, "the export table") if functions else b"")
+        names = numbers("I", self.data(at_names, 4 * count, "the export names") if count else b"")
+        indexes = numbers("H", self.data(at_ordinals, 2 * count, "the export ordinals") if count else b"")
         exports: set[str] = set()
         forwarders: dict[str, str] = {}
         for where, index in zip(names, indexes, strict=True):
@@ -272,14 +270,6 @@ def _section(row: bytes) -> PeSection:
     return PeSection(
         name=name.rstrip(b"\0").decode("ascii", "replace"), address=address, size=size, offset=offset, stored=stored
     )
-
-
-def _numbers(kind: str, data: bytes) -> array[int]:
-    """A table of numbers, at its own size in memory: as Python objects it would be ten times as large."""
-    found = array(kind, data)
-    if sys.byteorder == "big":
-        found.byteswap()
-    return found
 
 
 def _dotted(high: int, low: int) -> str:

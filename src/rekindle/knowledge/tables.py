@@ -207,12 +207,8 @@ def overlay_folder() -> Path | None:
 
 def _overlay_file(relative: str) -> Path | None:
     folder = overlay_folder()
-    if folder is None:
-        return None
-    for candidate in (folder / relative, folder / Path(relative).name):
-        if candidate.is_file():
-            return candidate
-    return None
+    places = (folder / relative, folder / Path(relative).name) if folder else ()
+    return next((place for place in places if place.is_file()), None)
 
 
 def _read(path: Path, kind: Any) -> Any:

@@ -102,10 +102,8 @@ def _matches(name: str, pattern: str) -> bool:
 
 def owner_of(name: str, system: str) -> Owner | None:
     """Who brings this library to a machine; None when the tables do not know."""
-    for row in owners_on(system):
-        if any(matches(name, pattern, system) for pattern in row.names):
-            return row
-    return None
+    named = (row for row in owners_on(system) if any(matches(name, pattern, system) for pattern in row.names))
+    return next(named, None)
 
 
 def owners_on(system: str) -> tuple[Owner, ...]:

@@ -162,7 +162,5 @@ def _fits(target: Target, card: Capability) -> bool:
 
 def family_members(base: Capability) -> tuple[Capability, ...]:
     """The capabilities in the family of `base`; only itself when the tables do not know one."""
-    for family in decided("families", dict[str, tuple[Family, ...]])["family"]:
-        if family.base == base:
-            return family.members
-    return (base,)
+    families = decided("families", dict[str, tuple[Family, ...]])["family"]
+    return next((family.members for family in families if family.base == base), (base,))

@@ -489,7 +489,4 @@ def chips() -> dict[str, Chip]:
 @cached
 def architecture(capability: Capability) -> str | None:
     """The architecture's name for a capability: 3.5 is Kepler."""
-    for chip in chips().values():
-        if chip.capability == capability:
-            return chip.architecture
-    return None
+    return next((chip.architecture for chip in chips().values() if chip.capability == capability), None)

@@ -7,7 +7,8 @@ and another that says something else is kept as a clash.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +20,7 @@ from rekindle.machine.host import CouldNotRead, Run
 from rekindle.machine.model import FoundDriver, FoundGpu
 from rekindle.machine.system import windows
 
+T = TypeVar("T")
 Answers = dict[str, Any]
 TRUST = ("nvml", "cuda", "nvidia-smi", "pci")
 # What a source may say of a card. Anything else, or of another kind, is dropped: a snapshot can hold anything.
@@ -108,7 +110,11 @@ def _place(card: dict[str, Any]) -> tuple[int, int, int] | None:
 def _card(group: dict[str, dict[str, Any]]) -> FoundGpu:
     name = _name(group)
     pci_id = _first(group, "pci_id")
-    told = {source: capability for source, card in group.items() if (capability := _capability(card.get("capability")))}
+    told = {
+        source: capability
+        for source, card in group.items()
+        if (capability := _parsed(Capability.parse, card.get("capability")))
+    }
     by_table, candidates = known(pci_id, name)
     told |= by_table
     source = next((source for source in (*TRUST, "name") if source in told), None)
@@ -179,24 +185,15 @@ def _first(group: dict[str, dict[str, Any]], key: str) -> Any:
     )
 
 
-def _capability(text: Any) -> Capability | None:
-    try:
-        return Capability.parse(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-
-
 def _driver(run: Run, answers: Answers, cards: list[dict[str, Any]]) -> FoundDriver | None:
-    versions = {
-        source: version
-        for source in ("nvml", "nvidia-smi")
-        if isinstance(answers.get(source), dict) and (version := _version(answers[source].get("driver")))
-    }
-    cudas = {
-        source: version
-        for source in ("nvml", "cuda", "nvidia-smi")
-        if isinstance(answers.get(source), dict) and (version := _version(answers[source].get("cuda")))
-    }
+    versions, cudas = (
+        {
+            source: version
+            for source in sources
+            if isinstance(answers.get(source), dict) and (version := _parsed(Version, answers[source].get(key)))
+        }
+        for key, sources in (("driver", ("nvml", "nvidia-smi")), ("cuda", ("nvml", "cuda", "nvidia-smi")))
+    )
     modules = [card.get("module") for card in cards if card.get("module")]
     if run.windows and not versions:
         number = next((windows_driver(str(card["driver"])) for card in cards if card.get("driver")), None)
@@ -224,9 +221,9 @@ def kernel_version(text: str | None) -> Version | None:
     return Version(match[1]) if match else None
 
 
-def _version(text: Any) -> Version | None:
+def _parsed(parse: Callable[[str], T], text: Any) -> T | None:
     try:
-        return Version(text) if isinstance(text, str) else None
+        return parse(text) if isinstance(text, str) else None
     except ValueError:
         return None
 

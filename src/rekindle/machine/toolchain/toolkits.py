@@ -39,11 +39,7 @@ def probe(run: Run) -> tuple[FoundToolkit, ...]:
         if toolkit is None:
             continue
         key = run.paths.normcase(toolkit.root)
-        known = found.get(key)
-        if known is None:
-            found[key] = toolkit
-        else:
-            found[key] = _joined(known, toolkit)
+        found[key] = _joined(found[key], toolkit) if key in found else toolkit
     first = next((place for place, how in places.items() if "PATH" in how), None)
     ordered = sorted(found.values(), key=lambda toolkit: "PATH" not in toolkit.found_by)
     return tuple(ordered) if first else tuple(found.values())
@@ -135,7 +131,6 @@ def _windows_roots(run: Run) -> list[tuple[str, str]]:
 
 def _ask(run: Run, program: str, found_by: list[str]) -> FoundToolkit | None:
     troubles: list[str] = []
-    version: Version | None = None
     targets: tuple[Target, ...] = ()
     try:
         dry = _dry_run(run, program, troubles)

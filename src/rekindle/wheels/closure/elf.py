@@ -144,10 +144,8 @@ class ElfWalk(Walk):
 
     def _inherited(self, library: str) -> Binary | None:
         """An RPATH, unlike a RUNPATH, also holds for the libraries that the file loads in turn."""
-        for one in self.by_name.get(library, []):
-            if posixpath.dirname(one.name) in self.inherited:
-                return one
-        return None
+        named = self.by_name.get(library, [])
+        return next((one for one in named if posixpath.dirname(one.name) in self.inherited), None)
 
     def _check_symbols(self, found: Binary, targets: Mapping[str, Sequence[Binary]]) -> None:
         """Symbols without a version that nothing in the package offers, nor the system.

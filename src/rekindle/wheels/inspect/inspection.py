@@ -24,7 +24,7 @@ from rekindle.formats.remote import Remote
 from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
-from rekindle.model.wheel import WheelIdentity, identity_fields
+from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.closure import linkage, search_path
 from rekindle.wheels.closure.closure import Elsewhere
 from rekindle.wheels.closure.closure import closure as closure_of
@@ -254,18 +254,14 @@ def _answer(read: _Read, asked: Sequence[gpus.Match], *, kernels: bool) -> Inspe
     wanted = set(capabilities.known()) | {cap for match in asked for cap in match.capabilities}
     table = {card: {code.file: served(code, card) for code in codes} for card in sorted(wanted)}
     whole = {card: overall(files[c.file].coverage for c in mine) for card, files in table.items() if mine}
-    return Inspection(
+    return codec.like(
+        Inspection,
+        known,
         kind=read.kind,
         name=read.name,
         size=read.size,
-        **identity_fields(known),
         min_driver=_drivers(known.cuda, full=False),
         full_driver=_drivers(known.cuda, full=True),
-        python=known.python,
-        platform=known.platform,
-        numpy_abi=known.numpy_abi,
-        blas=known.blas,
-        glibcxx=known.glibcxx,
         gpu_code=tuple(_file_code(code, table, lists.get(code.file, ()), counted=code in mine) for code in codes),
         coverage={str(card): answer for card, answer in whole.items()},
         serves=_names({card for card, answer in whole.items() if answer is Coverage.SERVES}),
