@@ -123,7 +123,8 @@ def test_gcc_and_clang_limits() -> None:
         ("546.33", "windows", "12.3", "12.9"),
         ("575.51.03", "linux", "12.9", "12.9"),
         ("580.65.06", "linux", "13.0", "13.4"),
-        ("391.35", "windows", None, None),
+        ("391.35", "windows", "9.0", "9.0"),
+        ("382.05", "windows", None, None),
     ],
 )
 def test_what_a_driver_runs(driver: str, system: str, full: str | None, minor: str | None) -> None:
