@@ -59,6 +59,9 @@ def _early(project: str, version: str, line: str, system: str) -> bool:
 
 
 def _torch(version: str, line: str, python: str, system: str, machine: str) -> bool:
+    for row in _rows("old_wheels.json", "wheels"):
+        if (row["version"], row["system"], row["machine"]) == (version, system, machine):
+            return python in row["pythons"] and line == f"cu{row['cuda'].replace('.', '')}"
     release = next((row for row in _rows("torch_releases.json", "releases") if version in row["patches"]), None)
     free = release["free_threaded"].get(version, []) if release else []
     if release is None or python not in [*release[f"pythons_{system}"], *free]:
@@ -117,7 +120,8 @@ def _how(pin: str, route: dict[str, Any], system: str, machine: str) -> str:
             if (row["project"], row["version"], row["line"], row["system"], row["machine"]) == wanted
         ]
         return str(same[0]["evidence"])
-    opened = [*_rows("torch_wheels.json", "wheels"), *_rows("torch_wheels_aarch64.json", "wheels")]
+    names = ("torch_wheels.json", "torch_wheels_aarch64.json", "old_wheels.json")
+    opened = [row for name in names for row in _rows(name, "wheels")]
     if any(
         f"torch-{version}" in row["wheel"] and (row["system"], row["machine"]) == (system, machine) for row in opened
     ):

@@ -14,7 +14,7 @@ from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.torch.releases import torch_releases
+from rekindle.knowledge.torch.releases import oldest_cuda, torch_releases
 from rekindle.machine.model import FoundGpu, Machine
 
 # Who has seen the driver drive the card.
@@ -216,9 +216,8 @@ def cuda_that_runs(machine: Machine) -> Iterator[Finding]:
         return
     full, native = driver_cuda.newest_full(driver), driver_cuda.newest_native(driver)
     since = torch_releases()[0].minor
-    least = min(variant.cuda for row in torch_releases() for variant in row.variants)
-    if full is None or full < least:
-        oldest = driver_cuda.runs(driver, least)
+    if full is None or full < oldest_cuda():
+        oldest = driver_cuda.runs(driver, oldest_cuda())
         why = oldest.sentence if isinstance(oldest, Clash) else "it runs no CUDA of the data fully"
         found = f"driver {driver} is too old for any torch since {since}: {why}"
         yield say("driver.cuda", State.FAIL, found, fix="install the newest driver that serves the card")

@@ -73,6 +73,10 @@ def _checked(situation: Situation, wish: Wish) -> None:
         _released(wish, wish.torch)
     if wish.cuda is not None and len(wish.cuda.parts) > 1:
         toolkits.toolkit(wish.cuda)
+        least = releases.oldest_cuda()
+        if wish.torch is None and wish.cuda < least:
+            message = f"no PyTorch since {releases.torch_releases()[0].minor} was built with CUDA {wish.cuda}"
+            raise UnknownName(message, hint=f"{least} is the oldest; name an older release with `--torch`")
 
 
 def _released(wish: Wish, torch: str) -> None:

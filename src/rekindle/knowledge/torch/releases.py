@@ -113,6 +113,12 @@ def torch_release(version: str) -> TorchRelease:
 
 
 @cached
+def oldest_cuda() -> Version:
+    """Of all that the releases of the tables were built with."""
+    return min(variant.cuda for row in torch_releases() for variant in row.variants)
+
+
+@cached
 def early() -> tuple[str, ...]:
     """Releases before those of the tables, of which only wheels are known."""
     return tuple(sorted({row.torch for row in old_lines()} | {row.version for row in old_wheels()}, key=Version))
