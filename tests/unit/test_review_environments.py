@@ -354,3 +354,28 @@ def test_options_behind_a_requirement_do_not_hide_it() -> None:
     """pip skips them; the list was accepted as if it named no torch."""
     text = f"torch==2.5.1 -f {WHL}/cu121\ntorchvision==0.16.1\n"
     assert verdict(text, "ampere", name="requirements.txt") == "refused"
+
+
+@pytest.mark.parametrize(
+    ("text", "card", "name", "expected"),
+    [
+        # The newest release asks for a newer torch than the one that is there, and pip takes both.
+        (f"pip install torch==1.13.1+cu117 -f {WHL}/torch\npip install -U accelerate\n", "pascal", "a.sh", "refused"),
+        (f"pip install torch==2.5.1 --index-url {WHL}/cu121\npip install accelerate\n", "pascal", "a.sh", "accepted"),
+        (f"torch==1.13.1+cu117\naccelerate\n--extra-index-url {WHL}/cu117\n", "pascal", "requirements.txt", "accepted"),
+        # What a package brought satisfies the version of the next line: the CPU build stays.
+        (
+            f"pip install chatterbox-tts\npip install torch==2.6.0 --index-url {WHL}/cu118\n",
+            "pascal",
+            "a.bat",
+            "refused",
+        ),
+        # The shell reads from a file called `2`.
+        (f"pip install torch --index-url {WHL}/cu128\npip install pytorch-lightning <2\n", "new", "a.sh", "refused"),
+        # Made for another torch.
+        (f"torch==2.4.0\ntorchtext==0.18.0\n--extra-index-url {WHL}/cu124\n", "ampere", "requirements.txt", "refused"),
+    ],
+)
+def test_what_other_packages_do_to_the_torch_that_is_there(text: str, card: str, name: str, expected: str) -> None:
+    """Each was called accepted."""
+    assert verdict(text, card, name=name) == expected

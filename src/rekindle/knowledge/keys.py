@@ -32,6 +32,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "renamed": ("old",),
         "pins_torch": ("packages",),
         "needs_torch": ("packages",),
+        "asks_torch": ("package",),
         "on_index": ("packages",),
         "line": ("rule", "pattern"),
         "extension": ("name",),

@@ -18,7 +18,7 @@ from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_cuda import CPU, has_line, ordinary_line, taken
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
-from rekindle.knowledge.builds.script_rules import needs_torch, pins_torch
+from rekindle.knowledge.builds.script_rules import asks_torch, needs_torch, pins_torch
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import LINE, CudaLine, variant_of
 from rekindle.review.document import LISTS
@@ -271,6 +271,10 @@ class ScriptEnvironments:
                 continue  # one resolution for the whole list, and torch is in it
             if pins_torch(each.name) or (not before and needs_torch(each.name)):
                 return each
+            # pip takes its newest release, and another torch for it; where torch is limited, an older release instead.
+            asks = asks_torch(each.name) if not each.requirement and not found.limits.get("torch") else None
+            if asks and before[-1].version and excludes(asks, before[-1].version):
+                return each
         return None
 
     def _requirement(self, bringer: Wanted, before: list[ScriptTorch]) -> str | None:
@@ -288,7 +292,7 @@ class ScriptEnvironments:
             return f"=={rows[-1]}" if rows else None
         if pins_torch(bringer.name) and not bringer.requirement and before and before[-1].version:
             return ">" + before[-1].version  # its newest release asks for the newest torch
-        return ""
+        return (asks_torch(bringer.name) or "") if not bringer.requirement else ""
 
     def _from_index(self, found: Install, requirement: str, base: ScriptTorch) -> ScriptTorch:
         """What pip or uv takes: from PyTorch's index of a line, else from the ordinary one."""

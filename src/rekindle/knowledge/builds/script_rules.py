@@ -83,6 +83,14 @@ class PinsTorch(Row, frozen=True, kw_only=True):
     packages: tuple[str, ...]
 
 
+class AsksTorch(Row, frozen=True, kw_only=True):
+    """The torch that the newest release of a package asks for."""
+
+    package: str
+    version: str
+    torch: str
+
+
 class OnIndex(Row, frozen=True, kw_only=True):
     """What PyTorch's own index has beside torch; `torch-*` stands for every name that begins so."""
 
@@ -114,6 +122,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     outside: tuple[Outside, ...]
     pins_torch: tuple[PinsTorch, ...]
     needs_torch: tuple[PinsTorch, ...]
+    asks_torch: tuple[AsksTorch, ...]
     on_index: tuple[OnIndex, ...]
     line: tuple[ScriptLine, ...]
 
@@ -164,4 +173,9 @@ def on_pytorchs_index(name: str) -> bool:
 
 def needs_torch(name: str) -> bool:
     """Whether a package brings a torch where there is none."""
-    return any(name in row.packages for row in script_rules().needs_torch) or pins_torch(name)
+    return any(name in row.packages for row in script_rules().needs_torch) or pins_torch(name) or bool(asks_torch(name))
+
+
+def asks_torch(name: str) -> str | None:
+    """The versions of torch that the newest release of a package asks for, where that is known."""
+    return next((row.torch for row in script_rules().asks_torch if row.package == name), None)

@@ -78,16 +78,19 @@ def _redirects(subject: Subject) -> Iterator[Raised]:
     for found in subject.installs:
         item = found.item
         for redirect in item.redirects:
-            if not redirect.glued or not re.match(r"=?\s*v?\d", redirect.target):
-                continue
             line = subject.document.line(redirect.line)
-            match = re.search(rf"([A-Za-z][\w.\[\]-]*){re.escape(redirect.sign)}{re.escape(redirect.target)}", line)
+            # `pip install lightning <2`: nobody keeps a list in a file called `2`.
+            version = re.fullmatch(r"=?v?\d+(\.\d+)*", redirect.target) and redirect.sign in ("<", ">")
+            apart = version and f"{redirect.sign}{redirect.target}" in line
+            if not (redirect.glued and re.match(r"=?\s*v?\d", redirect.target)) and not apart:
+                continue
+            match = re.search(rf"([A-Za-z][\w.\[\]-]*) ?{re.escape(redirect.sign)}{re.escape(redirect.target)}", line)
             text = match[0] if match else f"{redirect.sign}{redirect.target}"
             if redirect.sign.startswith(">"):
                 effect = f"the version is ignored and pip's output goes into a file called `{redirect.target}`"
             else:
                 effect = f"the shell looks for a file called `{redirect.target}` and stops"
-            right = line.replace(text, f'"{text}"', 1) if match else None
+            right = line.replace(text, f'"{text.replace(" ", "")}"', 1) if match else None
             yield raised("redirect", redirect.line, sign=redirect.sign, text=text, effect=effect, corrected=right)
         for word in item.words if item.dialect is not Dialect.SHELL else ():
             if "://" in word.text and item.after == "&":

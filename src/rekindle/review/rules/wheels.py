@@ -231,8 +231,9 @@ def _others(subject: Subject) -> Iterator[Raised]:
     ends = {each.spoken: each for state in made.final for each in state}
     last = next(iter(ends.values())) if len(ends) == 1 else None
     for found in subject.installs if not subject.notes else ():
-        torch = next((each for each in made.every if each.order == found.item.order), None)
-        torch = last or torch or next(iter(made.at(found.item)[-1:]), None)
+        own = next((each for each in made.every if each.order == found.item.order), None)
+        torch = own if found.torch is not None else None
+        torch = torch or last or own or next(iter(made.at(found.item)[-1:]), None)
         if torch is None or torch.version is None or found.verb not in ("install", "create"):
             continue
         judged = partial(goes_with, torch=torch.version, line=torch.variant, python=torch.python, system=torch.system)
