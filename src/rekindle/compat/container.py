@@ -10,18 +10,22 @@ from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 _GIVES = re.compile(
     r"--gpus\b|--privileged\b|--runtime(?:=nvidia)?\Z|.*\bnvidia\.com/gpu|.*/dev/(?:nvidia|dri|kfd|dxg)"
 )
+_APPTAINER = re.compile(r"--nv(?:ccli)?\Z|--rocm\Z")
 _NUMBER = re.compile(r"\d{1,3}\Z|(?:GPU|MIG)-[\w/-]+\Z")
 
 
 def gets_cards(words: Sequence[str]) -> Judgement:
-    """`words` of a `docker run` or `podman run`: does it hand over the cards?"""
-    if any(_GIVES.match(word) for word in words):
+    """`words` of a `docker run`, `podman run` or `singularity run`: does it hand over the cards?"""
+    apptainer = words[0] in ("singularity", "apptainer")
+    if any((_APPTAINER if apptainer else _GIVES).match(word) for word in words):
         return Fits()
     if any("$" in word for word in words):
         return Unknown(missing="what its variables hold")
     return Clash(
-        sentence=f"`{words[0]} run` without `--gpus` shows the container no card",
-        source="Docker's manual: access to an NVIDIA GPU; NVIDIA container toolkit",
+        sentence=f"`{' '.join(words[:2])}` without `{'--nv' if apptainer else '--gpus'}` shows the container no card",
+        source="Apptainer's manual: GPU support"
+        if apptainer
+        else "Docker's manual: access to an NVIDIA GPU; NVIDIA container toolkit",
     )
 
 

@@ -51,7 +51,7 @@ _UNTOLD = frozenset(
     {"situation", "pip_toolkit", "studio", "studio_year", "triton", "mac", "wsl", "docker"}
     | {"names_torch", "portable", "uv", "conda", "importing_torch", "amd", "memory_free", "image"}
     | {"status_program", "program", "jetson", "chip", "amd_card", "smi", "nvcc_ran", "torch_works"}
-    | {"nvidia_torch", "frozen", "library_cuda", "without_gpus", "installs", "demands", "unserved"}
+    | {"nvidia_torch", "frozen", "library_cuda", "without_gpus", "nodes", "installs", "demands", "unserved"}
 )
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 

@@ -119,8 +119,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Packages that pip says want another torch: `xformers 0.0.16 1.13.1`."""
     hidden: str | None = None
     """What CUDA_VISIBLE_DEVICES is set to, where that shows no card."""
-    without_gpus: bool | None = None
-    """Every `docker run` of the text leaves the cards out."""
+    nodes: bool | None = None
+    """Several machines work together."""
+    without_gpus: str | None = None
+    """The `docker` or `singularity` of the text, where every `run` of it leaves the cards out."""
     library_cuda: str | None = None
     """The major CUDA of a library that the program asks for, as the 11 of `cublas64_11.dll`."""
     situation: Situation | None = None
@@ -233,7 +235,8 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
                     note("card", word, number, read=False)
             elif name == "without_gpus":
                 words = pattern.search(text).group(1).split()
-                found[name] = found.get(name, True) and isinstance(container.gets_cards(words), Clash)
+                lacking = isinstance(container.gets_cards(words), Clash) and found.get(name, words[0])
+                found[name] = lacking or ""
             elif name == "installs":
                 words = pattern.search(text).group(1).split()
                 found[name] = (*found.get(name, ()), *(each for each in words if each[:1].isalpha()))[:_MOST]

@@ -123,6 +123,9 @@ def _exact(torch: str, variant: str | None, facts: Facts) -> str | None:
         if variant and facts.index != variant
         else ""
     )
+    if told and not where:
+        told += f": make an environment with one of those (`uv venv --python {known[-1]}`), or ask for a release "
+        told += "that has wheels for yours"
     story = "; ".join(part for part in (told, where) if part)
     return f"{story}." if story else None
 
