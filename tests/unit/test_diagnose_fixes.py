@@ -335,36 +335,29 @@ def test_a_line_of_sh_keeps_its_variables_whatever_the_system(system: str | None
     assert command_of("export PATH=/usr/local/cuda/bin:$PATH", system) == 'export PATH="/usr/local/cuda/bin:$PATH"'
 
 
+_804 = "RuntimeError: cuda runtime error (804) : forward compatibility was attempted on non supported HW"
+_K2100M = """cudaGetDeviceCount failed: CUDA driver version is insufficient for CUDA runtime version
+GPU processor:\t\tQuadro K2100M
+Driver version:\t\t411.63
+"""
+_SIF = """$ singularity run cellbender.sif cellbender --cuda
+AssertionError: Trying to use CUDA, but CUDA is not available.
+"""
+_NODES = """I train on two GCP nodes with 8 GPUs each and it just hangs
+pod:436:784 [1] NCCL INFO Channel 00 : 7[1] -> 8[0] [send] via NET/Socket/0
+"""
+
+
 @pytest.mark.parametrize(
     ("log", "label", "words", "never"),
     [
-        (
-            "$ singularity run cellbender.sif cellbender --cuda\n"
-            "AssertionError: Trying to use CUDA, but CUDA is not available.\n",
-            "gpu_not_visible", "add `--nv`", "rekindle install",
-        ),
-        (
-            "after the Ubuntu update, it used to work\nRuntimeError: cuda runtime error (804) : forward compatibility was "
-            "attempted on non supported HW at /opt/conda/conda-bld/pytorch/work/aten/src/THC/THCGeneral.cpp:47\n",
-            "driver_too_old", "sudo reboot", "image of a CUDA",
-        ),
-        (
-            "docker run --gpus all img\nRuntimeError: cuda runtime error (804) : forward compatibility was attempted on "
-            "non supported HW\n",
-            "driver_too_old", "image of a CUDA", "sudo reboot",
-        ),
-        (
-            "cudaGetDeviceCount failed: CUDA driver version is insufficient for CUDA runtime version\n"
-            "GPU processor:\t\tQuadro K2100M\nDriver version:\t\t411.63\n",
-            "driver_too_old", "driver 411.63", "PyTorch",
-        ),
-        (
-            "I train on two GCP nodes with 8 GPUs each and it just hangs\n"
-            "pod:436:784 [1] NCCL INFO Channel 00 : 7[1] -> 8[0] [send] via NET/Socket/0\n",
-            "nccl_failed", "NCCL_SOCKET_IFNAME", "P2P_DISABLE",
-        ),
+        (_SIF, "gpu_not_visible", "add `--nv`", "rekindle install"),
+        (f"after the Ubuntu update\n{_804}\n", "driver_too_old", "sudo reboot", "image of a CUDA"),
+        (f"docker run --gpus all img\n{_804}\n", "driver_too_old", "image of a CUDA", "sudo reboot"),
+        (_K2100M, "driver_too_old", "driver 411.63", "PyTorch"),
+        (_NODES, "nccl_failed", "NCCL_SOCKET_IFNAME", "P2P_DISABLE"),
     ],
-)  # fmt: skip
+)
 def test_the_situation_decides_between_two_fixes_of_one_message(log: str, label: str, words: str, never: str) -> None:
     """Each was told the other one: by the message alone."""
     found = first(log)

@@ -11,6 +11,7 @@ _GIVES = re.compile(
     r"--gpus\b|--privileged\b|--runtime(?:=nvidia)?\Z|.*\bnvidia\.com/gpu|.*/dev/(?:nvidia|dri|kfd|dxg)"
 )
 _APPTAINER = re.compile(r"--nv(?:ccli)?\Z|--rocm\Z")
+_MANUAL = "Docker's manual: access to an NVIDIA GPU; NVIDIA container toolkit"
 _NUMBER = re.compile(r"\d{1,3}\Z|(?:GPU|MIG)-[\w/-]+\Z")
 
 
@@ -21,11 +22,10 @@ def gets_cards(words: Sequence[str]) -> Judgement:
         return Fits()
     if any("$" in word for word in words):
         return Unknown(missing="what its variables hold")
+    option, manual = ("--nv", "Apptainer's manual: GPU support") if apptainer else ("--gpus", _MANUAL)
     return Clash(
-        sentence=f"`{' '.join(words[:2])}` without `{'--nv' if apptainer else '--gpus'}` shows the container no card",
-        source="Apptainer's manual: GPU support"
-        if apptainer
-        else "Docker's manual: access to an NVIDIA GPU; NVIDIA container toolkit",
+        sentence=f"`{' '.join(words[:2])}` without `{option}` shows the container no card",
+        source=manual,
     )
 
 
