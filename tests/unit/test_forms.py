@@ -123,3 +123,10 @@ def test_a_free_threaded_python_in_every_form() -> None:
 def test_a_python_without_any_pytorch_is_said_first() -> None:
     said = rekindle_command("plan", "--gpu", "1080 ti", "--os", "linux", "--python", "2.7").out
     assert "no PyTorch since 1.10 has a wheel for Python 2.7" in " ".join(said.split()[:40])
+
+
+def test_a_file_says_what_is_lost_and_which_driver_it_needs() -> None:
+    """`--as conda` for a Kepler card was silent about the cuDNN that has no code for it."""
+    lines = shown("conda", "plan", "--gpu", "GTX Titan Black", "--os", "linux", "--prefer", "quickest").splitlines()
+    comments = " ".join(line for line in lines if line.startswith("# "))
+    assert "R470" in comments and "cudnn.enabled = False" in comments

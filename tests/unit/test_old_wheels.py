@@ -65,3 +65,11 @@ def test_what_may_be_the_cudnn_inside_is_a_loss_to_name_and_no_refusal() -> None
     best = resolve(named(["Tesla V100"], system="linux"), Wish(torch="1.5.1")).recommended
     assert best.route is RouteKind.OFFICIAL_WHEEL
     assert any("715 of 728" in each and "UNVERIFIED" in each for each in best.loses)
+
+
+@pytest.mark.parametrize("torch", ["1.4.0", "1.6.0"])
+def test_where_a_paper_s_release_cannot_run_the_nearest_is_named(torch: str) -> None:
+    """It was told to take the newest of all."""
+    best = resolve(named(["A100"], system="linux"), Wish(torch=torch)).recommended
+    assert best.route is RouteKind.NONE
+    assert best.change is not None and best.change.torch == "1.7.1"

@@ -164,3 +164,10 @@ def test_what_was_asked_beside_torch_holds_for_every_route() -> None:
 def test_a_release_before_the_data_names_those_that_are_in_it() -> None:
     seen = rekindle_command("plan", "--gpu", "RTX 3090", "--torch", "1.4.1")
     assert seen.code == 3 and "1.7.1, 1.8.1, 1.9.0, 1.9.1)" in seen.err
+
+
+def test_a_refusal_names_the_verb_or_the_place_that_helps() -> None:
+    seen = rekindle_command("plan", "--gpu", "RTX 3080", "--for", "flash-attn")
+    assert seen.code == 3 and "rekindle extension find flash-attn" in seen.err
+    other = rekindle_command("plan", "--gpu", "V100", "--arch", "ppc64le")
+    assert other.code == 2 and "no wheels with CUDA for `ppc64le`" in other.err

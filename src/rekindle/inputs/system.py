@@ -11,6 +11,7 @@ from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version
 from rekindle.knowledge.torch import wheel_platforms
 
+_WITHOUT_WHEELS = ("ppc64le", "ppc64", "s390x", "riscv64", "armv7l", "i686", "i386")
 _WINDOWS = re.compile(r"(?:microsoft )?win(?:dows)?(?:[ _-]?(?:\d[\d.]*|xp|vista|server.*)(?: r2)?)?")
 # As people write them and as Python's `platform` does: `Windows 7`, `win8.1`, `Windows-2012ServerR2-6.3.9600`.
 _OLD_WINDOWS = re.compile(
@@ -91,5 +92,8 @@ def old_windows(name: str) -> str | None:
 def read_processor(text: str) -> str:
     """`x86_64` or `aarch64`, however a system calls it."""
     if text.strip().lower() not in ARCHITECTURES:
+        if text.strip().lower() in _WITHOUT_WHEELS:
+            message = f"PyTorch has no wheels with CUDA for `{text.strip()}`"
+            raise UsageError(message, hint="ask the maker of the machine for its channel, or build there from source")
         raise UsageError(f"unknown processor `{text[:40]}`", hint="write `--arch x86_64` or `--arch aarch64`")
     return ARCHITECTURES[text.strip().lower()]

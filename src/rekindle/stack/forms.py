@@ -60,10 +60,14 @@ def _name(pin: str) -> str:
 
 
 def _head(verdict: Verdict, route: Route | None = None) -> str:
+    """What the file is for, and what its reader has to know: in a file nobody reads the answer beside it."""
+    route = route or verdict.recommended
     cards = ", ".join(card.name for card in verdict.situation.cards)
-    return (
-        f"# torch {(route or verdict.recommended).version} for {cards} on {verdict.situation.system}, by rekindle plan"
-    )
+    lines = [f"torch {route.version} for {cards} on {verdict.situation.system}, by rekindle plan"]
+    lines += [f"driver: {route.driver}"] if route.driver else []
+    lines += [f"loses: {each}" for each in route.loses]
+    lines += [f"run first in the program: {each.code}" for each in route.settings]
+    return "\n".join(f"# {' '.join(each.split())}" for each in lines)
 
 
 def _requirements(verdict: Verdict) -> str:

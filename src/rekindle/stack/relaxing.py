@@ -108,7 +108,13 @@ def nearest(routes: Sequence[Route], wish: Wish) -> Route:
 def _asked(wish: Wish) -> Version | None:
     """The release that was asked for; of a range the newest in it."""
     versions = [version for row in releases.torch_releases() if (version := wish.version_of(row))]
-    return max(map(Version, versions), default=None)
+    return max(map(Version, versions), default=_before_the_tables(wish))
+
+
+def _before_the_tables(wish: Wish) -> Version | None:
+    """The release that was asked for, where it is older than those of the tables."""
+    asked = Version.find(wish.torch or "") if (wish.torch or "x")[0].isdigit() else None
+    return asked if asked is not None and asked < Version(releases.torch_releases()[0].minor) else None
 
 
 def trials(situation: Situation, wish: Wish) -> Iterator[Trial]:
@@ -133,7 +139,10 @@ def trials(situation: Situation, wish: Wish) -> Iterator[Trial]:
     if not wish.community:
         yield trial("community", "a wheel by {builder}, with `--community`", community=True)
     if wish.torch is not None or wish.torchvision is not None:
-        yield trial("torch", "a different PyTorch: {torch}", torch=None, torchvision=None, cuda=None)
+        # The early wheels are offered only where they are asked for.
+        early = _before_the_tables(wish)
+        other = f">={early}" if early else None
+        yield trial("torch", "a different PyTorch: {torch}", torch=other, torchvision=None, cuda=None)
     if wish.needs:
         free_wish = msgspec.structs.replace(wish, needs=())
         text = "a program that does without it"

@@ -23,7 +23,7 @@ from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.gpu.gpus import architecture
 from rekindle.knowledge.tables import Evidence, cached
 from rekindle.knowledge.torch import companions
-from rekindle.knowledge.torch.releases import TorchRelease, torch_release, upstream_build
+from rekindle.knowledge.torch.releases import TorchRelease, oldest_cuda, torch_release, upstream_build
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
 from rekindle.stack.prebuilt import driver_missing, not_on_windows
@@ -54,6 +54,8 @@ def usable_toolkits(
     usable: list[tuple[Toolkit, Driving]] = []
     rejected: list[Rejection] = []
     for toolkit in toolkits.toolkits():
+        if toolkit.version < oldest_cuda():
+            continue
         candidate = Candidate(name=f"CUDA {toolkit.version}", route=RouteKind.SOURCE_BUILD, cuda=toolkit.version)
         found = [
             broken("toolkit-target", candidate, row=toolkit, sentence=answer.sentence)

@@ -9,6 +9,7 @@ from packaging.utils import canonicalize_name
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.logs.extension_homes import home_of_folder
 from rekindle.knowledge.tables import NamedRow, Row, rows
 
 
@@ -66,6 +67,9 @@ def program(name: str) -> OtherProgram:
     found = known(name)
     if found is None:
         one_of = ", ".join(row.id for row in programs())
+        if home_of_folder(name) is not None:
+            hint = f"it is an extension of torch: `rekindle extension find {name}` looks for its ready-made wheels"
+            raise UnknownName(f"`{name}` is not one of {one_of}", hint=hint)
         raise UnknownName(f"no program `{name[:40]}` in the tables", hint=f"one of {one_of}")
     return found
 
