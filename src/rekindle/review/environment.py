@@ -281,14 +281,10 @@ class ScriptEnvironments:
         """The versions of torch that are asked for; None where nobody knows."""
         if bringer.name == "torch":
             return bringer.requirement
-        exact = exact_text(bringer.requirement)
-        if exact and pins_torch(bringer.name):
-            rows = packages.made_for(bringer.name, exact)
-            return f"=={rows[-1]}" if rows else None
         if bringer.requirement is None:
             return None
         if pins_torch(bringer.name) and bringer.requirement:
-            rows = packages.made_for(bringer.name, bringer.requirement)
+            rows = packages.made_for(bringer.name, exact_text(bringer.requirement) or bringer.requirement)
             return f"=={rows[-1]}" if rows else None
         if pins_torch(bringer.name) and not bringer.requirement and before and before[-1].version:
             return ">" + before[-1].version  # its newest release asks for the newest torch
