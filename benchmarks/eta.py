@@ -35,6 +35,7 @@ DATA = ROOT / "benchmarks" / "data" / "eta"
 LEAST = 500
 JOBS = 2
 ALLOWED = 0.12
+FIFTH, NEAR = 0.2, 0.15
 
 
 class Piece(NamedTuple):
@@ -62,11 +63,13 @@ class Build(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """Shares of the time that was left, one per percent of the work."""
+    """Shares of the time that was left, one per percent of the work; `ends`: of the told end, as shares of the whole
+    time, from a fifth of the work on."""
 
     weights: list[float]
     counting: list[float]
     first: list[float]
+    ends: list[float]
     known: float
 
 
@@ -117,13 +120,15 @@ def measured(build: Build, others: list[Times], *, trace: bool = False) -> Error
     total = sum(each.seconds for each in build.pieces)
     known = sum(each.seconds for each in build.pieces if weighed[each.name].known) / total
     begun = min(each.start for each in build.pieces)
+    ends: list[float] = []
     with_weights, without = Estimator(weighed, begun=begun), Estimator(Weights([]).of(names), begun=begun)
     return Errors(
         weights=played(
-            build, with_weights, lambda now, running, _: with_weights.remaining(now, running).seconds, trace
+            build, with_weights, lambda now, running, _: with_weights.remaining(now, running).seconds, trace, ends
         ),
         first=played(build, without, lambda now, running, _: without.remaining(now, running).seconds),
         counting=played(build, None, lambda now, running, done: (now - begun) * (len(names) - done) / done),
+        ends=ends,
         known=known,
     )
 
@@ -133,6 +138,7 @@ def played(
     estimator: Estimator | None,
     said: Callable[[float, dict[str, float], int], float],
     trace: bool = False,
+    ends: list[float] | None = None,
 ) -> list[float]:
     order = sorted(build.pieces, key=lambda each: each.end)
     total, end = sum(each.seconds for each in order), order[-1].end
@@ -147,6 +153,8 @@ def played(
                 running = {each.name: piece.end - each.start for each in order[number:] if each.start < piece.end}
                 answer = said(piece.end, running, number)
                 errors.append(abs(answer - left) / left)
+                if ends is not None and mark >= FIFTH:
+                    ends.append(abs(answer - left) / (end - min(each.start for each in order)))
                 if trace:
                     print(f"  {mark:4.0%}  left {left:8.1f} s  said {answer:8.1f} s  {(answer - left) / left:+5.0%}")
             mark += 0.01
@@ -164,6 +172,10 @@ def summary(pools: dict[str, list[Errors]]) -> int:
         print(f"  with weights     {weights:6.1%}   asked for: at most {ALLOWED:.0%}, {_word(weights <= ALLOWED)}")
         print(f"  counting steps   {counting:6.1%}   at least twice that: {_word(weights * 2 <= counting)}")
         print(f"  first ever       {first:6.1%}")
+        ends = [error for each in errors for error in each.ends]
+        near = sum(error <= NEAR for error in ends) / len(ends)
+        print(f"  the end, told from a fifth on: {statistics.median(ends):.1%} of the whole time off, within", end=" ")
+        print(f"{NEAR:.0%} of it at {near:.0%} of the moments")
         met = met and (kind != "steady" or (weights <= ALLOWED and weights * 2 <= counting))
     return 0 if met else 1
 

@@ -43,7 +43,7 @@ CARDS = ["5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0"]
 
 ANSWER = '''
 from rekindle.core import codec
-from rekindle.fleet.order import JobOrder, JobResult
+from rekindle.fleet.job import JobOrder, JobResult
 
 
 def answer(text):

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -33,7 +34,7 @@ GROWTH = 50e6
 
 @contextlib.contextmanager
 def served() -> Iterator[tuple[str, psutil.Process]]:
-    """A server of its own on a free port: its address and its process."""
+    """A server of its own on a free port: its address, and the process that answers."""
     words = [sys.executable, "-X", "faulthandler", "-m", "rekindle", "serve", "--port", "0"]
     words += ["--machine", str(sorted(MACHINE.glob("*.json"))[0])]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
@@ -43,7 +44,9 @@ def served() -> Iterator[tuple[str, psutil.Process]]:
         assert server.stdout is not None
         address = server.stdout.readline().strip()
         try:
-            yield address, psutil.Process(server.pid)
+            urllib.request.urlopen(address, timeout=120).close()
+            children = psutil.Process(server.pid).children()
+            yield address, next(each for each in children if "spawn_main" in " ".join(each.cmdline()))
         finally:
             server.kill()
 

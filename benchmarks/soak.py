@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from benchmarks.serve import GROWTH, load, served  # noqa: E402
 
 from rekindle.wheels.shelf import shelf as shelf_room  # noqa: E402
-from support.fleets import Fleet, KilledRound, free_port, reaches, until  # noqa: E402
+from support.fleets import Fleet, KilledRound, events, free_port, reaches, until  # noqa: E402
 from support.shelves import pure_wheel  # noqa: E402
 
 CLIENTS, JOBS = 8, 4
@@ -93,8 +93,8 @@ class Soak:
                     self.errors.append(f"{path}: {answer.status}, {len(data)} bytes")
                 self.fetched += 1
                 asked.close()
-            except OSError as error:
-                self.errors.append(f"{path}: {error}")
+            except (OSError, http.client.HTTPException) as error:
+                self.errors.append(f"{path}: {error!r}")
             time.sleep(0.02)
 
     def fleet(self, fleet: Fleet) -> None:
@@ -110,6 +110,8 @@ class Soak:
                 self.killed[who] += this.client.poll() is None and this.kill(who)
             if code := this.client.wait(900):
                 self.errors.append(f"round {self.rounds} ended with {code}")
+                told = [each for each in events(this.matrix) if each.event in ("failed", "unplaced", "aside", "died")]
+                self.errors += [f"{each.event} {each.name} on {each.worker}: {each.error}" for each in told[-4:]]
                 return
             this.judge()
 

@@ -21,6 +21,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from rekindle.core import console
+
 PROJECT = Path(__file__).resolve().parent.parent
 IMAGES = PROJECT / "docs" / "images"
 WIDTH = 96
@@ -154,7 +156,7 @@ def main() -> int:
             stale.append(name)
             if not options.check:
                 path.write_text(text, encoding="utf-8", newline="\n")
-    print(f"{len(stale)} pictures {'are not current' if options.check else 'written'}", *stale)
+    print(f"{console.plural(len(stale), 'picture')} {'out of date' if options.check else 'written'}", *stale)
     return 1 if options.check and stale else 0
 
 

@@ -13,7 +13,7 @@ import click
 
 import rekindle
 from rekindle.cli.main import VERBS, cli
-from rekindle.core import errors
+from rekindle.core import console, errors
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 KNOWLEDGE = Path(rekindle.__file__).parent / "knowledge"
@@ -70,7 +70,10 @@ def knowledge() -> str:
 
 
 def schemas() -> str:
-    lines = ["# JSON answers\n", "Every verb takes `--json`; keys are stable within a schema's number.\n"]
+    lines = [
+        "# JSON answers\n",
+        "Every verb that gives an answer takes `--json`; keys are stable within a schema's number.\n",
+    ]
     for path in sorted((Path(rekindle.__file__).parent / "schemas").glob("*.json")):
         schema = json.loads(path.read_text(encoding="utf-8"))
         body = schema.get("$defs", {}).get(schema.get("$ref", "").rpartition("/")[2], schema)
@@ -93,7 +96,7 @@ def main() -> int:
             stale.append(name)
             if "--check" not in sys.argv:
                 path.write_text(text, encoding="utf-8", newline="\n")
-    print(f"{len(stale)} pages {'are stale' if '--check' in sys.argv else 'written'}", *stale)
+    print(f"{console.plural(len(stale), 'page')} {'out of date' if '--check' in sys.argv else 'written'}", *stale)
     return int(bool(stale) and "--check" in sys.argv)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 import rekindle
-from rekindle.core import codec
+from rekindle.core import codec, console
 
 _NO_ANSWERS = "rekindle.web.assistant"
 """Needs the extra `mcp`, and answers with what others have defined."""
@@ -58,7 +58,7 @@ def main() -> int:
             stale.append(file_of(name).name)
             if "--check" not in sys.argv:
                 file_of(name).write_text(text, encoding="utf-8", newline="\n")
-    print(f"{len(stale)} schemas {'are stale' if '--check' in sys.argv else 'written'}", *stale)
+    print(f"{console.plural(len(stale), 'schema')} {'out of date' if '--check' in sys.argv else 'written'}", *stale)
     return int(bool(stale) and "--check" in sys.argv)
 
 

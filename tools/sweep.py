@@ -173,12 +173,12 @@ def files(tree: Path) -> list[str]:
 def heaviest(names: list[str], tree: Path) -> list[str]:
     """The same files, the longest compiles of recorded builds first; a file never timed stands by its neighbours."""
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-    from rekindle.build.progress import history
+    from rekindle.build.progress import weights
     from rekindle.build.progress.weights import Weights
 
     objects = {f"caffe2/CMakeFiles/torch_cuda.dir/__/{name}.o": name for name in names}
     sizes = {made: (tree / name).stat().st_size for made, name in objects.items()}
-    weights = Weights(history.builds("pytorch")).of(objects, sizes)
+    weights = Weights(weights.builds("pytorch")).of(objects, sizes)
     return sorted(names, key=lambda name: -weights[f"caffe2/CMakeFiles/torch_cuda.dir/__/{name}.o"].seconds)
 
 

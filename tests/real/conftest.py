@@ -34,7 +34,7 @@ def windows() -> WindowsPython:
 @pytest.fixture(scope="module")
 def site(windows: WindowsPython) -> Iterator[Path]:
     """A folder of Windows packages: torch 2.7.1 as the index gives it, and what it requires."""
-    folder = windows.bench.root / "prefix/drive_c/torch-2.7.1"
+    folder = windows.bench.drive / "torch-2.7.1"
     shutil.rmtree(folder, ignore_errors=True)
     for requirement in ("torch==2.7.1", *TORCH_NEEDS):
         with zipfile.ZipFile(wheel(requirement, platform="win_amd64")) as archive:

@@ -15,7 +15,7 @@ import pytest
 
 from rekindle.formats import fatbin
 from rekindle.machine.host import Host
-from rekindle.toolchain.smoke import compiler_for
+from rekindle.toolchain.verify import compiler_for
 from support.artefacts import unverified
 from support.cuda import machine, project
 

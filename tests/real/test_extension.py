@@ -19,9 +19,8 @@ from rekindle.build.configure.request import BuildRequest, Compiler
 from rekindle.core.errors import StepFailed
 from rekindle.core.findings import State
 from rekindle.core.version import Version
-from rekindle.extension.build import ExtensionReport, ExtensionRequest, build
+from rekindle.extension.build import ExtensionReport, ExtensionRequest, build, make
 from rekindle.extension.prepare import Preparation
-from rekindle.extension.wheel import make
 from rekindle.machine.model import Machine
 from rekindle.model.environment import Environment
 from support import artefacts

@@ -26,9 +26,9 @@ from support.workflows import run_as_a_runner, schema
 
 
 def test_the_template_for_the_orphans_is_a_valid_workflow(tmp_path: Path) -> None:
-    seen = rekindle_command("factory", "init", str(tmp_path / "f"), "--json")
+    seen = rekindle_command("factory", "init", str(tmp_path / "f"), "--json", "--accept-licence", "--rekindle", "x")
     assert seen.code == 0, seen.err
-    assert seen.json()["jobs"] == 3 * 2 * 2 * 3, "three projects, two rows, two systems, three Pythons"
+    assert seen.json()["jobs"] == 3 * 2 * 3, "three projects, two rows, three Pythons"
     made = yaml.safe_load((tmp_path / "f" / WORKFLOW).read_text(encoding="utf-8"))
     rules = schema("github-workflows")
     jsonschema.validators.validator_for(rules)(rules).validate(made)

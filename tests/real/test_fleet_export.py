@@ -16,6 +16,7 @@ import jsonschema
 import pytest
 import yaml
 
+from rekindle.core import own
 from rekindle.fleet import planning, shelved
 from support.artefacts import unverified
 from support.command import rekindle_command
@@ -36,6 +37,12 @@ torch = "2.7.1"
 cuda = "11.8"
 gpu = "3.5"
 """
+
+
+@pytest.fixture(autouse=True)
+def fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Rekindle that another computer can get, too."""
+    monkeypatch.setattr(own, "_origin", lambda: "git+https://host.org/me/rekindle")
 
 
 @pytest.fixture

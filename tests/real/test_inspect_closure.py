@@ -280,3 +280,21 @@ def test_nvrtc_names_its_builtins_in_its_data() -> None:
     with open_package(wheel("nvidia-cuda-nvrtc-cu11==11.8.89", platform="win_amd64")) as packed:
         found = {each.file: each.dlls for each in read_binaries(packed)}
     assert "nvrtc-builtins64_118.dll" in found["nvrtc64_112_0.dll"]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "files"),
+    [
+        ("nvidia-cusolver-cu11==11.4.1.48", ["cusolver64_11.dll", "cusolverMg64_11.dll"]),
+        ("nvidia-cufft-cu11==10.9.0.58", ["cufft64_10.dll", "cufftw64_10.dll"]),
+    ],
+)
+def test_no_library_of_cuda_asks_for_the_second_one_of_its_package(requirement: str, files: list[str]) -> None:
+    """cusolverMg and cufftw are in official wheels, and nothing that torch loads names them. cuFFT's 22,486 small
+    pieces of code were called more work than any real file is."""
+    with open_package(wheel(requirement, platform="win_amd64")) as packed:
+        found = {each.file: each for each in read_binaries(packed)}
+    assert sorted(found) == files
+    first, second = (found[name] for name in files)
+    assert first.pe is not None and first.pe.imports and first.dlls
+    assert second.file.lower() not in {name.lower() for name in (*first.pe.imports, *first.pe.delayed, *first.dlls)}

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from filelock import FileLock
 
 from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NotFound, StepFailed, UsageError
-from rekindle.install import apply, distributions
+from rekindle.install import apply, record
 from rekindle.install import command as verb
 from rekindle.install.command import locate_environment
 from rekindle.install.installer import Pip, Request
@@ -52,9 +53,9 @@ def env(made: Path) -> Iterator[Environment]:
     while list(environment.folder.glob("undo-*")):
         apply.undo(environment)
     for name in ("torch", "torchvision"):
-        found = distributions.installed(environment.site).get(name)
+        found = record.installed(environment.site).get(name)
         if found:
-            distributions.remove(found, environment.site, made)
+            record.remove(found, environment.site, made)
     assert _everything(made) == before
 
 
@@ -75,7 +76,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_arrives_is_inspected_kept_and_undone(
     env: Environment, house: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = distributions.freeze(distributions.installed(env.site))
+    before = record.freeze(record.installed(env.site))
     report = apply.install(env, route("2.7.1", "cu118", torchvision="0.22.1"), Pip(env), K80)
     assert report.state == "installed"
     assert report.coverage == {"3.7": "SERVES"}
@@ -93,9 +94,21 @@ def test_what_arrives_is_inspected_kept_and_undone(
 
     undone = apply.undo(env)
     assert {each.name for each in undone.changes} == {"torch", "torchvision"}
-    assert distributions.freeze(distributions.installed(env.site)) == before
+    assert record.freeze(record.installed(env.site)) == before
     assert not constraints.exists()
     assert not env.folder.exists()
+
+
+def test_what_goes_in_by_itself_comes_without_what_it_names(env: Environment, house: Path) -> None:
+    """An old torchaudio pins a torch of another line: it is installed last, alone, and undone with the rest."""
+    _wheel(house, "torchaudio", "0.9.1", {"torchaudio/__init__.py": b""}, "Requires-Dist: torch==1.9.1\n")
+    before = record.freeze(record.installed(env.site))
+    wanted = msgspec.structs.replace(route("2.7.1", "cu118"), afterwards=("torchaudio==0.9.1",))
+    report = apply.install(env, wanted, Pip(env), K80)
+    assert {each.name: each.after for each in report.changes} == {"torch": "2.7.1+cu118", "torchaudio": "0.9.1"}
+    assert report.commands[-1].words[-3:] == ("install", "--no-deps", "torchaudio==0.9.1")
+    apply.undo(env)
+    assert record.freeze(record.installed(env.site)) == before
 
 
 def test_after_ctrl_c_the_same_command_goes_on_with_what_has_arrived(
@@ -113,11 +126,11 @@ def test_after_ctrl_c_the_same_command_goes_on_with_what_has_arrived(
         fetch(self, item, index, folder, request)
 
     monkeypatch.setattr(Pip, "_fetch", until_interrupted)
-    before = distributions.freeze(distributions.installed(env.site))
+    before = record.freeze(record.installed(env.site))
     wanted = route("2.7.1", "cu118", torchvision="0.22.1")
     with pytest.raises(KeyboardInterrupt):
         apply.install(env, wanted, Pip(env), K80)
-    assert distributions.freeze(distributions.installed(env.site)) == before
+    assert record.freeze(record.installed(env.site)) == before
     assert apply.install(env, wanted, Pip(env), K80).state == "installed"
     # The first wheel was fetched once, in the run that was broken off.
     assert sorted(fetched) == ["interrupted", "torch", "torchvision"]
@@ -222,8 +235,8 @@ def test_a_record_that_points_outside_is_not_followed(env: Environment, tmp_path
     info = env.site / "evil-1.0.dist-info"
     info.mkdir()
     (info / "RECORD").write_text(f"{outside},,\n../../../../../../../../{outside},,\n", encoding="utf-8")
-    found = distributions.installed(env.site)["evil"]
-    distributions.remove(found, env.site, Path(env.root))
+    found = record.installed(env.site)["evil"]
+    record.remove(found, env.site, Path(env.root))
     assert outside.read_text(encoding="utf-8") == "keep me"
     assert not info.exists()
 
@@ -278,7 +291,7 @@ def pip(env: Environment, *words: str, code: int = 0) -> None:
 
 
 def versions(env: Environment) -> dict[str, str]:
-    return {name: each.version for name, each in distributions.installed(env.site).items()}
+    return {name: each.version for name, each in record.installed(env.site).items()}
 
 
 def _everything(folder: Path) -> dict[str, bytes]:
@@ -299,7 +312,7 @@ def test_the_real_pytorch_for_a_card_arrives_stays_and_goes(tmp_path: Path) -> N
     folder = tmp_path / "env"
     venv.create(folder, with_pip=True)
     environment = locate_environment(folder)
-    before = distributions.freeze(distributions.installed(environment.site))
+    before = record.freeze(record.installed(environment.site))
     report = verb.install(folder, verb.InstallRequest(wish=Wish(configured_index=True), gpus=(card,)))
     assert report.coverage == {capability: "SERVES"}
     pip(environment, "install", "-U", "torchvision")
@@ -308,7 +321,7 @@ def test_the_real_pytorch_for_a_card_arrives_stays_and_goes(tmp_path: Path) -> N
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.stdout.strip() == "2.0", said.stderr
     verb.undo(folder)
-    assert distributions.freeze(distributions.installed(environment.site)) == before
+    assert record.freeze(record.installed(environment.site)) == before
 
 
 def test_an_environment_without_pip_is_served_by_uv(

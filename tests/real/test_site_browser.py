@@ -23,8 +23,8 @@ from rekindle.core import codec
 from rekindle.core.errors import RekindleError
 from rekindle.web import answers, site, spellings
 from rekindle.web import page as pages
-from rekindle.web.index import cards_index
-from rekindle.web.shown import AnswerShown, RouteShown
+from rekindle.web.answers import AnswerShown, RouteShown
+from rekindle.web.site import cards_index
 from support import browser as browsers
 from support.artefacts import cache, made_once
 from support.pace import seconds

@@ -25,7 +25,7 @@ VERSION = "13.0.88"
 @pytest.fixture
 def toolkit(windows: WindowsPython) -> Iterator[str]:
     """CUDA 13.0's compiler where an installer puts it, as Windows names the place."""
-    folder = windows.bench.root / "prefix/drive_c/Program Files/NVIDIA GPU Computing Toolkit/CUDA/v13.0"
+    folder = windows.bench.drive / "Program Files/NVIDIA GPU Computing Toolkit/CUDA/v13.0"
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("nvidia-cuda-nvcc", "nvidia-nvvm"):
         with zipfile.ZipFile(wheel(f"{name}=={VERSION}", platform="win_amd64")) as archive:

@@ -35,7 +35,7 @@ class Built:
 
     def __init__(self, windows: WindowsPython) -> None:
         self.bench = windows.bench
-        self.top = windows.bench.root / "prefix/drive_c" / TOP
+        self.top = windows.bench.drive / TOP
         self.libraries = self.top / "python/Lib/site-packages/torch/lib"
         self.places = [rf"C:\{TOP}\{name}" for name in ("intel", "libuv", "vc")]
 

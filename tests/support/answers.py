@@ -158,7 +158,7 @@ def _files(folder: Path) -> list[tuple[str, ...]]:
         *(("plan", "--gpu", "Tesla K40c", "--os", system, "-o", str(odd / "a plan.toml")) for system in _SYSTEMS),
         *(("build", str(plan), "--dry-run", "--machine", str(machine)) for machine in MACHINES),
         *(("toolchain", "msvc", toolset) for toolset in ("14.29", "14.39")),
-        ("factory", "init", str(odd)),
+        ("factory", "init", str(odd), "--accept-licence", "--rekindle", "git+https://host.org/me/rekindle"),
         ("shelf", "list", "--shelf", str(odd)),
         ("toolchain", "list"),
     ]

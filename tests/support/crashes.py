@@ -18,7 +18,7 @@ from rekindle.core import files
 from rekindle.knowledge import tables
 
 TIME = re.compile(r'"seconds": [\d.e-]+|\d{8}T\d{6}(?:\d{6})?Z?(?:-\d+)?|\d{4}-\d\d-\d\dT[\d:]+Z')
-MOMENTS = 6
+MOMENTS = int(os.environ.get("REKINDLE_MOMENTS", "6"))
 
 
 def crash(root: Path, arguments: list[str], limit: int, torn: bool) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from rekindle.fleet import certs, shelved
+from rekindle.fleet import scheduler, shelved
 from rekindle.fleet.journal import FleetEvent, read
 from support.artefacts import unverified
 
@@ -79,7 +79,7 @@ class Fleet:
     def __init__(self, folder: Path, *, hosts: tuple[str, ...] = ()) -> None:
         self.folder = folder
         self.certs = folder / "certs"
-        certs.make(self.certs, hosts)
+        scheduler.make(self.certs, hosts)
         self.port = free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}

@@ -35,7 +35,7 @@ def _exists(pin: str, route: dict[str, Any], system: str, machine: str) -> bool:
     if match is None:
         return False
     project, version, local = match.groups()
-    line = local or route["variant"]
+    line = _line(project, version, local, route)
     if route["index_url"] and local and not route["index_url"].endswith(f"/{local}"):
         return False
     if _early(project, version, line, system):
@@ -50,6 +50,12 @@ def _exists(pin: str, route: dict[str, Any], system: str, machine: str) -> bool:
         and route["python"] in row["pythons"]
         for row in _rows("companions.json", "companions")
     )
+
+
+def _line(project: str, version: str, local: str | None, route: dict[str, Any]) -> str:
+    """torchaudio had no GPU code before 0.10, and one wheel for all lines."""
+    plain = project == "torchaudio" and version.startswith("0.") and int(version.split(".")[1]) < 10
+    return local or ("cpu" if plain else str(route["variant"]))
 
 
 def _early(project: str, version: str, line: str, system: str) -> bool:
@@ -108,7 +114,7 @@ def _how(pin: str, route: dict[str, Any], system: str, machine: str) -> str:
     if not _exists(pin, route, system, machine):
         return "UNVERIFIED"
     project, version, local = match.groups()
-    line = local or route["variant"]
+    line = _line(project, version, local, route)
     if _early(project, version, line, system):
         return "script"
     if project != "torch":

@@ -22,6 +22,8 @@ class Trouble:
         self.gone: set[str] = set()
         self.corrupt: set[str] = set()
         self.slow = 0.0
+        self.waiting = self.side_by_side = 0
+        """Who waits for a slow server now, and the most that did at once."""
         self.before: Callable[[str], None] | None = None
         """Called with the name of a file before it is sent."""
 
@@ -58,7 +60,10 @@ class Handler(SimpleHTTPRequestHandler):
             cuts.remove(end)
         if self.trouble.before:
             self.trouble.before(name)
+        self.trouble.waiting += 1
+        self.trouble.side_by_side = max(self.trouble.side_by_side, self.trouble.waiting)
         time.sleep(self.trouble.slow)
+        self.trouble.waiting -= 1
         self.wfile.write(data[start:end])
         if end is not None:
             self.close_connection = True

@@ -64,7 +64,7 @@ class WindowsPython:
             raise CannotSetUp(message)
         self.bench = bench
         self.minor = minor
-        self.folder = bench.root / "prefix/drive_c" / f"python{minor.replace('.', '')}"
+        self.folder = bench.drive / f"python{minor.replace('.', '')}"
         self.executable = rf"C:\{self.folder.name}\python.exe"
 
     def set_up(self, project: Path) -> None:

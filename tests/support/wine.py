@@ -49,9 +49,12 @@ class CannotSetUp(Exception):
 class Bench:
     """Wine and the Windows Pythons, in one folder."""
 
-    def __init__(self, folder: Path | None = None, *, say: Say = lambda _: None) -> None:
+    def __init__(self, folder: Path | None = None, *, prefix: str = "prefix", say: Say = lambda _: None) -> None:
         self.folder = folder or cache() / "windows"
         self.root = self.folder / "trixie"
+        self.prefix = self.root / prefix
+        """One computer with Windows: its registry and its drive C:."""
+        self.drive = self.prefix / "drive_c"
         self.say = say
         self.architecture = _NATIVE.get(platform.machine().lower(), "")
         # box64 translates x86-64 code; its banner would mix with what the program under test says.
@@ -66,7 +69,7 @@ class Bench:
         with self.lock():
             self.step("trixie", "1", self._base)
             self.step("wine", "1", self._wine)
-            self.step("prefix", "1", self._prefix)
+            self.step(self.prefix.name, "1", self._prefix)
         self.start()
 
     def lock(self) -> FileLock:
@@ -145,7 +148,8 @@ class Bench:
         self, args: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> list[str]:
         place = "/host" + str(cwd) if cwd else "/tmp"
-        variables = [f"{name}={value}" for name, value in {**_ENVIRONMENT, **(env or {})}.items()]
+        every = {**_ENVIRONMENT, "WINEPREFIX": f"/{self.prefix.name}", **(env or {})}
+        variables = [f"{name}={value}" for name, value in every.items()]
         return [*self._enter(), "/usr/bin/env", "-i", "-C", place, *variables, *args]
 
     def _enter(self) -> list[str]:
@@ -201,21 +205,21 @@ class Bench:
 
     def _prefix(self) -> None:
         self.stop()
-        shutil.rmtree(self.root / "prefix", ignore_errors=True)
+        shutil.rmtree(self.prefix, ignore_errors=True)
         boot = self.wine(["wineboot", "-i"])
         subprocess.run(["setsid", "--wait", *boot], **_SILENT, timeout=600, check=False)
         for _ in range(100):
-            if (self.root / "prefix/system.reg").is_file():
+            if (self.prefix / "system.reg").is_file():
                 break
             time.sleep(0.2)
         else:
             message = "`wineboot` made no registry"
             raise CannotSetUp(message)
-        drive = self.root / "prefix/dosdevices/h:"
+        drive = self.prefix / "dosdevices/h:"
         drive.unlink(missing_ok=True)
         drive.symlink_to("/host")
         self.start()
-        (self.root / "prefix/drive_c/users" / Path(*TEMP.split("\\")[2:])).mkdir(parents=True)
+        (self.drive / "users" / Path(*TEMP.split("\\")[2:])).mkdir(parents=True)
         for name in ("TEMP", "TMP"):
             added = self.call(["reg", "add", r"HKCU\Environment", "/v", name, "/t", "REG_SZ", "/d", TEMP, "/f"])
             if added.returncode:
@@ -267,7 +271,6 @@ _ENVIRONMENT = {
     "HOME": "/root",
     "LC_ALL": "C.UTF-8",
     "XDG_RUNTIME_DIR": "/tmp",
-    "WINEPREFIX": "/prefix",
     "WINEARCH": "win64",
     "WINEDEBUG": "-all",
     "WINEDLLOVERRIDES": "mscoree,mshtml=",

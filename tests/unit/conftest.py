@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from urllib3.util import retry
 
-from rekindle.core import fetch
+from rekindle.core import console, fetch
 
 
 class Sleepless:
@@ -23,9 +23,10 @@ class Sleepless:
 
 @pytest.fixture(autouse=True, scope="session")
 def waits() -> Iterator[Sleepless]:
-    """No test waits before a download is tried again."""
+    """No test waits before a download is tried again, and a slow machine makes nobody say what is waited for."""
     with pytest.MonkeyPatch.context() as patched:
         found = Sleepless()
         for module in (fetch, retry):
             patched.setattr(module, "time", found)
+        patched.setattr(console, "_PATIENCE", 3600.0)
         yield found

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 from dockerfile_parse import DockerfileParser
 
+from rekindle.core import own
 from support.command import rekindle_command
 from support.cuda import project
+
+
+@pytest.fixture(autouse=True)
+def fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Rekindle that another computer can get, too."""
+    monkeypatch.setattr(own, "_origin", lambda: "git+https://host.org/me/rekindle")
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from rekindle.build.configure.environment import (
     compute,
     difference,
 )
+from rekindle.build.configure.options import Choices
 from rekindle.build.configure.render import cmd_value, render
 from rekindle.build.configure.request import BuildCudnn, BuildFile, BuildRequest, resolve
 from rekindle.build.run import build
-from rekindle.build.run.choices import Choices
 from rekindle.core.errors import BadInput, MissingTool
 from rekindle.core.version import Version
 from rekindle.machine.snapshot import load

@@ -14,9 +14,9 @@ def test_a_table_that_a_build_file_does_not_have_is_named(tmp_path: Path) -> Non
     """`[settings]` for `[options]` went unnoticed, and a build began with none of what was asked."""
     path = tmp_path / "build.toml"
     path.write_text('torch = "1.13.1"\n[settings]\nUSE_DISTRIBUTED = "OFF"\n', encoding="utf-8")
-    with pytest.raises(BadInput, match="a build file has no `settings`") as caught:
+    with pytest.raises(BadInput, match="there is no key `settings`") as caught:
         request.read(path)
-    assert "`options`" in (caught.value.hint or "")
+    assert " options," in (caught.value.hint or "")
 
 
 def test_options_are_what_the_build_is_told(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rekindle.build import command
+from rekindle.build.configure.options import Choices
 from rekindle.build.configure.request import BuildRequest, Compiler
 from rekindle.build.configure.tools import Tool, Tools
 from rekindle.build.run import fixes
-from rekindle.build.run.choices import Choices
 from rekindle.build.run.fixes import Force
 from rekindle.build.run.journal import Journal, Remedy
 from rekindle.core.version import Version

@@ -15,7 +15,7 @@ from rekindle.build.configure import patches, request
 from rekindle.build.configure.tools import Tool, Tools
 from rekindle.build.run import locked, own_python
 from rekindle.cli.main import run
-from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.errors import BadInput, MissingTool, NotFound
 from rekindle.core.findings import State
 from rekindle.core.run import Result
 from rekindle.core.version import Version
@@ -90,6 +90,13 @@ def test_an_edit_of_what_is_locked_is_named(
     falsify(plan, old, new)
     assert run(["build", str(plan), "--machine", str(MACHINE), "--dry-run"]) == BadInput.exit_code
     assert said in capsys.readouterr().err
+
+
+def test_what_was_edited_is_built_when_that_is_asked_for(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    falsify(plan, "[options]", '[options]\nUSE_FBGEMM = "1"')
+    # It goes on, to the Python that this machine lacks.
+    assert run(["build", str(plan), "--machine", str(MACHINE), "--dry-run", "--unlocked"]) == MissingTool.exit_code
+    assert "edited after it was written: `options`; it is built as it is" in capsys.readouterr().err
 
 
 def test_a_plan_without_cuda_needs_no_architectures(plan: Path) -> None:

@@ -13,10 +13,9 @@ import psutil
 import pytest
 
 from rekindle.build.configure.environment import MARK
-from rekindle.build.run import orphans, program
-from rekindle.build.run.folders import Folders
+from rekindle.build.run import build, program
+from rekindle.build.run.folders import Folders, held
 from rekindle.build.run.journal import Journal
-from rekindle.build.run.lock import held
 from rekindle.core.errors import Locked, MissingTool
 
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows ends a group by its Job Object")
@@ -81,17 +80,17 @@ def test_what_a_killed_run_left_behind_is_found_by_group_and_mark_and_ended(tmp_
     try:
         journal = Journal(tmp_path / "journal.jsonl")
         journal.write("process", step="compile", pid=left.pid)
-        limit = time.monotonic() + 10
+        limit = time.monotonic() + 120
         while len(psutil.Process(left.pid).children()) < 1 and time.monotonic() < limit:
             time.sleep(0.02)
         child = psutil.Process(left.pid).children()[0]
-        assert orphans.end_orphans(journal, "elsewhere") == (), "another build's processes are not ours"
+        assert build.end_orphans(journal, "elsewhere") == (), "another build's processes are not ours"
         assert left.poll() is None
         journal.write("process", step="compile", pid=left.pid)
-        ended = orphans.end_orphans(journal, "here")
+        ended = build.end_orphans(journal, "here")
         assert set(ended) == {left.pid, child.pid}
         assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
-        assert orphans.end_orphans(journal, "here") == (), "once is enough"
+        assert build.end_orphans(journal, "here") == (), "once is enough"
     finally:
         left.kill()
         left.wait()
@@ -101,7 +100,7 @@ def test_a_second_run_is_refused_with_the_number_of_the_first(tmp_path: Path) ->
     folders = Folders(tmp_path / "b")
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from rekindle.build.run.folders import Folders; from rekindle.build.run.lock import held\n"
+        "from rekindle.build.run.folders import Folders; from rekindle.build.run.folders import held\n"
         "with held(Folders(Path(sys.argv[1]))): print('held', flush=True); time.sleep(30)"
     )
     import rekindle

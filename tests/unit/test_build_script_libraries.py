@@ -14,7 +14,7 @@ import pytest
 from rekindle.build.configure import check, cmake_result, options, request
 from rekindle.build.configure.options import Options
 from rekindle.build.run.folders import Folders
-from rekindle.build.script import needs, script, standalone, standalone_libraries, standalone_places, standalone_steps
+from rekindle.build.script import needs, script, standalone, standalone_libraries, standalone_steps
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.formats import binary, pe
@@ -261,7 +261,7 @@ def test_a_sequential_mkl_is_a_failure_of_the_check(
         (tmp_path / "build.ninja").write_text("", encoding="utf-8")
         assert standalone_steps.check(str(tmp_path)) == bool(wrong)
         resolved = request.resolve(request.BuildFile(torch="1.12.1", python="3.9"), load(MACHINE))
-        found = check.check(resolved, Options(resolved=()), cmake_result.read(tmp_path, ""))
+        found = check.check(resolved, Options(resolved=()), cmake_result.configured_in(tmp_path, ""))
         assert any(each.id == "mkl-threads" and each.state is State.FAIL for each in found) == bool(wrong)
     assert "one core" in capsys.readouterr().out
 
@@ -439,6 +439,21 @@ def test_the_preflight_stops_where_disk_or_memory_cannot_hold_it(
     assert standalone_steps.preflight() == 0
 
 
+@pytest.mark.parametrize(("told", "lines"), [(False, 1), (True, 0), (None, 0)])
+def test_the_preflight_names_a_drive_that_is_no_dev_drive(
+    told: bool | None,
+    lines: int,
+    plan: dict[str, object],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    standalone.place().mkdir(parents=True, exist_ok=True)
+    plan.update(NOTHING)
+    monkeypatch.setattr(standalone_steps, "dev_drive", lambda path: told)
+    standalone_steps.preflight()
+    assert capsys.readouterr().out.count("is not a Dev Drive, which builds faster on Windows 11") == lines
+
+
 COMPILER = """import pathlib, sys
 tries = pathlib.Path("tries")
 tries.write_text((tries.read_text() if tries.exists() else "") + sys.argv[2] + " ")
@@ -495,10 +510,10 @@ def test_the_sdk_is_looked_for_where_the_registry_says(tmp_path: Path, monkeypat
     header = tmp_path / "Include" / "10.0.22621.0" / "um" / "windows.h"
     header.parent.mkdir(parents=True)
     header.touch()
-    assert standalone_places.expanded("KitsRoot10/Include/*/um/windows.h") == header
+    assert standalone_libraries.expanded("KitsRoot10/Include/*/um/windows.h") == header
     keys.clear()
     monkeypatch.setenv("PROGRAMFILES(X86)", str(tmp_path / "files"))
-    assert standalone_places.kits() == tmp_path / "files" / "Windows Kits" / "10"
+    assert standalone_libraries.kits() == tmp_path / "files" / "Windows Kits" / "10"
 
 
 def test_the_work_folder_is_measured_only_where_the_disk_is_short(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.build.configure.request import BuildRequest, Compiler
-from rekindle.build.run import finish
+from rekindle.build.run import steps
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.wheels.shelf import health, shelf, store
@@ -48,9 +48,9 @@ def test_the_very_wheel_lies_on_the_shelf_with_how_it_was_built(root: Path, tmp_
         tag="cp311-cp311-linux_x86_64",
     )
     request = _request(name="ember", arch_list="7.5", options={"USE_X": "ON"})
-    assert finish.verified(request, wheel).state is not State.FAIL
+    assert steps.verified(request, wheel).state is not State.FAIL
     assert signature_beside(report_beside(wheel)).is_file()
-    assert finish.shelved(request, wheel, {"a-patch": "c" * 64}) == root
+    assert steps.shelved(request, wheel, {"a-patch": "c" * 64}) == root
     assert (root / "wheels" / wheel.name).read_bytes() == wheel.read_bytes()
     said = _statement(root, wheel.name)
     definition = said["buildDefinition"]
@@ -63,14 +63,14 @@ def test_the_very_wheel_lies_on_the_shelf_with_how_it_was_built(root: Path, tmp_
 
 
 def test_the_commit_of_pytorch_is_stated() -> None:
-    facts = finish.facts_of(_request(torch="2.7.1", commit="d" * 40))
+    facts = steps.facts_of(_request(torch="2.7.1", commit="d" * 40))
     assert facts.sources == {"git+https://github.com/pytorch/pytorch": "d" * 40}
 
 
 def test_a_second_build_of_the_name_keeps_the_first(root: Path, tmp_path: Path) -> None:
     first, second = pure_wheel(tmp_path / "a"), pure_wheel(tmp_path / "b", body="# again\n")
     for wheel in (first, first, second):
-        finish.shelved(_request(name="demo"), wheel)
+        steps.shelved(_request(name="demo"), wheel)
     assert len(shelf.entries(root)) == 1
     assert (root / "wheels" / second.name).read_bytes() == second.read_bytes()
     kept = [path.read_bytes() for path in (root / "replaced").glob("*/*.whl")]

@@ -7,6 +7,7 @@ import stat
 import zipfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rekindle.build.backend_choice import choose
@@ -14,9 +15,9 @@ from rekindle.build.configure import request as request_room
 from rekindle.build.configure import tree
 from rekindle.build.configure.request import BuildCudnn, BuildFile, BuildRequest, Compiler, Cuda
 from rekindle.build.configure.tools import jobs_for
-from rekindle.build.run.clean import clean
 from rekindle.build.run.folders import Folders, folder_of, wheel_version
 from rekindle.build.run.pack import wheel_of_tree
+from rekindle.build.run.tidy import clean
 from rekindle.core.errors import BadInput, NotFound, UsageError
 from rekindle.core.version import Version
 from rekindle.machine.model import Machine, Memory, Processor
@@ -136,9 +137,9 @@ def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_the_same_tree_gives_the_same_wheel_and_its_record_is_right(tmp_path: Path) -> None:
     root = source(tmp_path / "a", pkg__b="2", pkg__a="1")
-    one = wheel_of_tree(root, name="my-pkg", version="1.0", into=tmp_path / "1").read_bytes()
+    one = wheel_of_tree(root, name="my-pkg", version="1.0", into=tmp_path / "1", generator="x").read_bytes()
     os.utime(root / "pkg" / "a", (1, 1))
-    path = wheel_of_tree(root, name="my-pkg", version="1.0", into=tmp_path / "2")
+    path = wheel_of_tree(root, name="my-pkg", version="1.0", into=tmp_path / "2", generator="x")
     assert path.read_bytes() == one
     from rekindle.formats.access import File
     from rekindle.formats.archive import Archive
@@ -254,27 +255,23 @@ def test_a_build_on_a_recorded_machine_is_only_shown(tmp_path: Path) -> None:
     assert rekindle_command("build", str(file), "--machine", snapshot).code == 2
 
 
-def test_the_wheel_gets_the_libraries_that_the_build_was_linked_with(tmp_path: Path) -> None:
-    """The toolkit's, CUPTI's and NVTX's own folders, and MKL of the build's own environment."""
-    from rekindle.build.run.finish import folders_of
-
-    programs = tmp_path / "Program Files"
-    toolkit = programs / "NVIDIA GPU Computing Toolkit" / "CUDA" / "v11.4"
-    expected = [
-        toolkit / "bin",
-        toolkit / "extras" / "CUPTI" / "lib64",
-        programs / "NVIDIA Corporation" / "NvToolsExt" / "bin" / "x64",
-        tmp_path / "env" / "Library" / "bin",
-    ]
-    for folder in (*expected, toolkit / "lib"):
-        folder.mkdir(parents=True)
+def test_the_wheel_gets_the_libraries_that_the_build_was_linked_with() -> None:
+    """cuDNN's, the toolkit's, CUPTI's and NVTX's own folders, and MKL of the build's own environment."""
+    toolkit = r"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v11.4"
     asked = BuildRequest(
-        source="s", system="windows" if os.name == "nt" else "linux", arch="x86_64", python="p", torch="1.12.1",
-        compiler=GCC, cuda=Cuda(root=str(toolkit), nvcc="nvcc", version=Version("11.4")),
+        source="s", system="windows", arch="x86_64", python="p", torch="1.12.1", compiler=GCC,
+        cuda=Cuda(root=toolkit, nvcc="nvcc", version=Version("11.4")), cudnn=BuildCudnn(root=r"C:\cudnn"),
     )  # fmt: skip
-    if os.name == "nt":
-        assert list(folders_of(asked, tmp_path / "env")) == expected
-        return
-    (tmp_path / "env" / "lib").mkdir()
-    assert list(folders_of(asked, tmp_path / "env")) == [toolkit / "lib", expected[1], tmp_path / "env" / "lib"]
-    assert folders_of(asked) == (toolkit / "lib", expected[1])
+    assert asked.library_folders(r"C:\env") == (
+        r"C:\cudnn\bin",
+        rf"{toolkit}\bin",
+        rf"{toolkit}\extras\CUPTI\lib64",
+        r"C:\Program Files\NVIDIA Corporation\NvToolsExt\bin\x64",
+        r"C:\env\Library\bin",
+    )
+    own = msgspec.structs.replace(asked, mkl=r"C:\mkl", cuda=None, cudnn=None)
+    assert own.library_folders() == (r"C:\mkl\bin", r"C:\mkl\redist\intel64")
+    linux = msgspec.structs.replace(
+        asked, system="linux", cudnn=None, cuda=Cuda(root="/cuda", nvcc="nvcc", version=Version("11.4"))
+    )
+    assert linux.library_folders("/env") == ("/cuda/lib64", "/cuda/lib", "/cuda/extras/CUPTI/lib64", "/env/lib")

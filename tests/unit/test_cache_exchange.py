@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.build.configure import cache_exchange as exchange
-from rekindle.build.configure.cache_exchange import CacheIdentity, CompilerIdentity
+from rekindle.build.configure import compiler_cache as exchange
+from rekindle.build.configure.compiler_cache import CacheIdentity, CompilerIdentity
 from rekindle.build.configure.options import Options
 from rekindle.build.configure.request import BuildRequest, Compiler
 from rekindle.core import run

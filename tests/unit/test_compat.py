@@ -15,6 +15,7 @@ from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.compat.host_compiler import takes_msvc
 from rekindle.compat.judgement import Clash, Fits, Unknown, judged
 from rekindle.compat.toolkit_card import compiles
+from rekindle.compat.torch_python import takes
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.doctor.cuda import driven, targets
@@ -23,9 +24,11 @@ from rekindle.knowledge.cuda import toolkits
 from rekindle.machine.model import FoundToolkit
 from rekindle.model.driver import Driver
 from rekindle.stack.driver import Driving, drive, window_of
-from rekindle.stack.rules import Candidate
-from rekindle.stack.situation import named
+from rekindle.stack.resolver import resolve
+from rekindle.stack.rules import Candidate, RouteKind
+from rekindle.stack.situation import Situation, Wish, named
 from rekindle.wheels.inspect import inspection
+from support.command import rekindle_command
 
 _DRIVERS = ("418.39", "450.80.02", "470.256.02", "R535", "550", "560.35.03", "570.86.10", "580", "595.45.04", "612.1")
 _EVERY = list(
@@ -147,3 +150,36 @@ def test_a_toolkit_and_a_card_are_judged_alike(card: str, cuda: str) -> None:
             assert isinstance(compiles(Version(change.value), own.capabilities[0], "x"), Fits)
     else:
         assert isinstance(told, Fits) and f"CUDA {cuda} cannot compile" not in " ".join(refused)
+
+
+_RELEASES = ("1.10.2", "1.13.1", "2.0.1", "2.4.1", "2.6.0", "2.8.0", "2.11.0", "2.15.0")
+_PYTHONS = ("3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
+
+
+@pytest.mark.parametrize(
+    ("torch", "python"), random.Random(36).sample(list(itertools.product(_RELEASES, _PYTHONS)), 12)
+)
+def test_a_torch_and_a_python_are_judged_alike(torch: str, python: str, tmp_path: Path) -> None:
+    """`plan --why-not`, the fleet and `review` each looked into the release's list."""
+    answer = takes(torch, python, "linux")
+    lines = f"FROM python:{python}-slim\nRUN pip install torch=={torch}\n"
+    (tmp_path / "Dockerfile").write_text(lines, encoding="utf-8")
+    found = rekindle_command("review", str(tmp_path / "Dockerfile"), "--json").json()["scripts"][0]["remarks"]
+    assert any(each["id"] == "python-not-supported" for each in found) is isinstance(answer, Clash)
+    card = named(["RTX 3090"], system="linux", python=python)
+    asked = _python_of_torch(torch, card)
+    assert asked == (answer.sentence if isinstance(answer, Clash) else None)
+
+
+def _python_of_torch(torch: str, card: Situation) -> str | None:
+    broken = resolve(card, Wish(torch=torch), as_it_is=True).rejections
+    own = (each for each in broken if each.candidate.route is RouteKind.OFFICIAL_WHEEL)
+    said = {each.sentence for each in own if each.rule == "torch-python"}
+    assert len(said) < 2
+    return said.pop() if said else None
+
+
+def test_what_nobody_knows_of_a_torch_and_a_python_is_not_a_clash() -> None:
+    assert isinstance(takes("99.1.0", "3.12", "linux"), Unknown)
+    first = takes("2.15.0", "3.8", "linux")
+    assert isinstance(first, Clash) and [each.value for each in first.changes] == ["3.12", "2.4.1"]

@@ -9,11 +9,13 @@ import queue
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+import urllib3
 
-from rekindle.core import console, files
-from rekindle.core.errors import NotWritable
+from rekindle.core import console, fetch, files, run
+from rekindle.core.errors import FetchFailed, NotWritable
 from rekindle.core.findings import Finding, Fix, State
 from support.command import rekindle_command, rekindle_program
 
@@ -240,9 +242,33 @@ def test_what_the_disk_refuses_is_said_in_plain_words(
 def test_a_long_wait_says_what_it_waits_for_and_a_short_one_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     said = queue.Queue[str]()
     monkeypatch.setattr(console, "say", said.put)
+    monkeypatch.setattr(console, "_begun", True)
     with console.waiting("reading a wheel"):
         pass
     monkeypatch.setattr(console, "_PATIENCE", 0.0)
     with console.waiting("reading another"):
         assert said.get(timeout=60) == "reading another"
     assert said.empty()
+
+
+def test_a_program_and_a_server_that_keep_us_waiting_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = queue.Queue[str]()
+    go = tmp_path / "go"
+
+    class Silent(urllib3.PoolManager):
+        def request(self, *_: object, **__: object) -> NoReturn:
+            assert said.get(timeout=60) == "waiting for http://a.test/list"
+            raise OSError("enough")
+
+    def say(text: str) -> None:
+        said.put(text)
+        go.touch()
+
+    monkeypatch.setattr(console, "say", say)
+    monkeypatch.setattr(console, "_begun", True)
+    monkeypatch.setattr(console, "_PATIENCE", 0.0)
+    program = "import pathlib, sys\nwhile not pathlib.Path(sys.argv[1]).exists(): pass"
+    assert run.call([sys.executable, "-c", program, go], timeout=600).ok
+    assert said.get(timeout=60).startswith("waiting for `")
+    with pytest.raises(FetchFailed, match="enough"):
+        fetch.fetch_small("http://a.test/list", most=9, pool=Silent())

@@ -66,7 +66,7 @@ def test_the_fix_is_written_for_the_card_and_system_that_are_named(tmp_path: Pat
     log = tmp_path / "build.log"
     log.write_text(KEPLER, encoding="utf-8")
     answer = rekindle_command("diagnose", str(log), "--json", "--gpu", "RTX 3090", "--os", "windows").json()
-    assert "set TORCH_CUDA_ARCH_LIST=8.6" in answer["causes"][0]["fix"]["commands"]
+    assert '$env:TORCH_CUDA_ARCH_LIST = "8.6"' in answer["causes"][0]["fix"]["commands"]
 
 
 def test_the_fix_is_written_for_a_recorded_machine(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_fix_is_written_for_a_recorded_machine(tmp_path: Path) -> None:
     machine = Path(__file__).parents[1] / "machines" / "rtx5070-windows.json"
     answer = rekindle_command("diagnose", str(log), "--json", "--machine", str(machine)).json()
     assert answer["facts"]["os"] == "windows"
-    assert "set TORCH_CUDA_ARCH_LIST=12.0" in answer["causes"][0]["fix"]["commands"]
+    assert '$env:TORCH_CUDA_ARCH_LIST = "12.0"' in answer["causes"][0]["fix"]["commands"]
 
 
 def test_the_fix_names_the_toolset_that_this_cuda_takes() -> None:

@@ -210,7 +210,7 @@ def test_a_source_or_a_link_is_named(log: str, says: tuple[str, ...]) -> None:
             "nvcc fatal   : The version ('110000') of the host compiler ('Apple clang') is not supported",
             ("xcode-select",),
         ),
-        ("C:\\a.cpp(3): error C2220: the following warning is treated as an error", ("set _CL_=/WX-",)),
+        ("C:\\a.cpp(3): error C2220: the following warning is treated as an error", ('$env:_CL_ = "/WX-"',)),
         ("ImportError: libnvToolsExt.so.1: cannot open shared object file", ("nvidia-nvtx-cu12",)),
         ("a.cu(5): fatal error C1083: Cannot open include file: 'nvToolsExt.h'", ("nvtx3/nvToolsExt.h",)),
         (
@@ -226,7 +226,10 @@ def test_a_source_or_a_link_is_named(log: str, says: tuple[str, ...]) -> None:
             ),
             ('LD_LIBRARY_PATH="/e/lib/python3.10/site-packages/nvidia/nvjitlink/lib:',),
         ),
-        ("C:/e/CMakeLists.txt:2 (project):\n  No CMAKE_CUDA_COMPILER could be found.", ("CUDACXX=%CUDA_PATH%",)),
+        (
+            "C:/e/CMakeLists.txt:2 (project):\n  No CMAKE_CUDA_COMPILER could be found.",
+            ('CUDACXX = "${env:CUDA_PATH}',),
+        ),
         (
             "/usr/src/CMakeLists.txt:2 (project):\n  No CMAKE_CUDA_COMPILER could be found.",
             ("/usr/local/cuda/bin/nvcc",),
@@ -358,7 +361,7 @@ def test_a_source_or_a_link_is_named(log: str, says: tuple[str, ...]) -> None:
         ),
         (
             "C:\\CUDA\\v12.1;C:\\CUDA\\v11.6;\\bin\\nvcc -c a.cu\nCreateProcess failed: The system cannot find",
-            ("cuda_home_unset", 'set "CUDA_HOME=C:\\CUDA\\v12.1"'),
+            ("cuda_home_unset", '$env:CUDA_HOME = "C:\\CUDA\\v12.1"'),
         ),
         (
             "RuntimeError: Could not locate a supported Microsoft Visual C++ installation",

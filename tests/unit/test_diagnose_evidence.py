@@ -79,3 +79,21 @@ def test_work_that_went_well_has_no_cause_whatever_clashes() -> None:
 )
 def test_how_sure_follows_from_what_it_stands_on(log: str, sure: float) -> None:
     assert diagnose_text(log).causes[0].confidence == sure
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "Tried it on two cards and got this error:\nTraceback (most recent call last):\nRuntimeError: [!] odd state 17",
+        "[Issue]: making a video fails\nI cannot do it, please help.\nRuntimeError: [!] odd state 17",
+        "[INFO] Training: RuntimeError: [!] odd state 17\nI don't know how to do this, what is the error?",
+    ],
+)
+def test_the_message_is_shown_and_not_what_is_said_of_it(log: str) -> None:
+    shown = [each.text for each in diagnose_text(f"{log}\n").unexplained]
+    assert [text for text in shown if "odd state 17" in text] == [text for text in shown if "Traceback" not in text]
+    assert any("odd state 17" in text for text in shown)
+
+
+def test_what_people_say_is_shown_where_no_program_says_anything() -> None:
+    assert diagnose_text("I get an error and cannot start it\n").unexplained

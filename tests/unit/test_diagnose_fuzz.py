@@ -10,6 +10,7 @@ import pytest
 from rekindle.diagnose import report
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.knowledge.logs.signatures import causes
+from support import pace
 
 pytestmark = pytest.mark.long
 
@@ -71,4 +72,4 @@ def test_mutated_logs() -> None:
 def test_absurd_logs_cost_seconds_at_most(data: bytes) -> None:
     start = time.process_time()
     diagnose_text(data)
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < pace.seconds(20)

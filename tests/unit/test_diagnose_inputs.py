@@ -17,9 +17,29 @@ from support.command import rekindle_command
 
 
 def test_a_titan_rtx_is_no_titan() -> None:
-    card = in_line("GPU 0                  TITAN RTX")
-    assert card is not None
-    assert (card[0].sm, card[1]) == ("sm_75", "TITAN RTX")
+    assert [(card.sm, name) for card, name in in_line("GPU 0                  TITAN RTX")] == [("sm_75", "TITAN RTX")]
+
+
+def test_every_card_of_a_line_and_of_a_title() -> None:
+    both = [("sm_120", "RTX 5080"), ("sm_61", "1080ti")]
+    assert [(card.sm, name) for card, name in in_line("my RTX 5080 and the 1080ti stop")] == both
+    assert in_line("GTX 1070 and CUDA errors") == []
+    assert [name for _, name in in_line("GTX 1070 and CUDA errors", title=True)] == ["GTX 1070"]
+
+
+@pytest.mark.parametrize(
+    ("line", "sm"),
+    [
+        ("GPU: RTX 4000 Ada", "sm_89"),
+        ("0  NVIDIA RTX 4000 Ada Gene...  Off | 00000000:01:00.0 Off", "sm_89"),
+        ("NVIDIA RTX 6000 Ada Generation", "sm_89"),
+        ("1  GeForce GTX 106...  Off  | 0000:04:00.0     Off |", "sm_61"),
+        ("0  Tesla V100-SXM2...  On", "sm_70"),
+        ("0  NVIDIA GeForce ...  Off", None),  # which one it is does not show
+    ],
+)
+def test_a_card_whose_name_is_cut_or_has_a_generation(line: str, sm: str | None) -> None:
+    assert [card.sm for card, _ in in_line(line)] == ([sm] if sm else [])
 
 
 @pytest.mark.parametrize(

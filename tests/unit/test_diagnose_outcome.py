@@ -224,3 +224,43 @@ def test_what_a_person_complains_of_did_not_go_well(said: str) -> None:
         diagnose_text(f"{said}\nI successfully compiled it.\nSuccessfully installed x-1\n").outcome
         is LogOutcome.UNKNOWN
     )
+
+
+def test_a_title_that_names_a_failure_is_no_success() -> None:
+    found = diagnose_text("# Out of memory\nRunning on local URL:  http://127.0.0.1:7860\nmax_train_steps = 25\n")
+    assert found.outcome is not LogOutcome.NONE
+
+
+def test_a_title_is_no_message_of_cmake() -> None:
+    assert not diagnose_text("# CUDA not found in the runners\nsince the upgrade of the machines\n").causes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My K40 was not used\nI don't know why.\nWithout that line I was able to train correctly.",
+        "Not an issue, but a question: does it run on a laptop?\nThanks.",
+        "Many people have trouble with subprocess-exited-with-error.\nI share my solution here:\npip install torch",
+    ],
+)
+def test_a_person_who_says_that_it_works_is_believed(text: str) -> None:
+    found = diagnose_text(text + "\n")
+    assert (found.outcome, found.summary) == (LogOutcome.NONE, "Nothing here failed, the text itself says")
+
+
+def test_a_complaint_after_it_is_believed_too() -> None:
+    found = diagnose_text("That solved the problem.\nAfter a reboot it does not work again.\n")
+    assert found.outcome is LogOutcome.UNKNOWN
+
+
+def test_what_looks_like_no_failure_is_not_called_one(tmp_path: Path) -> None:
+    log = tmp_path / "a.txt"
+    log.write_text(
+        "Results of my card\nScene 1: 111 fps\nScene 2: 112 fps\nThanks for the program, I like it.\n", "utf-8"
+    )
+    found = diagnose_text(log.read_bytes())
+    assert found.summary == "Nothing here looks like a failure"
+    assert [each.line for each in found.unexplained] == [1, 2, 3]
+    shown = " ".join(rekindle_command("diagnose", str(log)).out.split())
+    assert "look most like" not in shown
+    assert "It ends with these lines." in shown

@@ -101,9 +101,9 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"missing_home", "missing_where", "missing_install", "xformers_fits", "torchcodec_fits", "built_set"}
     known |= {"pairing", "cuda_lines", "cuda_line"}
     known |= {"name_since", "name_gone", "asking", "bnb_before", "said_line"}
-    known |= {"package_where", "package_install", "package_story", "wheel_python", "companion_fits"}
+    known |= {"package_where", "package_install", "package_story", "nearest_release", "wheel_python", "companion_fits"}
     known |= {"system_package", "library_cuda_dotted", "built_abi", "other_abi"}
-    known |= {"older_toolset"}
+    known |= {"older_toolset", "oldest_card"}
     known |= {"toolset_cuda", "stl_toolset", "tool_package", "tool_winget", "fits_toolset", "std_name", "std_header"}
     known |= {"name_cuda", "nvidia_part", "new_torch_name", "ptx_cuda", "generator_cmake"}
     known |= {

@@ -56,7 +56,7 @@ def test_an_nvcc_that_lacks_what_the_named_toolkit_has_is_another_one() -> None:
 
 def test_torchs_own_list_names_what_it_takes() -> None:
     told = _fix("C:\\b\nValueError: Unknown CUDA arch (8.8+PTX) or GPU not supported\n")
-    assert "set TORCH_CUDA_ARCH_LIST=8.6" in told
+    assert '$env:TORCH_CUDA_ARCH_LIST = "8.6"' in told
     assert "2.7" in _fix("torch 2.5.1\nValueError: Unknown CUDA arch (12.0) or GPU not supported\n")
 
 

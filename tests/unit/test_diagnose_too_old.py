@@ -45,7 +45,7 @@ def test_sage_attention_names_an_architecture_that_it_lacks() -> None:
 
 def test_triton_is_not_installed_for_a_card_that_it_never_runs_on() -> None:
     log = "ModuleNotFoundError: No module named 'triton'"
-    assert fix(log, "GTX 1080").commands == ("set TORCHDYNAMO_DISABLE=1",)
+    assert fix(log, "GTX 1080").commands == ('$env:TORCHDYNAMO_DISABLE = "1"',)
     assert "triton-windows" in fix(log, "RTX 3060").commands[0]
 
 

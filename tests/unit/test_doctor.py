@@ -23,7 +23,7 @@ from rekindle.doctor.paste import paste
 from rekindle.knowledge.builds import checks
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine import snapshot
-from rekindle.machine.model import FoundDriver, FoundGpu, FoundPython, FoundTorch, Machine, Surroundings, Unread
+from rekindle.machine.model import Disk, FoundDriver, FoundGpu, FoundPython, FoundTorch, Machine, Surroundings, Unread
 from rekindle.stack.resolver import resolve
 from rekindle.stack.situation import Installed, Wish, named
 
@@ -266,6 +266,16 @@ def test_defenders_exclusions_where_they_may_be_read(excluded: tuple[str, ...], 
     assert [f.state for f in examine(seen, only=["antivirus.exclusions"])] == [state]
     unreadable = Machine(os="windows", arch="x86_64", surroundings=Surroundings(here="C:\\rk"))
     assert not examine(unreadable, only=["antivirus.exclusions"])
+
+
+@pytest.mark.parametrize(("told", "windows", "state"), [
+    (True, 22631, [State.PASS]), (False, 22631, [State.WARN]), (None, 22631, []), (False, 19045, []),
+])  # fmt: skip
+def test_a_dev_drive_is_recommended_where_windows_has_them(told: bool | None, windows: int, state: list[State]) -> None:
+    disks = (Disk(role="here", path="D:\\rk", dev_drive=told), Disk(role="temp", path="C:\\t", dev_drive=False))
+    around = Surroundings(release=f"Windows-10-10.0.{windows}-SP0")
+    seen = Machine(os="windows", arch="x86_64", surroundings=around, disks=disks)
+    assert [f.state for f in examine(seen, only=["disk.dev-drive"])] == state
 
 
 def test_a_probe_that_gave_no_answer_is_unverified_never_a_pass() -> None:
@@ -551,3 +561,11 @@ def test_without_a_card_only_a_build_would_mind_is_one_line(capsys: pytest.Captu
     assert "only a build from source would mind" in text and "\nWARN       no MKL" not in text
     run(["doctor", "--machine", str(MACHINES / "debian-two-cudas.json"), "--all"])
     assert "only a build from source would mind" not in capsys.readouterr().out
+
+
+def test_a_card_whose_name_is_cut_short_was_found() -> None:
+    """The verdict said that there is no card, two lines above the card."""
+    seen = Machine(os="linux", arch="x86_64", gpus=(FoundGpu(name="NVIDIA GeForce ..."),))
+    verdict = report.report(seen).verdict
+    assert verdict is not None
+    assert verdict.summary == "which card `NVIDIA GeForce ...` is could not be told"

@@ -14,7 +14,7 @@ import pytest
 from rekindle.core.version import Version
 from rekindle.formats import elf
 from rekindle.formats.access import Buffer
-from rekindle.toolchain import driver_stub, finish
+from rekindle.toolchain import assemble, driver_stub
 from rekindle.toolchain.model import KitFile, KitPlatform, Offering
 from rekindle.toolchain.store import Store
 
@@ -71,7 +71,7 @@ def _kit(store: Store, system: str, *more: str) -> dict[str, KitFile]:
     files |= {path: KitFile(path=path, sha256=sha256, size=size) for path in more}
     place = KitPlatform(system=system, arch="x86_64")
     offering = Offering(provider="index", name="cuda", version=Version("13.0"), place=place, layout="wheel", parts=())
-    return {file.path: file for file in finish.written(store, offering, files)}
+    return {file.path: file for file in assemble.written(store, offering, files)}
 
 
 def test_a_kit_of_wheels_gets_one(tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ from rekindle.core.version import Version
 from rekindle.diagnose import fix
 from rekindle.diagnose.answer import Cause, Diagnosis, LogOutcome
 from rekindle.extension import build as build_module
-from rekindle.extension.build import ExtensionRequest, jobs
+from rekindle.extension.build import ExtensionRequest, for_python, jobs, satisfied
 from rekindle.extension.prepare import Preparation, Workbench, arch_list, prepare
-from rekindle.extension.wheel import for_python, satisfied
 from rekindle.knowledge.cuda.toolkits import toolkit
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.model import (

@@ -23,10 +23,10 @@ from rekindle.core.errors import StepFailed, UsageError
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.extension import companions
+from rekindle.extension.build import LOG, make
 from rekindle.extension.candidates import candidate
 from rekindle.extension.check import import_names, misnamed
 from rekindle.extension.prepare import Preparation, Workbench, prepare
-from rekindle.extension.wheel import LOG, make
 from rekindle.knowledge.builds.extension_builds import settings
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.model import FoundPython, Machine

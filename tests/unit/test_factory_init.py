@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
+from rekindle.core import own
+from rekindle.fleet import planning
+from rekindle.fleet.factory.template import WORKFLOW
 from support import trees
 from support.command import rekindle_command
 
@@ -18,6 +22,8 @@ python = ["3.11"]
 [projects.kernels]
 source = "projects/kernels"
 """
+
+SAID = ("--rekindle", "git+https://host.org/me/rekindle", "--accept-licence")
 
 
 @pytest.fixture
@@ -34,7 +40,7 @@ def project(tmp_path: Path) -> Path:
 def _init(project: Path) -> tuple[int, str, set[str]]:
     mine = project.parents[1]
     repository = mine.parent / "factory"
-    seen = rekindle_command("factory", "init", str(repository), "--matrix", str(mine / "matrix.toml"))
+    seen = rekindle_command("factory", "init", str(repository), "--matrix", str(mine / "matrix.toml"), *SAID)
     found = {path.relative_to(repository).as_posix() for path in repository.rglob("*") if not path.is_dir()}
     return seen.code, " ".join(seen.err.split()), found
 
@@ -73,3 +79,43 @@ def test_a_folder_that_is_there_is_not_written_into(project: Path, name: str) ->
     code, said, _ = _init(project)
     assert code == 2 and "is there already" in said
     assert sorted(path.name for path in project.parents[2].iterdir()) == ["factory", "id_ed25519", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (SAID[:2], "add `--accept-licence`"),
+        (SAID[2:], '`--rekindle "rekindle-torch @ git+https://'),
+        ((*SAID, "--matrix", "nothing.toml"), "there is nothing to build"),
+    ],
+)
+def test_a_refused_init_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    """A workflow that cannot work is not written, and the next try finds the folder as it was."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(own, "_origin", lambda: tmp_path)
+    (tmp_path / "nothing.toml").write_text('torch = "1.0"\ncuda = "12.6"\ngpu = "6.1"\n', encoding="utf-8")
+    seen = rekindle_command("factory", "init", "f", *words)
+    assert seen.code == 2 and said in " ".join(seen.err.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["nothing.toml"]
+
+
+def test_what_is_left_to_do_is_said_here_and_in_the_readme(project: Path) -> None:
+    mine, repository = project.parents[1], project.parents[2] / "factory"
+    seen = rekindle_command("factory", "init", str(repository), "--matrix", str(mine / "matrix.toml"), *SAID, "--json")
+    steps = seen.json()["steps"]
+    assert [step.partition(" ")[0] for step in steps] == ["Push", "Switch", "Make", "Start"]
+    readme = (repository / "README.md").read_text(encoding="utf-8")
+    assert all(f"{number}. {step}\n" in readme for number, step in enumerate(steps, 1))
+    assert "cu118.sm35" not in readme and "1 rounds" not in readme and "builds 1 wheel on" in readme
+    flow = yaml.safe_load((repository / WORKFLOW).read_text(encoding="utf-8"))
+    assert flow["on"] == {"workflow_dispatch": {}}, "the first push comes before key and pages are there"
+    assert flow["env"]["REKINDLE_REQUIREMENT"] == "rekindle-torch[sign] @ git+https://host.org/me/rekindle"
+    (entry,) = flow["jobs"]["build-round-1"]["strategy"]["matrix"]["include"]
+    (job,) = planning.make(repository / "matrix.toml").plan.jobs
+    assert job.key is not None and job.key.startswith(entry["key"])
+    signing = [
+        step for each in flow["jobs"].values() for step in each["steps"] if "REKINDLE_KEY_TEXT" in step.get("env", {})
+    ]
+    assert [step["name"] for step in signing] == ["Build", "Index and coverage"]

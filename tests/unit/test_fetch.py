@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -122,3 +124,14 @@ def test_a_full_disk_is_no_fault_of_the_network(server: str, tmp_path: Path, mon
     with pytest.raises(NotWritable, match="the disk is full"):
         fetch.download(f"{server}/file", tmp_path / "file")
     assert len(Handler.requests) == 1, "another try would not mend it"
+
+
+def test_where_nobody_answers_it_gives_up_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four rounds of four tries each took a minute to say that there is no network."""
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(FetchFailed, match="could not be downloaded"):
+            fetch.download(f"http://127.0.0.1:{taken.getsockname()[1]}/x", tmp_path / "x")
+    assert slept == []

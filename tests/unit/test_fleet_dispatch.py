@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import shutil
 import time
 from pathlib import Path
@@ -11,13 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from rekindle.core import codec
 from rekindle.core.errors import ChecksFailed
 from rekindle.core.findings import State
-from rekindle.fleet import planning, run, shelved, view
+from rekindle.fleet import dispatch, planning, run, shelved, view
 from rekindle.fleet.announcement import AnnouncedToolkit, Announcement
 from rekindle.fleet.dispatch import Dispatcher, DispatchRules, _Placed
 from rekindle.fleet.intake import Intake
-from rekindle.fleet.job import FleetJob
+from rekindle.fleet.job import FleetJob, JobResult
 from rekindle.fleet.journal import FleetJournal, event
 from rekindle.fleet.shelved import ShelvedJob
 from rekindle.fleet.state import FleetState, status_of
@@ -294,3 +296,92 @@ def test_a_later_run_checks_what_the_first_could_not(tmp_path: Path, bench: Benc
     assert list(again.dispatcher.checks.waiting) == [kepler.key]
     again.dispatcher.checks.done(kepler, "card", msgspec.structs.replace(entry, checked_on=("Tesla K40c (3.5)",)))
     assert not Bench(tmp_path).dispatcher.checks.waiting
+
+
+class DyingFleet:
+    """A scheduler with ten workers of eight slots, of which one dies now and then, and is back at another address."""
+
+    status = "running"
+
+    def __init__(self, dice: random.Random) -> None:
+        self.scheduler, self.dice, self.deaths = self, dice, 0
+        self.there = {f"tls://{number}": f"w{number}" for number in range(10)}
+
+    def subscribe_topic(self, *_: object) -> None: ...
+
+    async def identity(self) -> dict[str, Any]:
+        seen = {
+            address: {"rekindle": codec.to_json(msgspec.structs.replace(HAVE, name=name, slots=8), indent=0)}
+            for address, name in self.there.items()
+        }
+        return {"workers": seen}
+
+    async def built(self, _: object, placed: _Placed) -> JobResult:
+        await asyncio.sleep(0)
+        if placed.address in self.there and self.dice.random() < 0.01:
+            self.deaths += 1
+            self.there[f"tls://again-{self.deaths}"] = self.there.pop(placed.address)
+        if placed.address not in self.there:
+            await asyncio.Event().wait()
+        return JobResult(key=placed.job.key or "", done=True, seconds=1.0)
+
+
+def test_a_worker_that_goes_right_after_its_job_was_done_does_not_bring_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told to forget the job, and no longer answered: the job counted as lost, and was built once more."""
+    bench = Bench(tmp_path)
+    dispatcher = bench.dispatcher
+    entry = shelved_entry(Bench(tmp_path / "other"), tmp_path / "other", bench.jobs[0])
+    fleet = DyingFleet(random.Random(1))
+    monkeypatch.setattr(fleet.dice, "random", lambda: 1.0)
+
+    async def take(*_: object) -> ShelvedWheel:
+        return entry
+
+    async def gone(*_: object) -> None:
+        raise OSError("the scheduler is gone")
+
+    monkeypatch.setattr(dispatch, "_BEAT", 0.001)
+    monkeypatch.setattr(dispatch, "call", gone)
+    monkeypatch.setattr(dispatcher, "_built", fleet.built)
+    monkeypatch.setattr(bench.dispatcher.intake, "take", take)
+    asyncio.run(dispatcher.session(fleet))
+    for job in bench.jobs:
+        assert [each.event for each in dispatcher.journal.events if each.key == job.key][:3] == [
+            "begin",
+            "done",
+            "unchecked",
+        ]
+
+
+@pytest.mark.long
+def test_ten_thousand_jobs_while_workers_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is lost, and nothing that is done is begun again."""
+    bench = Bench(tmp_path, keep=True, heartbeat=1e9)
+    first = bench.jobs[0]
+    entry = shelved_entry(bench, tmp_path, first)
+    (tmp_path / "shelf").rename(tmp_path / "elsewhere")
+    many = tuple(msgspec.structs.replace(first, key=f"{number:064x}", name=f"job {number}") for number in range(10_000))
+    planned = msgspec.structs.replace(bench.planned, plan=msgspec.structs.replace(bench.planned.plan, jobs=many))
+    state = FleetState(tmp_path / "many")
+    intake = Intake(planned, state, tmp_path / "shelf", lambda *_: None)
+    journal = FleetJournal(state.journal)
+    dispatcher = Dispatcher(planned, state, journal, intake, bench.dispatcher.rules, bench.said.append)
+    fleet = DyingFleet(random.Random(38))
+
+    async def take(*_: object) -> ShelvedWheel:
+        return entry
+
+    monkeypatch.setattr(dispatch, "_BEAT", 0.001)
+    monkeypatch.setattr(dispatcher, "_built", fleet.built)
+    monkeypatch.setattr(intake, "take", take)
+    asyncio.run(dispatcher.session(fleet))
+    kinds: dict[str, list[str]] = {}
+    for each in journal.events:
+        if each.key and each.event in ("begin", "died", "done"):
+            kinds.setdefault(each.key, []).append(each.event)
+    assert set(dispatcher.ended.values()) == {"done"} and len(dispatcher.ended) == 10_000
+    assert fleet.deaths > 50
+    for told in kinds.values():
+        assert told == ["begin", "died"] * (len(told) // 2 - 1) + ["begin", "done"]

@@ -15,7 +15,7 @@ import pytest
 
 from rekindle.core.errors import BadInput, Locked, NotFound, UnknownName, UsageError
 from rekindle.diagnose.diagnosis import diagnose_text
-from rekindle.fleet import certs, journal, planning, shelved, state, view, work
+from rekindle.fleet import journal, planning, scheduler, shelved, state, view, work
 from rekindle.fleet.announcement import AnnouncedToolkit, Announcement, lacks
 from rekindle.fleet.job import FleetJob, FleetLock, JobKind
 from rekindle.fleet.journal import FleetJournal, event
@@ -88,23 +88,23 @@ def test_a_job_goes_only_where_it_can_be_built(
 
 
 def test_certificates_are_valid_for_both_ends_and_only_their_owner_reads_the_keys(tmp_path: Path) -> None:
-    made = certs.make(tmp_path / "c", ("build.example", "10.1.2.3"))
+    made = scheduler.make(tmp_path / "c", ("build.example", "10.1.2.3"))
     assert made.hosts == ("localhost", "127.0.0.1", "build.example", "10.1.2.3")
-    for role in certs.ROLES:
+    for role in scheduler.ROLES:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(tmp_path / "c" / f"{role}.pem", tmp_path / "c" / f"{role}-key.pem")
         if os.name != "nt":
             assert stat.S_IMODE((tmp_path / "c" / f"{role}-key.pem").stat().st_mode) == 0o600
     with pytest.raises(UsageError, match="not empty"):
-        certs.make(tmp_path / "c")
+        scheduler.make(tmp_path / "c")
 
 
 def test_a_handshake_needs_a_certificate_of_the_same_authority(tmp_path: Path) -> None:
-    certs.make(tmp_path / "ours")
-    certs.make(tmp_path / "theirs")
+    scheduler.make(tmp_path / "ours")
+    scheduler.make(tmp_path / "theirs")
 
     def shake(client: Path | None) -> None:
-        with dask.config.set(certs.settings(tmp_path / "ours", "scheduler")):
+        with dask.config.set(scheduler.secured(tmp_path / "ours", "scheduler")):
             server = distributed.Security().get_listen_args("scheduler")["ssl_context"]
         asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         asking.check_hostname = False
@@ -128,13 +128,13 @@ def test_a_handshake_needs_a_certificate_of_the_same_authority(tmp_path: Path) -
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no mode bits")
 def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    certs.make(tmp_path / "c")
+    scheduler.make(tmp_path / "c")
     (tmp_path / "c" / "worker-key.pem").chmod(0o644)
     with pytest.raises(UsageError, match="others may read"):
-        certs.settings(tmp_path / "c", "worker")
+        scheduler.secured(tmp_path / "c", "worker")
     (tmp_path / "c" / "client.pem").unlink()
     with pytest.raises(NotFound, match=r"lacks client\.pem"):
-        certs.settings(tmp_path / "c", "client")
+        scheduler.secured(tmp_path / "c", "client")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "build.example", "127.0.0.1", "localhost"])
@@ -233,7 +233,7 @@ def test_files_travel_in_pieces_and_by_hash(tmp_path: Path) -> None:
 
 def test_an_order_whose_key_is_not_that_of_its_lock_is_refused(tmp_path: Path, planned: planning.Planned) -> None:
     from rekindle.core import codec
-    from rekindle.fleet.order import JobOrder
+    from rekindle.fleet.job import JobOrder
 
     work.settle(tmp_path, HAVE, None)
     one = planned.plan.jobs[0]

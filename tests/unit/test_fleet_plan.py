@@ -256,7 +256,7 @@ def test_snapshots_can_be_the_matrix(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('torc = "2.7"\n', "has no `torc`"),
+        ('torc = "2.7"\n', "there is no key `torc`"),
         ('schema = "other/1"\n', "is not a matrix"),
         ('[[exclude]]\ncolour = "red"\n', "`colour` names no axis"),
         ("[[exclude]]\n", "names no axis"),
@@ -335,3 +335,21 @@ def test_a_row_that_is_impossible_as_one_is_split(tmp_path: Path) -> None:
         text.replace('"3.5;6.1;9.0;12.0"', '"3.5;6.1", "9.0"'), encoding="utf-8"
     )
     assert all(each.state is not JobState.IMPOSSIBLE for each in planning.make(matrix).plan.jobs)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "says"),
+    [
+        ('gpus = ["6.1"]\n', 4, "there is no key `gpus` did you mean `gpu`?"),
+        ('[projects.x]\nsorce = "x"\n', 4, "there is no key `sorce` in `projects[...]` did you mean `source`?"),
+        ('[[include]]\ntroch = "2.7.1"\n', 4, "there is no key `troch` in `include[0]` did you mean `torch`?"),
+        ('project = ["scale_add"]\n', 3, "unknown project `scale_add` declare your own as `[projects.scale_add]`"),
+    ],
+)
+def test_a_slip_in_a_matrix_is_named_once_with_what_was_meant(tmp_path: Path, text: str, code: int, says: str) -> None:
+    """By hand nobody writes `check that it was written by Rekindle`."""
+    (tmp_path / "m.toml").write_text(f'torch = "2.7.1"\npython = ["3.11", "3.12"]\n{text}', encoding="utf-8")
+    seen = rekindle_command("fleet", "plan", str(tmp_path / "m.toml"))
+    said = " ".join(seen.err.replace("hint: ", "").split())
+    assert (seen.code, said.count("unknown project")) == (code, int("project" in text and code == 3))
+    assert says in said

@@ -11,14 +11,21 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rekindle.core import own
 from rekindle.core.errors import BadInput, UsageError
 from rekindle.fleet import planning
-from rekindle.fleet.export import github, workflow, write
+from rekindle.fleet.export import workflow, write
 from rekindle.fleet.export.workflow import Exported, ExportSettings
 from rekindle.fleet.factory import template
 from support.command import rekindle_command
 
 TORCH = 'torch = "2.15.0"\ncuda = "12.6"\ngpu = "6.1"\npython = ["3.11", "3.12"]\nproject = ["torch", "torchvision"]\n'
+
+
+@pytest.fixture(autouse=True)
+def fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Rekindle that another computer can get, too."""
+    monkeypatch.setattr(own, "_origin", lambda: "git+https://host.org/me/rekindle")
 
 
 def exported(folder: Path, text: str = TORCH, **settings: object) -> Exported:
@@ -34,7 +41,7 @@ def test_a_torch_gets_as_many_rounds_as_its_time_needs(tmp_path: Path) -> None:
 
 
 def test_extensions_come_after_the_torch_they_need_and_know_its_key(tmp_path: Path) -> None:
-    made = github.workflow(exported(tmp_path))
+    made = write.workflow(exported(tmp_path))
     first, second = made["jobs"].items()
     assert (first[0], second[0]) == ("build-round-1", "extensions-round-1")
     assert second[1]["needs"] == ["build-round-1"]
@@ -48,7 +55,7 @@ def test_more_jobs_than_a_matrix_may_have_are_divided_and_none_is_lost(tmp_path:
     sets = [";".join(each) for size in (1, 2, 3, 4) for each in itertools.combinations(cards, size)][:300]
     text = TORCH.replace('"6.1"', json.dumps(sets)).replace('["torch", "torchvision"]', '"torch"')
     made = exported(tmp_path, text.replace('["3.11", "3.12"]', '"3.11"'), rounds=1)
-    for jobs, most in ((github.workflow(made)["jobs"], 256), (write.pipeline(made), 200)):
+    for jobs, most in ((write.workflow(made)["jobs"], 256), (write.pipeline(made), 200)):
         parts = [
             job.get("strategy", {}).get("matrix", {}).get("include") or job.get("parallel", {}).get("matrix")
             for job in jobs.values()
@@ -63,7 +70,7 @@ def test_the_scripts_are_scripts(tmp_path: Path) -> None:
     if shutil.which("bash") is None:
         pytest.skip("no bash")
     made = exported(tmp_path)
-    steps = next(iter(github.workflow(made)["jobs"].values()))["steps"]
+    steps = next(iter(write.workflow(made)["jobs"].values()))["steps"]
     texts = [step["run"] for step in steps if "run" in step]
     assert not any("${{" in text for text in texts), "GitHub fills these in before the shell reads the line"
     texts.append(write.script(made))
@@ -80,16 +87,16 @@ def test_the_scripts_are_scripts(tmp_path: Path) -> None:
 
 
 def test_objects_go_from_round_to_round_not_build_trees(tmp_path: Path) -> None:
-    steps = next(iter(github.workflow(exported(tmp_path))["jobs"].values()))["steps"]
+    steps = next(iter(write.workflow(exported(tmp_path))["jobs"].values()))["steps"]
     cached = [step["with"]["path"] for step in steps if "cache/" in step.get("uses", "")]
     assert cached == [workflow.COMPILED, workflow.COMPILED]
 
 
 def test_terms_are_accepted_by_a_person_only(tmp_path: Path) -> None:
     made = exported(tmp_path)
-    assert "--accept-licence" not in json.dumps(github.workflow(made)) and "terms" in workflow.notes(made)
+    assert "--accept-licence" not in json.dumps(write.workflow(made)) and "terms" in workflow.notes(made)
     said = exported(tmp_path, accept_licence=True)
-    assert "install --accept-licence" in json.dumps(github.workflow(said)) and "terms" not in workflow.notes(said)
+    assert "install --accept-licence" in json.dumps(write.workflow(said)) and "terms" not in workflow.notes(said)
 
 
 def test_somebody_elses_file_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +125,7 @@ def test_the_name_of_a_matrix_runs_nowhere(tmp_path: Path, name: str) -> None:
     if shutil.which("bash") is None:
         pytest.skip("no bash")
     made = exported(tmp_path, matrix=name)
-    steps = next(iter(github.workflow(made)["jobs"].values()))["steps"]
+    steps = next(iter(write.workflow(made)["jobs"].values()))["steps"]
     text = next(step["run"] for step in steps if step.get("id") == "build")
     lines = [
         next(line for line in text.splitlines() if line.startswith("rekindle fleet job")),
@@ -133,5 +140,5 @@ def test_the_name_of_a_matrix_runs_nowhere(tmp_path: Path, name: str) -> None:
 
 def test_an_expression_of_github_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput):
-        github.workflow(exported(tmp_path, matrix="x${{ secrets.REKINDLE_KEY }}.toml"))
+        write.workflow(exported(tmp_path, matrix="x${{ secrets.REKINDLE_KEY }}.toml"))
     assert "\nevil" not in workflow.notes(exported(tmp_path, rekindle="x\nevil: 1"))

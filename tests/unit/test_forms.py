@@ -29,6 +29,22 @@ def test_a_requirements_file_has_the_pins_and_their_index() -> None:
     assert lines == [f"--index-url {INDEX}", *(f"{name}=={version}" for name, version in PINS.items())]
 
 
+def test_before_python_3_7_the_usual_index_stays_beside_pytorchs() -> None:
+    """PyTorch's index has no typing_extensions and no dataclasses for Python 3.6: alone it cannot be installed from."""
+    old = ("plan", "--gpu", "RTX A2000", "--os", "linux", "--python", "3.6")
+    for form in ("pip", "requirements", "conda", "dockerfile"):
+        text = shown(form, *old)
+        assert "--extra-index-url https://download.pytorch.org/whl/cu113" in text and "--index-url" not in text
+    assert "--extra-index-url" not in shown("pip", *old[:-1], "3.7")
+
+
+@pytest.mark.parametrize("form", ["uv", "requirements", "pixi", "conda", "dockerfile"])
+def test_another_python_than_the_one_asked_for_is_said_in_the_file(form: str) -> None:
+    assert "# Python 3.12 instead of 3.15: PyTorch 2.14.1 is for Python 3.10 to 3.14" in shown(
+        form, *PASCAL, "--python", "3.15"
+    )
+
+
 def test_uv_gets_sources_an_explicit_index_and_constraints() -> None:
     found: Any = msgspec.toml.decode(shown("uv"))
     pins = [f"{name}=={version}" for name, version in PINS.items()]
@@ -49,6 +65,12 @@ def test_a_lock_that_no_tool_would_take_is_refused_with_what_makes_one() -> None
     seen = rekindle_command(*PASCAL, "--as", "pylock")
     assert seen.code == 2 and "every file with its address and hash" in seen.err
     assert "--as requirements" in seen.err and "uv pip compile requirements.txt" in seen.err
+
+
+def test_pixi_keeps_numpy_and_takes_every_driver_of_the_major_version() -> None:
+    """`cuda = "12.6"` refuses driver 535, which runs it, and NumPy 2 came in beside torch 2.0.1."""
+    found: Any = msgspec.toml.decode(shown("pixi", "plan", "--gpu", "3090", "--os", "linux", "--torch", "2.0.1"))
+    assert found["dependencies"]["numpy"] == "<2" and found["system-requirements"] == {"cuda": "11"}
 
 
 def test_pixi_takes_the_package_of_conda_forge() -> None:
@@ -96,6 +118,14 @@ def test_a_route_without_that_form_says_so(form: str) -> None:
     seen = rekindle_command("plan", "--gpu", "K40c", "--os", "windows", "--as", form)
     assert seen.code == 2
     assert "source-build" in seen.err
+
+
+@pytest.mark.parametrize("form", ["pip", "requirements"])
+def test_what_has_to_be_changed_before_is_said_with_every_form(form: str) -> None:
+    """A P1000 on R595 got the commands and exit code 5, without a word on the driver that does not drive it."""
+    seen = rekindle_command("plan", "--gpu", "Quadro P1000", "--os", "windows", "--driver", "595", "--as", form)
+    assert seen.code == 5 and "first: install the driver 528.33 or newer, up to R580" in seen.err
+    assert ("# first: install the driver" in seen.out) is (form == "requirements")
 
 
 @pytest.mark.long

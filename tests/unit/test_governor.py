@@ -11,12 +11,11 @@ import pytest
 from rekindle.build.configure.compiler_cache import through
 from rekindle.build.configure.environment import Action, BuildEnvironment, VariableChange
 from rekindle.build.governor import record
-from rekindle.build.governor.admission import Compiling, choose
-from rekindle.build.governor.expectation import Expectation, kind_of
+from rekindle.build.governor.admission import Compiling, Expectation, choose, kind_of
 from rekindle.build.governor.memory import Watch, of_windows
 from rekindle.build.governor.record import Compile, Shown, Standing
-from rekindle.build.progress import history, watch
-from rekindle.build.progress.activity import RunningProgram
+from rekindle.build.progress import watch, weights
+from rekindle.build.progress.outputs import RunningProgram
 from rekindle.knowledge.builds.compile_costs import compile_memory
 
 MIB = 1024**2
@@ -180,18 +179,18 @@ def test_peaks_are_kept_from_build_to_build(tmp_path: Path) -> None:
 
 def test_the_gate_stands_before_the_cache_and_before_the_linker() -> None:
     cached = VariableChange(name="CMAKE_CXX_COMPILER_LAUNCHER", action=Action.SET, value="/usr/bin/ccache")
-    gated = through(BuildEnvironment(system="linux", changes=(cached,)), ["/b/gate"])
+    gated = through(BuildEnvironment(system="linux", changes=(cached,)), "/b/gate")
     assert gated.value("CMAKE_CXX_COMPILER_LAUNCHER") == "/b/gate;/usr/bin/ccache"
     assert gated.value("CMAKE_CUDA_COMPILER_LAUNCHER") == "/b/gate"
     assert gated.value("CMAKE_CXX_LINKER_LAUNCHER") == "/b/gate"
-    windows = through(BuildEnvironment(system="windows", changes=()), ["C:/b/gate.exe"])
+    windows = through(BuildEnvironment(system="windows", changes=()), "C:/b/gate.exe")
     assert windows.value("CMAKE_CXX_LINKER_LAUNCHER") is None
 
 
 def test_a_wait_at_the_gate_is_no_compile_time(tmp_path: Path) -> None:
     """Ninja's log counts from when it started the gate."""
     log, compiles = tmp_path / ".ninja_log", tmp_path / "compiles.jsonl"
-    tail = history.LogTail(log, compiles)
+    tail = weights.LogTail(log, compiles)
     log.write_text("# ninja log v7\n0\t90000\t1\ta.cpp.o\tabc\n0\t500\t1\tlibx.a\tdef\n", encoding="ascii")
     one = Compile(object="a.cpp.o", start=1.0, seconds=30.0, peak_kb=1, code=0)
     compiles.write_bytes(record.line(one))

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from rekindle.build.configure.request import BuildRequest, Compiler
 from rekindle.build.governor import server
+from rekindle.build.governor.governor import make_gate
 from rekindle.build.governor.server import VARIABLE, Governor
+from support.artefacts import unverified
 
 if sys.platform == "win32":
     pytest.skip("UNVERIFIED: Windows has a loopback socket with a secret", allow_module_level=True)
@@ -44,10 +49,15 @@ def client(governor: Governor) -> socket.socket:
 
 def compiles(governor: Governor) -> bool:
     """A real gate with a real program behind it is let in and comes to its end."""
-    script = Path(server.__file__).with_name("gate_script.py")
-    environ = governor.environment(os.environ)
-    words = [sys.executable, "-ISE", str(script), "true", "-o", "a.cpp.o"]
-    return subprocess.run(words, env=environ, timeout=20, check=False).returncode == 0
+    compiler = Compiler(kind="gcc", cxx="g++", c="cc", cuda_host="g++")
+    request = BuildRequest(source=".", system="linux", arch="x86_64", python=sys.executable, compiler=compiler)
+    if not shutil.which("cc"):
+        unverified("no C compiler is here")
+    with tempfile.TemporaryDirectory() as folder:
+        made = make_gate(Path(folder), request, os.environ)
+        assert made is not None
+        words = [made, "true", "-o", "a.cpp.o"]
+        return subprocess.run(words, env=governor.environment(os.environ), timeout=120, check=False).returncode == 0
 
 
 def test_only_this_user_can_enter(governor: Governor) -> None:
@@ -74,12 +84,12 @@ def test_another_user_is_shut_out_twice(governor: Governor) -> None:
     if os.geteuid() != 0:
         pytest.skip("UNVERIFIED: only root can become another user")
     words = [sys.executable, "-c", CONNECT, str(place(governor))]
-    first = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
+    first = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
     assert "PermissionError" in first.stderr
     # The folder opened by someone's mistake: the governor asks the kernel who it is.
     place(governor).parent.chmod(0o755)
     place(governor).chmod(0o777)
-    second = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
+    second = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
     assert "go" not in second.stdout, second.stdout
     assert compiles(governor)
 

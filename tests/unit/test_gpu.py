@@ -319,3 +319,18 @@ def test_a_part_of_a_card_needs_a_driver_of_its_own() -> None:
 def test_a_card_without_any_pytorch_is_told_of_the_cpus() -> None:
     said = rekindle_command("plan", "--gpu", "GTX 480", "--os", "linux")
     assert said.code == 5 and "https://download.pytorch.org/whl/cpu" in said.out
+
+
+@pytest.mark.parametrize("name", ["CMP 30HX", "CMP 50HX", "CMP 170HX", "10de:20c2"])
+def test_a_mining_card_is_said_to_be_slowed_down_and_gets_no_advice_on_tensor_cores(name: str) -> None:
+    """A CMP 170HX was planned for as if it were an A100."""
+    for verb in (("gpu", name), ("plan", "--gpu", name, "--os", "linux")):
+        notes = rekindle_command(*verb, "--json").json()["notes"]
+        assert sum("is a mining card: its multiply-add and tensor-core" in note for note in notes) == 1
+    assert "compute in" not in rekindle_command("gpu", name).out
+
+
+def test_the_mining_cards_before_are_like_their_chip() -> None:
+    for name in ("P102-100", "P104-100", "P106-100"):
+        answer = rekindle_command("gpu", name, "--json").json()
+        assert answer["advice"] is not None and not any("mining" in note for note in answer["notes"])

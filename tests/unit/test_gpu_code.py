@@ -95,3 +95,25 @@ def test_of_nvidias_libraries_some_code_is_enough() -> None:
 )
 def test_several_libraries_together(parts: str, whole: str) -> None:
     assert overall(Coverage(part) for part in parts.split()) is Coverage(whole)
+
+
+@pytest.mark.parametrize(
+    ("torch", "card", "coverage"),
+    [
+        ("2.7.1", "9.0", Coverage.NO),
+        ("2.8.0", "10.0", Coverage.NO),
+        ("2.7.0", "9.0", Coverage.SERVES),
+        ("2.7.1", "8.6", Coverage.SERVES),
+        ("2.7.1", "12.0", Coverage.SERVES),
+    ],
+)
+def test_ptx_in_which_torch_s_kernels_for_that_card_are_empty_is_no_code(
+    torch: str, card: str, coverage: Coverage
+) -> None:
+    """Seen on an H200: `x * 2` of a float16 left what was in memory, and nothing was said."""
+    found = code("sm_61 compute_61", "sm_61 compute_61")
+    assert served(found, Capability.parse(card), torch=Version(torch)).coverage is coverage
+    newer = code("sm_90 compute_90", "sm_90 compute_90")
+    assert served(newer, Capability.parse("10.0"), torch=Version(torch)).coverage is Coverage.SERVES
+    vendors = msgspec.structs.replace(found, file="nvidia/cublas/lib/libcublas.so.12")
+    assert served(vendors, Capability.parse(card), torch=Version(torch)).coverage is Coverage.SERVES

@@ -252,3 +252,21 @@ def test_a_gpu_half_asks_for_less_room_than_a_complete_build() -> None:
     assert row is not None
     assert (complete, half) == tuple(int(each.disk_gb * 1024**3) for each in (row, efforts.gpu_half(row)))
     assert half < complete
+
+
+def test_nvtx_is_taken_as_headers_where_the_release_does(tmp_path: Path) -> None:
+    """Else the half wants `nvtxMarkA`, which no library of the base has, and `import torch` ends there."""
+    for path in ("c10/cuda/CMakeLists.txt", "caffe2/CMakeLists.txt"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("", encoding="utf-8")
+    cuda = tmp_path / "cmake" / "public" / "cuda.cmake"
+    cuda.parent.mkdir(parents=True)
+    cuda.write_text("target_compile_definitions(torch::nvtx3 INTERFACE TORCH_CUDA_USE_NVTX3)\n", encoding="utf-8")
+    assert ninja_file.from_tree(tmp_path) == ["TORCH_CUDA_USE_NVTX3"]
+    cuda.write_text("set_property(TARGET torch::nvtoolsext)\n", encoding="utf-8")
+    assert ninja_file.from_tree(tmp_path) == []
+
+
+def test_headers_of_the_cpu_half_s_library_are_brought() -> None:
+    """`EmbeddingBag.h` of 2.7 includes FBGEMM's, also where a GPU's file includes it."""
+    assert "third_party/fbgemm" in sources.SUBMODULES

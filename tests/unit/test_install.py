@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+from packaging.utils import canonicalize_name
 
+import rekindle
 from rekindle.cli.main import run
-from rekindle.core.errors import MissingTool, NoRoute, NotFound, UsageError
+from rekindle.core.errors import FetchFailed, MissingTool, NoRoute, NotFound, UsageError
 from rekindle.core.run import Result
 from rekindle.core.version import Version
-from rekindle.install import apply, command, distributions, record
+from rekindle.install import apply, command, record
 from rekindle.install.bundle import bundle
 from rekindle.install.command import locate_environment
-from rekindle.install.distributions import Distribution
-from rekindle.install.installer import Request
+from rekindle.install.installer import Pip, Request
+from rekindle.install.record import Distribution
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.model.environment import Environment
 from rekindle.stack import plan as lock
@@ -58,7 +61,7 @@ def put(env: Environment, name: str, version: str, files: dict[str, str]) -> Dis
         (site / path).write_text(text, encoding="utf-8")
     rows = "".join(f"{path},,\n" for path in [*files, f"{info}/METADATA", f"{info}/RECORD"])
     (site / info / "RECORD").write_text(rows, encoding="utf-8")
-    return distributions.installed(site)[distributions.normalised(name)]
+    return record.installed(site)[canonicalize_name(name)]
 
 
 def everything(env: Environment) -> dict[str, str]:
@@ -75,7 +78,7 @@ def test_what_is_kept_comes_back_byte_for_byte(env: Environment) -> None:
     put(env, "numpy", "1.26.4", {"numpy/__init__.py": "np"})
     before = everything(env)
     folder = record.begin(env, "official-wheel", [old], [apply.pip_configuration(env)])
-    distributions.remove(old, env.site, Path(env.root))
+    record.remove(old, env.site, Path(env.root))
     put(env, "torch", "2.7.1+cu118", {"torch/__init__.py": "new", "torch/only_new.py": "y"})
     apply.pip_configuration(env).write_text("[install]\n", encoding="utf-8")
     undone = record.restore(env, folder)
@@ -89,7 +92,7 @@ def test_what_a_person_added_since_stays(env: Environment) -> None:
     record.finish(env, folder, (record.Replaced(name="torch", before=None, after="2.7.1"),))
     put(env, "requests", "2.32", {"requests/__init__.py": "mine"})
     record.restore(env, folder)
-    assert set(distributions.installed(env.site)) == {"requests"}
+    assert set(record.installed(env.site)) == {"requests"}
 
 
 def test_a_record_that_points_outside_is_not_followed(env: Environment, tmp_path: Path) -> None:
@@ -98,9 +101,9 @@ def test_a_record_that_points_outside_is_not_followed(env: Environment, tmp_path
     evil = put(env, "evil", "1.0", {"evil/__init__.py": ""})
     record_file = env.site / evil.info / "RECORD"
     record_file.write_text(f"{outside},,\n../../../precious.txt,,\n", encoding="utf-8")
-    distributions.remove(evil, env.site, Path(env.root))
+    record.remove(evil, env.site, Path(env.root))
     assert outside.read_text(encoding="utf-8") == "keep me"
-    assert "evil" not in distributions.installed(env.site)
+    assert "evil" not in record.installed(env.site)
 
 
 def test_pips_own_configuration_keeps_what_it_had(env: Environment) -> None:
@@ -140,6 +143,23 @@ def test_the_request_is_what_a_person_would_type() -> None:
 
 
 @pytest.mark.parametrize(
+    ("card", "torch", "python", "system"),
+    [
+        ("RTX 3090", "1.8.1", "3.8", "linux"),
+        ("GTX 1080 Ti", "1.5.1", "3.6", "linux"),
+        ("GTX 1080 Ti", None, "3.11", "linux"),
+        ("GT 710", None, "3.12", "windows"),
+    ],
+)
+def test_install_asks_for_what_plan_prints(card: str, torch: str | None, python: str, system: str) -> None:
+    """Index, order and what goes in by itself: one route, one set of lines."""
+    found = rekindle.plan(gpus=card, torch=torch, python=python, os=system).recommended
+    printed = [line.words[line.words.index("install") + 1 :] for line in found.commands if "install" in line.words]
+    assert found.route.by_pip
+    assert list(apply.request_of(found).steps) == printed
+
+
+@pytest.mark.parametrize(
     ("route", "error", "says"),
     [
         (Route(route=RouteKind.OFFICIAL_WHEEL, torch="1.10.2", python="3.6"), MissingTool, "needs Python 3.6"),
@@ -158,6 +178,45 @@ def test_a_route_that_cannot_be_carried_out_here(
 ) -> None:
     with pytest.raises(error, match=says):
         apply.check(route, env)
+
+
+def test_another_release_is_installed_by_the_same_verb(env: Environment) -> None:
+    """A bare `pip install` would leave nothing that keeps it in place."""
+    nearest = Change(
+        what="torch",
+        text="a different PyTorch: 2.7.1",
+        route=RouteKind.OFFICIAL_WHEEL,
+        torch="2.7.1",
+        commands=("pip x",),
+    )
+    with pytest.raises(NoRoute) as refused:
+        apply.check(Route(route=RouteKind.NONE, summary="no", change=nearest), env)
+    assert re.search(r"install .*my env.? --torch 2.7.1", str(refused.value.hint))
+
+
+@pytest.mark.parametrize("kind", [each for each in RouteKind if each is not RouteKind.NONE])
+def test_every_kind_of_route_is_taken_or_refused_in_words(env: Environment, kind: RouteKind) -> None:
+    """NVIDIA's wheel for a Jetson, which `doctor` tells to install, was a KeyError."""
+    by_pip = (RouteKind.OFFICIAL_WHEEL, RouteKind.CPU_WHEEL, RouteKind.NVIDIA_WHEEL, RouteKind.SHELF)
+    taken = (RouteKind.INSTALLED, *by_pip)
+    route = Route(route=kind, torch="2.5.0", python="3.11")
+    if kind in taken:
+        assert apply.check(route, env) is None
+    else:
+        with pytest.raises(MissingTool):
+            apply.check(route, env)
+
+
+def test_a_torch_for_the_processor_is_not_held_against_the_card(
+    env: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`plan` put it first for a GT 710, and `install` refused to carry it out."""
+    route = Route(route=RouteKind.CPU_WHEEL, torch="2.15.0", variant="cpu", index_url="https://example.org/cpu")
+    assert apply.request_of(route).requirements == ("torch==2.15.0",)
+    seen: list[object] = []
+    monkeypatch.setattr(apply, "_install", lambda *words: seen.append(words[-1]))
+    apply.install(env, route, Pip(env), (Capability(3, 5),))
+    assert seen == [()]
 
 
 def test_where_there_is_no_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,12 +239,30 @@ def test_a_bundle_is_for_the_machine_it_goes_to(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("rekindle.core.run.call", download)
     verdict = resolve(named(["Tesla K40c"], system="windows", python="3.11"), Wish())
     found = bundle(verdict, tmp_path / "b")
-    assert [asked[0][asked[0].index(word) + 1] for word in ("--platform", "--python-version")] == ["win_amd64", "3.11"]
+    assert [asked[0][asked[0].index(word) + 1] for word in ("--platform", "--python-version")] == [
+        "win_amd64",
+        "3.11.99",
+    ]
     assert found.files[0].sha256 == hashlib.sha256(b"wheel").hexdigest()
     assert any("CUDA 11.8" in line for line in found.by_hand)
     assert any("R470" in line for line in found.by_hand)
     assert "setuptools<=75.8.2" in lock.read(tmp_path / "b" / "plan.toml").requires
     assert lock.read(tmp_path / "b" / "plan.toml").torch == "2.7.1"
+
+
+def test_a_bundle_that_cannot_be_fetched_says_the_whole_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command was for the Python and system it is typed on, and an empty folder stayed behind."""
+    monkeypatch.setattr("rekindle.core.run.call", lambda args, **_: Result(args=tuple(args), code=1))
+    verdict = resolve(named(["RTX A4000"], system="linux", driver="535", python="3.11"), Wish())
+    with pytest.raises(FetchFailed) as failed:
+        bundle(verdict, tmp_path / "b")
+    words = (failed.value.hint or "").split()
+    assert words[words.index("--python-version") + 1] == "3.11.99"
+    assert {"linux_x86_64", "manylinux_2_28_x86_64"} <= set(words)
+    assert words[words.index("--index-url") + 1] == "https://download.pytorch.org/whl/cu126"
+    assert not (tmp_path / "b").exists()
 
 
 def test_conda_forge_goes_through_conda_and_back(
@@ -224,7 +301,7 @@ esac
     apply.undo(env)
     assert "--revision 4" in said.read_text(encoding="utf-8")
     assert not (Path(env.root) / "conda-meta" / "pinned").exists()
-    assert distributions.installed(site) == {}
+    assert record.installed(site) == {}
 
 
 def test_a_setting_is_in_force_right_after_torch_is_imported(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from rekindle.cli.main import run
 from rekindle.knowledge import tables, updates
+from support import packages
 from support.crashes import ends_the_same
 from support.shelves import pure_wheel
 from support.small_wheels import make
@@ -76,14 +78,31 @@ def update(root: Path) -> list[str]:
     return ["knowledge", "update", str(root / "b.zip"), "--sha256", hashlib.sha256(data).hexdigest()]
 
 
-VERBS: tuple[Callable[[Path], list[str]], ...] = (repair, shelf_add, shelf_mend, undo, update)
+def toolchain(root: Path) -> list[str]:
+    archive = root.parent / "in" / "cuda_nvcc-linux-x86_64-11.8.89-archive.tar.gz"
+    if not archive.exists():
+        archive.parent.mkdir()
+        packages.tarball(archive, {"top/bin/nvcc": b"#!/bin/sh\n", "top/bin/ptxas": b"#!/bin/sh\n", "top/a.h": b"//"})
+    return ["toolchain", "install", "cuda==11.8", "--from", str(archive.parent), "--accept-licence"]
+
+
+VERBS: tuple[Callable[[Path], list[str]], ...] = (repair, shelf_add, shelf_mend, undo, update, toolchain)
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same path for every moment: some files name it."""
     monkeypatch.setenv("REKINDLE_UPDATES", str(tmp_path / "root" / "updates"))
+    monkeypatch.setenv("REKINDLE_TOOLCHAIN", str(tmp_path / "root" / "toolchain"))
     return tmp_path / "root"
+
+
+def test_what_lies_about_for_a_while_says_who_made_it() -> None:
+    """Nobody sweeps a temporary folder that does not tell whether its maker lives."""
+    package = Path(tables.__file__).parents[1]
+    made = re.compile(r"TemporaryDirectory|mkdtemp|mkstemp|NamedTemporaryFile")
+    found = {path for path in package.rglob("*.py") if made.search(path.read_text(encoding="utf-8"))}
+    assert found == set(), "ask `core.files.scratch`"
 
 
 @pytest.mark.parametrize("prepare", VERBS, ids=lambda prepare: prepare.__name__)

@@ -12,11 +12,12 @@ import pytest
 import rekindle
 from rekindle.compat import driver_cuda
 from rekindle.compat.host_compiler import takes_clang, takes_gcc, takes_msvc, toolset_range
-from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
+from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown, holds
+from rekindle.compat.library_card import cudnn_serves, last_cudnn, math_serves
 from rekindle.core.errors import BadInput, NotFound, UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
-from rekindle.knowledge.cuda import cudnn, library_packages, toolkits
+from rekindle.knowledge.cuda import library_packages, toolkits
 from rekindle.knowledge.cuda.host_compilers import (
     toolset_of_compiler,
 )
@@ -157,10 +158,6 @@ def test_capability_facts_agree_with_the_toolkit_table() -> None:
         first = toolkits.first_toolkit_for(capability)
         if first and facts.first_cuda > first_in_tables and capability != Capability(11, 0):
             assert first.version == facts.first_cuda, capability
-        if facts.last_cudnn and facts.last_cudnn >= Version("8.5"):
-            last_cudnn = cudnn.last_for(capability)
-            assert last_cudnn is not None
-            assert last_cudnn.starts_with(facts.last_cudnn), capability
 
 
 @pytest.mark.parametrize(
@@ -181,17 +178,25 @@ def test_capability_facts_agree_with_the_toolkit_table() -> None:
     ],
 )
 def test_cudnn_and_its_gpu_code(version: str, card: Capability, serves: bool | None) -> None:
-    assert cudnn.serves(Version(version), card) is serves
+    assert holds(cudnn_serves(Version(version), card)) is serves
+
+
+@pytest.mark.parametrize(
+    ("card", "last"), [("2.1", None), ("3.0", "8.3.0"), ("3.5", "8.7.0.84"), ("6.1", "9.10.2.21"), ("7.5", None)]
+)
+def test_the_last_cudnn_of_a_card(card: str, last: str | None) -> None:
+    found = last_cudnn(Capability.parse(card))
+    assert (str(found) if found else None) == last
 
 
 def test_math_libraries() -> None:
-    assert cudnn.math_serves(Version("11.8"), K40) is True
-    assert cudnn.math_serves(Version("12.0"), K40) is False
-    assert cudnn.math_serves(Version("12.9"), V100) is True
-    assert cudnn.math_serves(Version("13.0"), V100) is False
-    assert cudnn.math_serves(Version("12.4"), RTX5070) is None
-    assert cudnn.math_serves(Version("12.8"), RTX5070) is True
-    assert cudnn.math_serves(Version("10.2"), K40) is None
+    assert holds(math_serves(Version("11.8"), K40)) is True
+    assert holds(math_serves(Version("12.0"), K40)) is False
+    assert holds(math_serves(Version("12.9"), V100)) is True
+    assert holds(math_serves(Version("13.0"), V100)) is False
+    assert holds(math_serves(Version("12.4"), RTX5070)) is None
+    assert holds(math_serves(Version("12.8"), RTX5070)) is True
+    assert holds(math_serves(Version("10.2"), K40)) is None
 
 
 def test_releases_as_people_write_them() -> None:

@@ -175,3 +175,12 @@ def test_a_folder_with_one_machine_gets_a_folder_of_plans(tmp_path: Path) -> Non
     labs.save(tmp_path / "nodes" / "first.json", "Tesla V100-SXM2-32GB", 1, "550.90.07", "3.11.9")
     assert rekindle_command("plan", "--machine", str(tmp_path / "nodes"), "-o", str(tmp_path / "plans")).code == 0
     assert lock.read(lab_room.own_plan(tmp_path / "plans", "first")).torch == "2.14.1"
+
+
+def test_a_lab_that_nothing_serves_is_not_told_to_install(tmp_path: Path) -> None:
+    (tmp_path / "nodes").mkdir()
+    text = '{"schema": "rekindle.machine/1", "machine": {"os": "linux", "arch": "x86_64"}}'
+    (tmp_path / "nodes" / "node1.json").write_text(text, encoding="utf-8")
+    seen = rekindle_command("plan", "--machine", str(tmp_path / "nodes"), "-o", str(tmp_path / "plans"))
+    said = " ".join(seen.err.split())
+    assert "no plan was written" in said and "0 files" not in said and "rekindle install" not in said

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.build.configure import nccl
+from rekindle.build.configure import preflight
 from rekindle.build.configure.environment import BuildPlaces, compute
-from rekindle.build.configure.nccl import NcclFrom, source_of_nccl
 from rekindle.build.configure.options import Options, Resolved
+from rekindle.build.configure.preflight import NcclFrom, source_of_nccl
 from rekindle.build.configure.request import BuildRequest, Compiler, Cuda
 from rekindle.core.findings import State
 from rekindle.core.version import Version
@@ -43,7 +43,7 @@ def options(**values: str) -> Options:
 
 
 def test_the_clone_and_its_release_are_said_with_the_ways_around_it(tree: Path) -> None:
-    (found,) = nccl.findings(REQUEST, options(), tree)
+    (found,) = preflight.findings(REQUEST, options(), tree)
     assert found.state is State.PASS and "clones NCCL v2.29.3-1 from https://github.com/NVIDIA/nccl" in found.found
     assert found.fix and "USE_NCCL=0" in found.fix.text and "USE_SYSTEM_NCCL=1" in found.fix.text
 
@@ -72,18 +72,18 @@ def test_a_source_in_the_tree_is_taken_and_an_empty_folder_is_none(tree: Path) -
     assert source_of_nccl(REQUEST, options(), tree).origin is NcclFrom.CLONE
     (folder / "Makefile").write_text("all:\n", encoding="utf-8")
     assert source_of_nccl(REQUEST, options(), tree).origin is NcclFrom.TREE
-    assert not list(nccl.findings(REQUEST, options(), tree))
+    assert not list(preflight.findings(REQUEST, options(), tree))
 
 
 def test_without_cuda_on_windows_and_before_the_clone_nothing_is_said(tree: Path) -> None:
     for changed in ({"cuda": None}, {"system": "windows"}, {"torch": "2.6.0"}):
-        assert not list(nccl.findings(msgspec.structs.replace(REQUEST, **changed), options(), tree)), changed
+        assert not list(preflight.findings(msgspec.structs.replace(REQUEST, **changed), options(), tree)), changed
 
 
 def test_a_tree_that_pins_nothing_readable_is_a_warning(tree: Path) -> None:
     for name in ("nccl.txt", "nccl-cu126.txt"):
         (tree / ".ci" / "docker" / "ci_commit_pins" / name).write_text("--upload-pack=x", encoding="utf-8")
-    (found,) = nccl.findings(REQUEST, options(), tree)
+    (found,) = preflight.findings(REQUEST, options(), tree)
     assert found.state is State.WARN and "--upload-pack" not in found.found
 
 

@@ -44,12 +44,22 @@ def test_an_older_release_is_said_to_be_older_than_the_data() -> None:
     assert "rekindle gpu" in seen.err
 
 
+def test_beside_a_known_early_release_its_neighbour_or_its_system_is_named() -> None:
+    """1.2.0 was "older than the data", which named 1.2.0; 1.5.0 was refused though 1.5.1 answers."""
+    near = rekindle_command("plan", "--gpu", "RTX 3070", "--os", "linux", "--torch", "1.5.0")
+    assert near.code == 3 and "PyTorch 1.5.0 is not in Rekindle's data; of 1.5 it has 1.5.1" in near.err
+    assert "`--torch 1.5.1`" in near.err and "older" not in near.err
+    there = rekindle_command("plan", "--gpu", "RTX 2080", "--os", "windows", "--torch", "1.2.0")
+    assert there.code == 3 and "of PyTorch 1.2.0 wheels for Linux alone are known" in there.err
+    assert "older" not in there.err
+
+
 @pytest.mark.parametrize(
     ("card", "torch", "cuda", "line"),
     [
-        ("GTX 1080 Ti", "1.6.0", "10.2", ("torch==1.6.0", "torchvision==0.7.0")),
-        ("RTX 2080 Ti", "1.4.0", "10.1", ("torch==1.4.0", "torchvision==0.5.0")),
-        ("Tesla K40c", "1.2.0", "10.0", ("torch==1.2.0", "torchvision==0.4.0")),
+        ("GTX 1080 Ti", "1.6.0", "10.2", ("torch==1.6.0", "torchvision==0.7.0", "torchaudio==0.6.0")),
+        ("RTX 2080 Ti", "1.4.0", "10.1", ("torch==1.4.0", "torchvision==0.5.0", "torchaudio==0.4.0")),
+        ("Tesla K40c", "1.2.0", "10.0", ("torch==1.2.0", "torchvision==0.4.0", "torchaudio==0.3.0")),
         ("GTX 1080", "1.1.0", "9.0", ("torch==1.1.0",)),
     ],
 )

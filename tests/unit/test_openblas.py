@@ -13,8 +13,8 @@ from rekindle.core.version import Version
 from rekindle.machine.host import Recording, Replay
 from rekindle.machine.model import FoundOpenblas, Machine
 from rekindle.machine.toolchain import intel, openblas
-from rekindle.toolchain import finish
-from rekindle.toolchain.layout import Layout
+from rekindle.toolchain import assemble
+from rekindle.toolchain.assemble import Layout
 from rekindle.toolchain.model import KitFile, KitPlatform, Offering
 from rekindle.toolchain.store import Store
 
@@ -105,7 +105,7 @@ def test_a_private_gcc_links_with_an_openblas_of_the_system(tmp_path: Path) -> N
     )
     store = Store(tmp_path)
     programs = {f"usr/bin/aarch64-linux-gnu-{name}-11": KitFile(path="x", sha256="0") for name in ("g++", "cpp")}
-    made = {file.path: file for file in finish.written(store, offering, programs)}
+    made = {file.path: file for file in assemble.written(store, offering, programs)}
     texts = {
         name: store.object(made[f"bin/{name}-11"].sha256, executable=True).read_text(encoding="utf-8")
         for name in ("g++", "cpp")

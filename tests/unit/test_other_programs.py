@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from packaging.version import Version
 
+from rekindle.core.command import rekindle
 from rekindle.core.errors import UnknownName
 from rekindle.knowledge.builds.programs import known, program, programs, releases
 from rekindle.knowledge.cuda.toolkits import toolkit
@@ -13,6 +14,7 @@ from rekindle.knowledge.tables import Evidence
 from rekindle.stack.card import describe
 from rekindle.stack.from_machine import asked
 from rekindle.stack.programs import ProgramAnswer, for_program
+from rekindle.stack.situation import named
 from support.command import rekindle_command
 
 CARDS = ("GTX 680", "Tesla K40c", "Tesla K80", "GTX 980", "Tesla P100", "GTX 1080 Ti", "Tesla V100", "RTX 2080 Ti")
@@ -60,6 +62,11 @@ def test_the_newest_release_that_runs_on_a_card(name: str, card: str, system: st
 def test_the_driver_decides_too() -> None:
     assert _asked("ollama", "GTX 980", driver="470").version == "0.9.2"
     assert _asked("ollama", "RTX 3090", driver="545.23.08").version == "0.9.2"  # its docs ask for 550
+    # They ask for 570 with Maxwell and Pascal, and an owner without a known driver is told too.
+    old = _asked("ollama", "Tesla M40", driver="560.35.03")
+    assert old.version == "0.9.2" and "asks for driver 570 or newer" in old.too_new[0].reason
+    assert _asked("ollama", "RTX 3090", driver="560.35.03").newest
+    assert _asked("ollama", "RTX 3090").driver == "R550 or newer"
 
 
 def test_an_old_card_gets_the_last_cudnn_with_its_code() -> None:
@@ -79,9 +86,18 @@ def test_vllm_is_chosen_with_the_torch_that_it_pins() -> None:
 
 def test_comfyui_is_the_answer_of_the_plan() -> None:
     found = _asked("comfyui", "GTX 1080 Ti", "windows")
-    plan = rekindle_command("plan", "--gpu", "GTX 1080 Ti", "--os", "windows", "--torch", ">=2.4", "--json").json()
+    plan = rekindle_command("plan", "--gpu", "GTX 1080 Ti", "--os", "windows", "--torch", ">=2.7", "--json").json()
     assert list(found.commands) == plan["recommended"]["commands"]
-    assert "ComfyUI --force-fp32; A1111 --no-half --opt-sdp-attention" in found.notes
+    assert any(note.startswith("flags: no flag needed: it chooses by itself") for note in found.notes)
+    assert any(note.endswith("ComfyUI_windows_portable_nvidia_cu126.7z") for note in found.notes)
+
+
+def test_a_programs_own_flags_are_given_without_those_of_another() -> None:
+    """`--force-fp32` was said of a 6 GB card, for which ComfyUI chooses by itself, with A1111's flags beside it."""
+    for card in CARDS:
+        assert not any("A1111" in note or "--no-half" in note for note in _asked("comfyui", card).notes)
+    assert any("torch.backends.cudnn.enabled = False" in note for note in _asked("comfyui", "Tesla K80").notes)
+    assert not any("7z" in note for note in _asked("comfyui", "GTX 1060 6GB").notes), "the folder is for Windows"
 
 
 def test_gpu_says_the_same() -> None:
@@ -111,6 +127,43 @@ def test_the_rows_stand_newest_first_and_name_known_toolkits() -> None:
             assert toolkit(each.cuda).version == each.cuda
             assert each.requirements or each.build or "http" in f"{each.note}{each.source}"
             assert each.evidence is not Evidence.BINARY or ".whl" in each.source, each.version
+
+
+def test_where_only_the_driver_is_in_the_way_a_newer_one_is_proposed() -> None:
+    found = _asked("ollama", "GTX 1050 Ti", "windows", driver="546.33")
+    assert found.version == "0.9.2"
+    assert (
+        found.notes[0].startswith("with driver 570.65 or newer, up to R580 (https://") and "0.32.15" in found.notes[0]
+    )
+    assert not any("with driver" in note for note in _asked("ollama", "RTX 3090", driver="570.86.10").notes)
+    # R470 is the last for a K80: no other driver is named.
+    assert not any("with driver" in note for note in _asked("ollama", "Tesla K80", driver="470.256.02").notes)
+
+
+def test_what_is_said_at_the_end_fits_the_place_and_the_card() -> None:
+    """An Orin was told of older cards, and a Maxwell card under Windows of Kepler before WSL 2."""
+    board = for_program("vllm", named(["Jetson AGX Orin"], system="linux"))
+    assert board.version is None and [each.reason for each in board.too_new] == [
+        "no build of vllm for Linux on aarch64 is in the tables"
+    ]
+    assert len(board.notes) == 1 and "jetson-containers" in board.notes[0]
+    server = for_program("vllm", named(["GB200"], system="linux"))
+    assert server.version is None and server.notes == ()
+    windows = _asked("jax", "Quadro M4000", "windows", driver="546.33")
+    assert windows.commands == ('rekindle plan --for jax --gpu "Quadro M4000" --os wsl --driver 546.33',)
+    assert windows.notes[0].startswith("Take WSL 2: jax 0.12.0.1 (CUDA 12) is for Linux")
+    assert windows.notes[1].endswith("Quadro M4000 may not work there.") and len(windows.notes) == 2
+    assert "Kepler" in _asked("jax", "Tesla K80", "windows").notes[0]
+
+
+def test_an_extension_is_looked_for_with_the_torch_of_the_plan() -> None:
+    """The command in the hint had lost the card, and stopped because it named no torch."""
+    asked = ("--gpu", "Tesla P40", "--os", "linux")
+    hint = rekindle_command("plan", "--for", "bitsandbytes", *asked).err
+    words = ("extension", "find", "bitsandbytes", *asked, "--torch", "2.14.1+cu126", "--python", "3.12")
+    assert f"`{rekindle(*words, system='linux')}`" in hint
+    # 9: proposed, but the index could not be asked from here.
+    assert rekindle_command(*words).code in (0, 9)
 
 
 def test_an_unknown_program_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -14,6 +15,7 @@ import pytest
 from rekindle.cli.main import GROUPS, VERBS
 from rekindle.core import own
 from rekindle.core.command import Command, Shell
+from rekindle.core.errors import UsageError
 from support.artefacts import unverified
 from support.command import rekindle_command
 
@@ -76,10 +78,45 @@ def test_a_folder_is_named_here_and_its_remote_elsewhere(monkeypatch: pytest.Mon
     (folder / ".git").mkdir(parents=True)
     _installed_from(monkeypatch, {"url": folder.as_uri(), "dir_info": {"editable": True}})
     assert own.source("serve") == f"{folder}[serve]"
-    assert own.elsewhere().startswith("rekindle-torch==")
-    text = '[core]\n\tbare = false\n[remote "origin"]\n\turl = https://host/me/rekindle.git\n\tfetch = +refs\n'
+    with pytest.raises(UsageError, match="installed from a folder"):
+        own.elsewhere()
+    text = '[remote "origin"]\n\turl = https://me:token@host.org/me/rekindle.git\n\tfetch = +refs\n'
     (folder / ".git" / "config").write_text(text, encoding="utf-8")
-    assert own.elsewhere() == "rekindle-torch @ git+https://host/me/rekindle.git"
+    assert own.elsewhere() == "rekindle-torch @ git+https://host.org/me/rekindle"
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("rekindle-torch==0.2.0", "rekindle-torch[sign]==0.2.0"),
+        ("rekindle-torch[serve] @ https://host/x.whl", "rekindle-torch[serve,sign] @ https://host/x.whl"),
+        ("git+https://host/x.git@main", "rekindle-torch[sign] @ git+https://host/x.git@main"),
+        ("./rekindle", "./rekindle[sign]"),
+    ],
+)
+def test_an_extra_goes_with_what_is_named(given: str, wanted: str) -> None:
+    assert own.elsewhere(given, "sign") == wanted
+
+
+def test_a_clone_is_named_at_the_commit_that_its_server_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if shutil.which("git") is None:
+        unverified("no git here")
+    clone = tmp_path / "clone"
+
+    def git(*words: str) -> str:
+        name = ["-c", "user.name=x", "-c", "user.email=x@x.org"]
+        done = subprocess.run(["git", "-C", str(clone), *name, *words], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    clone.mkdir()
+    git("init", "-q")
+    git("remote", "add", "origin", "git@host.org:me/rekindle.git")
+    git("commit", "-q", "--allow-empty", "-m", "one")
+    _installed_from(monkeypatch, {"url": clone.as_uri(), "dir_info": {"editable": True}})
+    assert own.elsewhere() == "rekindle-torch @ git+https://host.org/me/rekindle"
+    pushed = git("rev-parse", "HEAD")
+    git("update-ref", "refs/remotes/origin/main", pushed)
+    assert own.elsewhere() == f"rekindle-torch @ git+https://host.org/me/rekindle@{pushed}"
 
 
 def test_started_as(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -255,6 +255,14 @@ def test_the_decisive_reason_is_the_card_and_not_the_driver() -> None:
     assert "does not run CUDA" in (old.decisive or "")
 
 
+def test_the_reason_is_about_the_official_wheel_that_came_closest() -> None:
+    """A T4G was told that 2.14.1 does not build with CUDA 10.2; an M60 of 2.8.0, though 2.14.1 lacks only a driver."""
+    arm = resolve(named(["g5g.xlarge"], system="linux"), Wish())
+    assert (arm.decisive or "").startswith("not 2.14.1: torch 2.14.1+cu130 has no code for T4G (7.5): it was built for")
+    old = resolve(named(["Tesla M60"], system="windows", driver="474.44"), Wish())
+    assert old.decisive == "not 2.9.1: driver 474.44 does not run CUDA 12.6: it needs 528.33 or newer"
+
+
 def test_a_file_of_the_user_is_never_replaced(tmp_path: Path) -> None:
     mine = tmp_path / "pyproject.toml"
     mine.write_text('[project]\nname = "mine"\n', encoding="utf-8")

@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rekindle.core import run
+from rekindle.core import python, run
+from rekindle.core.errors import FetchFailed
 from rekindle.core.processes import Started, command_line
 from support.pace import seconds
 
@@ -88,3 +89,31 @@ def _gone(pid: int) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "tags"),
+    [
+        ("linux", "x86_64", {"manylinux1_x86_64", "manylinux2014_x86_64", "manylinux_2_31_x86_64"}),
+        ("linux", "aarch64", {"manylinux2014_aarch64", "manylinux_2_35_aarch64"}),
+        ("windows", "x86_64", {"win_amd64"}),
+        ("windows", "aarch64", {"win_arm64"}),
+    ],
+)
+def test_pip_is_told_of_every_glibc_that_a_wheel_of_another_computer_may_name(
+    system: str, machine: str, tags: set[str]
+) -> None:
+    """`plan --bundle` named six of them: a wheel for glibc 2.31 was "not found"."""
+    words = python.for_system(system, machine)
+    assert set(words[::2]) == {"--platform"} and tags <= set(words[1::2])
+
+
+def test_pips_report_is_read_in_one_place_and_refused_where_it_is_none() -> None:
+    info = {"url": "https://x/a-1.0%2Bcu118-py3-none-any.whl#sha256=0", "archive_info": {"hashes": {"sha256": "ab"}}}
+    row = {"metadata": {"name": "a", "version": "1.0"}, "download_info": info}
+    (wheel,) = python.pip_report("a word before\n" + json.dumps({"install": [row]}))
+    assert (wheel.name, wheel.sha256, wheel.direct) == ("a", "ab", False)
+    assert wheel.file == "a-1.0+cu118-py3-none-any.whl"
+    for text in ("", "{}", '{"install": [{}]}', '{"install": [{"metadata": 3, "download_info": []}]}'):
+        with pytest.raises(FetchFailed, match="report"):
+            python.pip_report(text)

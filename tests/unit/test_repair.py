@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rekindle.core import console
 from rekindle.core.errors import NotWritable, UsageError
 from rekindle.formats import zip_directory, zip_writer
 from rekindle.formats.access import File
@@ -259,8 +260,11 @@ def test_what_a_killed_run_left_is_gone_after_the_next(tmp_path: Path, extra: Pa
     wheel = small_wheels.make(tmp_path / "in")
     out = tmp_path / "out"
     assert dies_before(wheel.name, "repair", str(wheel), "-o", str(out), "--add", str(extra)) == 77
-    assert [path.suffix for path in out.iterdir()] == [".part"]
-    assert rekindle_command("repair", str(wheel), "-o", str(out), "--add", str(extra)).code == 0
+    (left,) = out.iterdir()
+    told = f"removed 1 file ({console.size(left.stat().st_size)}) that a killed run had left\n"
+    assert left.suffix == ".part"
+    seen = rekindle_command("repair", str(wheel), "-o", str(out), "--add", str(extra))
+    assert (seen.code, told in seen.err) == (0, True)
     assert [path.name for path in out.iterdir()] == [wheel.name]
 
 

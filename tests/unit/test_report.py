@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rekindle.core import console
 from rekindle.formats import ninja_log
-from rekindle.web import page, report
+from rekindle.web import report
 from rekindle.web.timeline import timeline, trace
 from support.command import rekindle_command
 
@@ -102,5 +103,5 @@ def test_gpu_code_is_shown_in_bytes(tmp_path: Path) -> None:
 
 
 def test_times_and_sizes_as_people_read_them() -> None:
-    assert [page.duration(each) for each in (0.44, 48, 719, 7500)] == ["0.4 s", "48 s", "12 min", "2 h 05 min"]
-    assert [page.size(each) for each in (12, 1500, 2_500_000, 3e9)] == ["12 B", "1.5 kB", "2.5 MB", "3.0 GB"]
+    assert [console.duration(each) for each in (0.44, 48, 719, 7500)] == ["0.4 s", "48 s", "12 min", "2 h 05 min"]
+    assert [console.size(each) for each in (12, 1500, 2_500_000, 3e9)] == ["12 B", "1.5 kB", "2.5 MB", "3.0 GB"]

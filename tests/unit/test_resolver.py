@@ -159,3 +159,22 @@ def test_a_newer_release_that_works_too_is_not_said_to_be_impossible() -> None:
     seen = rekindle_command("plan", "--gpu", "Tesla K40c", "--os", "windows", "--json").json()
     assert seen["recommended"]["torch"] == "2.7.1"
     assert seen["decisive"].startswith("not 2.8.0: it works by the same route and is less tested")
+
+
+@pytest.mark.parametrize(("board", "vision"), [("Jetson TX2", "0.11.3"), ("Jetson AGX Orin", "0.20.0")])
+def test_the_torchvision_of_a_jetson_takes_its_python(board: str, vision: str) -> None:
+    """A TX2 has Python 3.6, which torchvision 0.12.0 refuses."""
+    best = resolve(named([board], system="linux"), Wish()).recommended
+    assert f"--branch v{vision} " in best.commands[1]
+    assert any(f"torchvision {vision} " in line for line in best.why)
+
+
+def test_a_release_that_somebody_built_for_such_a_card_comes_before_a_newer_one() -> None:
+    """A K10 was told to build 1.12.1, of which no build for 3.0 is known; 1.10.2 was built for it by others."""
+    found = resolve(named(["Tesla K10"], system="linux"), Wish())
+    best = found.recommended
+    assert (best.route, best.torch, str(best.cuda)) == (RouteKind.SOURCE_BUILD, "1.10.2", "10.2")
+    assert any("built so for such a card by dizcza" in line for line in best.why)
+    newer = resolve(named(["Tesla K10"], system="linux"), Wish(torch="1.12.1")).recommended
+    assert "the whole build: nobody is known to have built 1.12.1 for 3.0" in newer.unverified
+    assert not any("whole build" in line for line in best.unverified)

@@ -171,7 +171,7 @@ def test_an_upgrade_on_an_image_that_has_one() -> None:
 
 
 def test_a_torch_that_nobody_knows_stays() -> None:
-    text = "FROM nvcr.io/nvidia/pytorch:24.03-py3\nRUN pip install torch timm\n"
+    text = "FROM nvcr.io/nvidia/pytorch:24.09-py3\nRUN pip install torch timm\n"
     assert verdict(text, "pascal", "Dockerfile") == "open"
     assert verdict(text.replace("torch timm", "torch==2.0.1"), "new", "Dockerfile") == "refused"
 
@@ -379,3 +379,40 @@ def test_options_behind_a_requirement_do_not_hide_it() -> None:
 def test_what_other_packages_do_to_the_torch_that_is_there(text: str, card: str, name: str, expected: str) -> None:
     """Each was called accepted."""
     assert verdict(text, card, name=name) == expected
+
+
+def test_the_torch_that_is_named_instead_has_the_python_of_the_file() -> None:
+    text = "name: a\nchannels: [pytorch]\ndependencies:\n  - python=3.9\n  - pytorch\n  - pytorch-cuda=12.4\n"
+    answer = reviewed(text, "new", name="environment.yml")
+    assert any("torch 2.8.0+cu128 has code for it" in each.why for each in answer.remarks)
+
+
+def test_no_torch_for_that_python_is_said() -> None:
+    answer = reviewed("conda create -n a python=3.8 pytorch==2.4.1 -c pytorch\n", "new")
+    assert any("No torch for Python 3.8 has code for it" in each.why for each in answer.remarks)
+
+
+def test_the_python_of_a_distribution_by_its_full_name_is_no_other() -> None:
+    base = "FROM nvidia/cuda:12.1.1-devel-ubuntu22.04\nRUN apt-get install -y {} python3-pip\nRUN pip3 install torch\n"
+    plain, full = (reviewed(base.format(each), "pascal", name="Dockerfile") for each in ("python3", "python3.10"))
+    assert [each.found for each in plain.remarks] == [each.found for each in full.remarks]
+
+
+def test_a_package_that_pins_torch_replaces_it() -> None:
+    answer = reviewed("pip install torch==2.9.1\npip install whisperx==3.8.1\n", "ampere")
+    assert any("whisperx 3.8.1 was made for another torch" in each.found for each in answer.remarks)
+    assert answer.torch == "2.8.0"
+
+
+def test_what_a_matrix_takes_out_is_not_run() -> None:
+    text = (
+        "on: push\njobs:\n  a:\n    runs-on: ubuntu-22.04\n    strategy:\n      matrix:\n"
+        "        torch: [2.0.1, 2.7.1]\n        line: [cu118, cu128]\n        exclude:\n"
+        "          - {torch: 2.0.1, line: cu128}\n          - {torch: 2.7.1, line: cu118}\n"
+        "          - {torch: 2.7.1, line: cu128}\n    steps:\n"
+        f"      - run: pip install torch==${{{{ matrix.torch }}}} --index-url {WHL}/${{{{ matrix.line }}}}\n"
+    )
+    name = ".github/workflows/a.yml"
+    assert (reviewed(text, "new", name=name).torch, verdict(text, "new", name=name)) == ("2.0.1", "refused")
+    whole = text.replace("          - {torch: 2.7.1, line: cu128}\n", "")
+    assert verdict(whole, "new", name=name) == "accepted"

@@ -116,6 +116,25 @@ README = f"""\
 pip install torch==2.0.1 --index-url {WHL}/cu118
 ```
 """
+CONDA_LIST = """\
+# $ conda create --name <env> --file <this file> -c pytorch
+python=3.8.12
+pytorch=1.11.0=py3.8_cuda11.3_cudnn8.2.0_0
+torchvision
+"""
+EXPLICIT = """\
+@EXPLICIT
+https://conda.example/pytorch/linux-64/pytorch-1.11.0-py3.8_cuda11.3_cudnn8.2.0_0.tar.bz2
+"""
+PROSE = f"""\
+# Install
+- not with `pip install torch`, which takes the newest
+- but `pip install torch==2.0.1 --index-url {WHL}/cu118`
+"""
+BARE = f"""\
+Install torch:
+pip install torch==2.0.1 --index-url {WHL}/cu118
+"""
 
 
 @pytest.mark.parametrize(
@@ -131,6 +150,10 @@ pip install torch==2.0.1 --index-url {WHL}/cu118
         ("Makefile", MAKEFILE, [(6, "torch 2.0.1+cu117")]),
         (".gitlab-ci.yml", GITLAB, [(4, "torch 2.0.1+cu117")]),
         ("README.md", README, [(3, "torch 2.0.1+cu118")]),
+        ("README.md", PROSE, [(3, "torch 2.0.1+cu118")]),
+        ("README.md", BARE, [(2, "torch 2.0.1+cu118")]),
+        ("requirements.txt", CONDA_LIST, [(3, "torch 1.11.0+cu113")]),
+        ("spec.txt", EXPLICIT, [(2, "torch 1.11.0+cu113")]),
     ],
 )
 def test_each_kind_says_its_torch_and_the_line(name: str, text: str, found: list[tuple[int, str]]) -> None:
@@ -198,3 +221,40 @@ def test_what_is_broken_is_named_and_not_accepted(name: str, text: str) -> None:
 )
 def test_odd_shapes_break_nothing(name: str, text: str) -> None:
     assert not reviewed(text, name).answered
+
+
+FORGE = """\
+name: x
+channels: [conda-forge]
+dependencies:
+  - python=3.11
+  - pytorch-gpu>=2.3
+  - cuda-version={}
+"""
+
+
+@pytest.mark.parametrize(("pin", "accepted"), [("12.*", True), ("13.*", False)])
+def test_conda_forge_takes_the_newest_build_of_the_cuda_that_is_pinned(pin: str, accepted: bool) -> None:
+    answer = reviewed(FORGE.format(pin), "environment.yml", "GTX 1080")
+    assert (answer.answered, answer.refused) == (accepted, not accepted)
+
+
+@pytest.mark.parametrize(
+    ("month", "card", "expected"),
+    [
+        ("23.10", "Tesla P40", (True, False)),
+        ("25.12", "Tesla P40", (False, True)),
+        ("25.03", "Tesla P40", (False, False)),
+    ],
+)
+def test_nvidias_image_of_a_month_between_two_that_are_known(
+    month: str, card: str, expected: tuple[bool, bool]
+) -> None:
+    answer = reviewed(f"FROM nvcr.io/nvidia/pytorch:{month}-py3\nRUN pip install einops\n", "Dockerfile", card)
+    assert (answer.answered, answer.refused) == expected
+
+
+def test_options_on_the_next_line_of_a_recipe_are_the_commands() -> None:
+    text = f"install:\n\t@pip install torch==2.4.1+cu121 \\\n\t\t--index-url {WHL}/cu121\n"
+    assert torches(text, "Makefile") == [(2, "torch 2.4.1+cu121")]
+    assert reviewed(text, "Makefile", "RTX 4080").answered

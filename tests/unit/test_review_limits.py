@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from rekindle.core.errors import MissingTool
+from rekindle.core.errors import BadInput, MissingTool
 from rekindle.review.document import Document, read
 from rekindle.review.readers import grammar
 from rekindle.review.review import Reviewed, review_script
@@ -29,6 +29,7 @@ def answered(text: str, name: str, seconds: float) -> Reviewed:
         ("a.sh", "A=0123456789", 'A="$A$A"'),
         ("a.ps1", "$A = '0123456789'", '$A = "$A$A"'),
         ("Dockerfile", "FROM ubuntu\nENV A=0123456789", "ENV A=$A$A"),
+        ("Makefile", "A := 0123456789", "A := $(A)$(A)"),
     ],
 )
 def test_a_value_that_doubles_thirty_times(name: str, first: str, line: str) -> None:
@@ -114,3 +115,15 @@ def test_without_a_grammar_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     grammar._parser.cache_clear()
     assert isinstance(read("echo\n", name="a.bat"), Document)
     assert review_script(read("echo hi\n", name="a.bat")).remarks == (), "batch needs no grammar"
+
+
+def test_a_line_that_begins_thousands_of_texts() -> None:
+    text = "cat <<A " * 20_000 + "\n" + "x\nA\n" * 20_000
+    with pytest.raises(BadInput, match="more than 100 texts"):
+        review_script(read(text, name="a.sh"))
+
+
+def test_a_condition_that_is_nested_deeply() -> None:
+    condition = "(" * 900 + "os_name == 'x'" + ")" * 900
+    answer = review_script(read(f"torch==2.1.0 ; {condition}\n", name="requirements.txt"))
+    assert answer.dialect == "requirements"

@@ -17,6 +17,10 @@ def ids(text: str, name: str) -> set[tuple[int, str]]:
 
 MEMORY = "for /f %%a in ('wmic ComputerSystem get TotalPhysicalMemory') do set MEM=%%a\n"
 IMAGE = "FROM nvidia/cuda:12.8.0-devel-ubuntu24.04\nRUN apt-get update && apt-get install -y python3-pip\n"
+IMAGE_37 = "FROM pytorch/pytorch:1.10.0-cuda11.3-cudnn8-devel\n"
+LIGHTNING = "pip install pytorch-lightning==1.7.7\n"
+NUMPY = "RUN pip install numpy"
+UPDATE = "RUN apt-get update\n"
 OLD = "FROM nvidia/cuda:10.2-devel-ubuntu18.04\n"
 TREE = "git clone --recursive https://github.com/pytorch/pytorch\ncd pytorch\npython setup.py {}\n"
 CUDA = "      - uses: Jimver/cuda-toolkit@v0.2.14\n        with:\n          cuda: '{}'\n"
@@ -29,7 +33,26 @@ BUILD = (
     ("rule", "line", "name", "wrong", "right"),
     [
         ("runner-gone", 4, "w.yml", STEPS.format("ubuntu-20.04"), STEPS.format("ubuntu-22.04")),
+        (
+            "no-such-installer",
+            2,
+            "Dockerfile",
+            "FROM nvidia/cuda:12.9.1-cudnn-devel-ubi9\nRUN apt-get install -y git\n",
+            "FROM nvidia/cuda:12.9.1-cudnn-devel-ubi9\nRUN dnf install -y git\n",
+        ),
+        ("no-such-installer", 2, "Dockerfile", f"FROM x:3.11-alpine\n{UPDATE}", f"FROM x:3.11\n{UPDATE}"),
         ("runner-gone", 4, "w.yml", STEPS.format("windows-2019"), STEPS.format("windows-2022")),
+        ("pin-not-for-this-pip", 2, "a.sh", f"pip install -U pip\n{LIGHTNING}", f"pip install pip==24.0\n{LIGHTNING}"),
+        (
+            "backend-auto-in-image",
+            2,
+            "Dockerfile",
+            "FROM python:3.12\nRUN uv pip install --system torch --torch-backend=auto\n",
+            "FROM python:3.12\nRUN uv pip install --system torch --torch-backend=cu126\n",
+        ),
+        ("option-of-others", 1, "a.sh", "pip3 install torch -y\n", "conda install pytorch -y\n"),
+        ("conda-create-env", 1, "a.sh", "conda create env -n x python=3.10\n", "conda env create -f x.yml\n"),
+        ("pin-needs-python", 2, "Dockerfile", f"{IMAGE_37}{NUMPY}==1.22.4\n", f"{IMAGE_37}{NUMPY}==1.21.6\n"),
         ("runner-gone", 1, "w.yml", "os: [ubuntu-18.04, x]\njobs:\n", "os: [ubuntu-24.04]\njobs:\n"),
         (
             "action-gone", 6, "w.yml", STEPS.format("x") + "      - uses: actions/upload-artifact@v3\n",
@@ -110,3 +133,77 @@ def test_the_fault_and_the_right_line(rule: str, line: int, name: str, wrong: st
 
 def test_what_is_commented_out_is_no_fault() -> None:
     assert not ids("on: push\njobs:\n# runs-on: ubuntu-20.04\n", "w.yml") & {(3, "runner-gone")}
+
+
+def test_what_stands_behind_a_redirection_is_still_asked_for() -> None:
+    """The shell takes one word for the file; `xformers` behind it is installed, and brings a torch of its own."""
+    text = "FROM pytorch/pytorch:2.0.1-cuda11.7-cudnn8-devel\nRUN pip install einops>=1 xformers\n"
+    found = review_script(read(text, name="Dockerfile"), told(("GTX 1080 Ti",)))
+    assert found.refused and found.torch == "2.14.1", "the newest for the Python 3.10 of that image"
+    states = {remark.id: remark.state.value for remark in found.remarks}
+    assert states["redirect-out"] == "WARN", "it is installed all the same"
+
+
+def test_of_two_commands_on_a_line_the_one_that_builds_is_corrected() -> None:
+    text = "pip install torch==2.7.1 ; pip install torch-scatter\n"
+    found = review_script(read(text, name="a.sh"), told(("RTX 3090",)))
+    corrected = [remark.corrected for remark in found.remarks if remark.id == "isolation"]
+    assert corrected == ["pip install torch==2.7.1 ; pip install --no-build-isolation torch-scatter"]
+
+
+def test_a_page_of_somebodys_may_have_it_ready_made() -> None:
+    text = "pip install torch==2.7.1\npip install detectron2 -f https://dl.example/wheels/cu100/index.html\n"
+    assert "isolation" not in {rule for _, rule in ids(text, "a.sh")}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "asks"),
+    [
+        ("a.ps1", "$all = @()\nforeach ($one in $names) { $all += $one }\npip install $all\n", "what `$all` is"),
+        ("requirements.txt", "torch==2.8.0+cu128\n", "whether the command that reads this list names"),
+    ],
+)
+def test_what_is_installed_and_not_known_is_asked(name: str, text: str, asks: str) -> None:
+    found = review_script(read(text, name=name), told(("RTX 4090",)))
+    assert not found.answered and not found.refused and found.recognised
+    assert any(asks in each for each in found.questions)
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ('bash -c "pip install torch==2.0.1"\n', True),
+        ("sh -lc 'cd /x && pip install torch==2.0.1'\n", True),
+        ('A=\'bash -c "$A"\'\nbash -c "$A"\n', False),
+    ],
+    ids=["plain", "login", "itself"],
+)
+def test_what_is_handed_to_a_shell_is_read(text: str, refused: bool) -> None:
+    assert review_script(read(text, name="a.sh"), told(("RTX 5090",))).refused is refused
+
+
+def test_two_demands_are_pips_matter_and_told_at_the_second() -> None:
+    assert ids("torch==2.7.1\nnumpy\ntorch>=2.0\n", "requirements.txt") >= {(3, "requirement-twice")}
+    conda = "name: x\ndependencies:\n  - cached-property=1.5\n  - cached_property=1.5\n  - pytorch=2.4.0\n"
+    assert "requirement-twice" not in {rule for _, rule in ids(conda, "environment.yml")}
+
+
+def test_the_numpy_of_an_image_stays() -> None:
+    text = "FROM pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime\nRUN pip install numpy pandas\n"
+    assert "numpy-two" not in {rule for _, rule in ids(text, "Dockerfile")}
+
+
+CUDA_118 = "https://download.pytorch.org/whl/cu118"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "name", "text"),
+    [
+        ("local-other-index", 2, "requirements.txt", f"--extra-index-url {CUDA_118}\ntorch==2.1.0+cu121\n"),
+        ("companion", 2, "a.sh", "conda install -y pytorch==1.8.0 torchvision==0.9.0\npip install torch==1.13.1\n"),
+        ("torch-no-such-wheel", 1, "a.sh", "conda install -y pytorch==2.2.1 pytorch-cuda=12.8 -c pytorch -c nvidia\n"),
+    ],
+)
+def test_what_was_never_made_together(rule: str, line: int, name: str, text: str) -> None:
+    found = review_script(read(text, name=name), told(("RTX 3090",)))
+    assert found.refused and (line, rule) in {(each.line, each.id) for each in found.remarks}

@@ -30,7 +30,7 @@ CASES: list[tuple[str, str, str | None, str]] = [
     ("flags-replaced", CMAKE.format('-DCMAKE_CXX_FLAGS="/arch:AVX2"'), None, "a.bat"),
     ("python-not-supported", f"py -3.11 -m venv env\ncall env\\Scripts\\activate\n{TORCH}{BUILD}", None, "a.bat"),
     ("bad-pin", "pip install ninja==1.13.0\n", None, "a.bat"),
-    ("bad-pin", "py -3.10 -m venv e\ncall e\\Scripts\\activate\npip install numpy==2.4.1\n", None, "a.bat"),
+    ("pin-needs-python", "py -3.10 -m venv e\ncall e\\Scripts\\activate\npip install numpy==2.4.1\n", None, "a.bat"),
     ("delayed-expansion", "setlocal EnableDelayedExpansion\nset PATH=C:\\x;%PATH%\n", None, "a.bat"),
     ("always-success", f"{TORCH}python setup.py bdist_wheel\nexit /b 0\n", None, "a.bat"),
     ("option-no-effect", f"{TORCH}set CUDA_TOOLKIT_ROOT_DIR=C:\\cuda\n{BUILD}", None, "a.bat"),

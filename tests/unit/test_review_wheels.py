@@ -287,9 +287,9 @@ def test_the_driver_of_nvidias_monthly_image() -> None:
     text = "FROM nvcr.io/nvidia/pytorch:23.11-py3\n"
     answer = reviewed(text, "Dockerfile", "RTX 3090", "470.182.03")
     assert answer.refused and "is of CUDA 12.0 or newer" in said(answer)["wheel-not-for-the-card"]
-    for gpu, driver in (("RTX 3090", "535.104.05"), ("A100", "470.182.03")):
-        other = reviewed(text, "Dockerfile", gpu, driver)
-        assert not other.refused and not other.answered
+    assert reviewed(text, "Dockerfile", "RTX 3090", "535.104.05").answered, "as the months before and after it"
+    other = reviewed(text, "Dockerfile", "A100", "470.182.03")
+    assert not other.refused and not other.answered
     assert reviewed(text, "Dockerfile", "RTX 5090", "580.65.06").refused
     assert reviewed(text.replace("23.11", "25.10"), "Dockerfile", "V100", "580.65.06").refused
 
@@ -326,3 +326,11 @@ def test_torch_names_one_triton() -> None:
     text = f"torch==2.6.0+cu118\ntriton==2.1.0\n--extra-index-url {INDEX.split()[1]}/cu118\n"
     assert "was made for torch 2.1" in said(reviewed(text, "requirements.txt", "RTX 3090"))["package-other-torch"]
     assert "package-other-torch" not in said(reviewed(text.replace("2.1.0", "3.2.0"), "requirements.txt", "RTX 3090"))
+
+
+def test_a_jetson_is_not_served_by_pytorchs_own_wheels() -> None:
+    image = "FROM nvcr.io/nvidia/l4t-base:r36.2.0\n"
+    answer = reviewed(f"{image}RUN pip3 install torchvision\n", "Dockerfile", "Jetson AGX Orin")
+    assert answer.refused and "NVIDIA's wheels for its JetPack" in said(answer)["wheel-not-for-the-card"]
+    own = "https://developer.download.nvidia.com/x/torch-2.4.0a0+07cecf4168.nv24.05-cp310-cp310-linux_aarch64.whl"
+    assert not reviewed(f"{image}RUN pip3 install {own}\n", "Dockerfile", "Jetson AGX Orin").refused

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
+from rekindle.core.version import Version
 from rekindle.stack.answers import verdict as text
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
@@ -36,6 +38,28 @@ def test_a_driver_comes_before_a_build_of_hours() -> None:
     assert "Driver 580.65.06 or newer (here: 550.54.15)" in text(found)
 
 
+def test_the_driver_of_a_vgpu_guest_is_the_hosts_affair() -> None:
+    """A guest was told to install a driver by itself, as an administrator."""
+    found = _asked("GRID A100-10C", driver="535.104.05")
+    newest = _other(found, "newest")
+    assert newest.change is not None
+    assert newest.change.text == "have the host's vGPU software updated to a guest driver 580.65.06 or newer"
+    assert [(each.what, each.commands) for each in newest.missing] == [("driver", ())]
+    assert "install the driver" in (_other(_asked("A100", driver="535.104.05"), "newest").change or newest.change).text
+
+
+def test_what_spares_a_build_is_on_the_first_screen() -> None:
+    """An RTX 5090 with 2.6.0 got the wheel of 2.7.1 fifty lines below the build, and no word why it is built."""
+    found = _asked("RTX 5090", torch="2.6.0")
+    first, _, rest = text(found).partition("\n  why\n")
+    assert found.recommended.torch == "2.6.0" and "torch==2.7.1+cu128" in first
+    assert rest.strip().startswith("- no official wheel of 2.6.0 serves: torch 2.6.0+cu126 has no code for")
+    assert text(found).count("\nOr\n") == 1
+    conda = _asked("GTX 960", system="windows", torch="2.8.0")
+    assert conda.recommended.route is RouteKind.CONDA_FORGE
+    assert (conda.decisive or "").startswith("no official wheel of 2.8.0 serves: torch 2.8.0+cu12")
+
+
 def test_a_display_card_costs_no_build() -> None:
     found = _asked("GT 710", "RTX 3060")
     best = found.recommended
@@ -46,6 +70,53 @@ def test_a_display_card_costs_no_build() -> None:
     build = _other(found, "loses nothing")
     assert build.route is RouteKind.SOURCE_BUILD and build.arch_list == "3.5;8.6"
     assert "--prefer complete -o plan.toml" in build.commands[0]
+
+
+def test_hours_of_building_are_not_the_first_answer_for_a_card_that_computes_little() -> None:
+    """A GT 710 was sent to a build of two hours without a word on what it would gain."""
+    found = _asked("GT 710", system="windows")
+    best = found.recommended
+    assert (best.route, best.variant, best.cuda) == (RouteKind.CPU_WHEEL, "cpu", None)
+    (lost,) = best.loses
+    assert lost.startswith(
+        "GeForce GT 710 is not used: its chip has at most 384 cores, about what a processor computes"
+    )
+    assert lost.endswith("and hardly repays hours of building")
+    assert "--index-url https://download.pytorch.org/whl/cpu" in str(best.commands[-1])
+    build = _other(found, "loses nothing")
+    assert (build.route, build.torch) == (RouteKind.SOURCE_BUILD, "2.7.1")
+    assert "--prefer complete -o plan.toml" in build.commands[0]
+
+
+@pytest.mark.parametrize("wish", [{"prefer": Prefer.COMPLETE}, {"cuda": Version("11.8")}])
+def test_who_asks_for_the_card_gets_the_build(wish: dict[str, object]) -> None:
+    assert _asked("GT 710", system="windows", **wish).recommended.route is RouteKind.SOURCE_BUILD
+
+
+def test_a_plan_for_the_processor_is_found_again(tmp_path: Path) -> None:
+    """`--from` of it ended with: PyTorch 2.15.0 cannot run on the card."""
+    file = str(tmp_path / "plan.toml")
+    assert rekindle_command("plan", "--gpu", "Quadro K2000", "--os", "linux", "-o", file).code == 0
+    again = rekindle_command("plan", "--from", file)
+    assert (again.code, again.out) == (0, "the same: torch 2.15.0+cpu, Python 3.12\n")
+
+
+def test_the_release_that_was_asked_for_is_kept_on_the_processor() -> None:
+    assert _asked("GT 640 Rev. 2", system="windows", torch="2.6.0").recommended.version == "2.6.0+cpu"
+    # No build of it serves the card: that is no failure where the processor is as good.
+    seen = rekindle_command("plan", "--gpu", "GT 650M", "--os", "linux", "--torch", "2.12.1", "--as", "requirements")
+    assert (seen.code, seen.err) == (0, "") and "torch==2.12.1" in seen.out
+
+
+@pytest.mark.parametrize("card", ["GT 1030", "MX130", "GT 730"])
+def test_a_card_that_computes_little_is_called_so_whatever_its_route(card: str) -> None:
+    found = _asked(card, system="windows")
+    assert "has at most 384 cores" in " ".join(found.notes) and "whl/cpu" in " ".join(found.notes)
+
+
+@pytest.mark.parametrize("card", ["GTX 680", "Tesla K40c", "GTX 750 Ti", "sm_35"])
+def test_a_card_that_computes_is_not_called_small(card: str) -> None:
+    assert "384 cores" not in " ".join(_asked(card, system="windows").notes)
 
 
 def test_a_card_that_computes_is_not_given_up_unasked() -> None:
@@ -162,7 +233,7 @@ def test_what_was_asked_beside_torch_holds_for_every_route() -> None:
 
 
 def test_a_release_before_the_data_names_those_that_are_in_it() -> None:
-    seen = rekindle_command("plan", "--gpu", "RTX 3090", "--torch", "1.4.1")
+    seen = rekindle_command("plan", "--gpu", "RTX 3090", "--torch", "0.4.1")
     assert seen.code == 3 and "1.7.1, 1.8.1, 1.9.0, 1.9.1)" in seen.err
 
 
@@ -171,3 +242,24 @@ def test_a_refusal_names_the_verb_or_the_place_that_helps() -> None:
     assert seen.code == 3 and "rekindle extension find flash-attn" in seen.err
     other = rekindle_command("plan", "--gpu", "V100", "--arch", "ppc64le")
     assert other.code == 2 and "no wheels with CUDA for `ppc64le`" in other.err
+
+
+@pytest.mark.parametrize(
+    ("card", "torch", "last"),
+    [("RTX 3090", "1.7.1", "install --no-deps torchaudio==0.7.2"), ("GTX 1080 Ti", "1.4.0", "torchaudio==0.4.0")],
+)
+def test_a_companion_without_gpu_code_goes_with_every_line(card: str, torch: str, last: str) -> None:
+    """`torchaudio is left out: none is known` was said of 0.7.2, which the package index has."""
+    best = _asked(card, torch=torch).recommended
+    assert str(best.commands[-1]).endswith(last) and not any("left out" in why for why in best.why)
+
+
+@pytest.mark.parametrize(
+    ("card", "driver", "said"),
+    [
+        ("GH200", "550.54.15", "torchvision 0.29.1 belongs to torch 2.14.1; whether there is one of cu126"),
+        ("DGX Spark", None, "there is no torchaudio of cu132 for torch 2.15.0 and Linux on aarch64, only of cu130"),
+    ],
+)
+def test_no_companion_is_told_from_one_that_nobody_looked_for(card: str, driver: str | None, said: str) -> None:
+    assert said in " ".join(_asked(card, driver=driver).recommended.why)

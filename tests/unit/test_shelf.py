@@ -185,7 +185,7 @@ def served(tmp_path: Path) -> Iterator[str]:
 def _get(address: str, accept: str = "*/*", method: str = "GET") -> tuple[int, str, bytes]:
     request = urllib.request.Request(address, headers={"Accept": accept}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -217,23 +217,41 @@ def test_the_server_speaks_both_dialects_and_nothing_else(served: str) -> None:
         assert _get(f"{served}/simple/demo/", method=method)[0] == 405
 
 
+def test_a_page_that_is_written_anew_meanwhile_is_sent_whole(
+    served: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its length was that of the old one, and its text that of the new one: the answer broke off."""
+    page = tmp_path / "shelf" / "index.html"
+    stat = Path.stat
+
+    def then_shorter(self: Path, **how: bool) -> os.stat_result:
+        found = stat(self, **how)
+        if self.name == "index.html" and sys._getframe(1).f_code.co_name == "__call__":  # it asks how long it is
+            page.write_bytes(b"new\n")
+        return found
+
+    monkeypatch.setattr(Path, "stat", then_shorter)
+    with urllib.request.urlopen(served, timeout=120) as answer:
+        assert answer.read() == b"new\n"
+
+
 def test_ranges_and_etags(served: str, tmp_path: Path) -> None:
     wheel = next((tmp_path / "shelf/wheels").glob("*.whl"))
     address = f"{served}/wheels/{wheel.name}"
     request = urllib.request.Request(address, headers={"Range": "bytes=0-3"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         assert (answer.status, answer.read(), answer.headers["Content-Range"]) == (
             206, b"PK\3\4", f"bytes 0-3/{wheel.stat().st_size}",
         )  # fmt: skip
         etag = answer.headers["ETag"]
     same = urllib.request.Request(address, headers={"If-None-Match": etag})
     with pytest.raises(urllib.error.HTTPError) as error:
-        urllib.request.urlopen(same, timeout=10)
+        urllib.request.urlopen(same, timeout=120)
     assert error.value.code == 304
     error.value.close()
     beyond = urllib.request.Request(address, headers={"Range": f"bytes={wheel.stat().st_size + 5}-"})
     with pytest.raises(urllib.error.HTTPError) as error:
-        urllib.request.urlopen(beyond, timeout=10)
+        urllib.request.urlopen(beyond, timeout=120)
     assert error.value.code == 416
     error.value.close()
 

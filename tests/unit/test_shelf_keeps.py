@@ -18,7 +18,7 @@ from securesystemslib.dsse import Envelope as OtherEnvelope
 from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import SSlibKey
 
-from rekindle.core import codec, files, signing
+from rekindle.core import codec, console, files, signing
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import State
 from rekindle.core.version import Version
@@ -352,11 +352,14 @@ def test_what_a_killed_run_left_is_named_and_mended(root: Path, tmp_path: Path) 
     third = pure_wheel(tmp_path / "in", version="3.0")
     assert dies_before(third.name, "shelf", "add", str(third), "--shelf", str(root)) == 77
     (left,) = (root / "wheels").glob(".*.part")
+    size = console.size(left.stat().st_size)
     seen = rekindle_command("shelf", "verify", "--shelf", str(root), "--json")
     said = [each for each in seen.json()["findings"] if each["state"] == "WARN"]
     assert seen.code == 0 and len(said) == 1 and f"`{left.name}`" in said[0]["found"]
     seen = rekindle_command("shelf", "mend", "--shelf", str(root))
-    assert seen.code == 0 and f"removed `{left.name}`" in seen.out
+    assert seen.code == 0 and f"removed `{left.name}` ({size}), left by a run that was killed" in " ".join(
+        seen.out.split()
+    )
     assert not left.exists() and health.check(root, signed=True).state is State.PASS
 
 
@@ -365,7 +368,8 @@ def test_what_a_killed_run_left_is_gone_after_the_next(tmp_path: Path) -> None:
     words = ("shelf", "add", str(wheel), "--shelf", str(tmp_path / "shelf"))
     assert dies_before(wheel.name, *words) == 77
     assert len(list((tmp_path / "shelf" / "wheels").glob(".*.part"))) == 1
-    assert rekindle_command(*words).code == 0
+    seen = rekindle_command(*words)
+    assert (seen.code, "that a killed run had left\n" in seen.err) == (0, True)
     assert list((tmp_path / "shelf" / "wheels").glob(".*.part")) == []
 
 

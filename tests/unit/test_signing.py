@@ -16,6 +16,8 @@ from securesystemslib.signer import CryptoSigner, SSlibKey
 from rekindle.core import codec, signing
 from rekindle.core.errors import BadInput, ChecksFailed, UsageError
 from rekindle.core.signing import Envelope, PublicKey, SigningKey
+from rekindle.wheels.verify.signed_report import key_to_sign
+from support.command import rekindle_command
 
 PAYLOAD = b'{"_type": "https://in-toto.io/Statement/v1"}'
 
@@ -120,3 +122,21 @@ def test_a_private_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "own.pem").chmod(0o644)
     with pytest.raises(BadInput, match="others can read"):
         signing.read_key(tmp_path / "own.pem")
+
+
+def test_a_key_that_is_named_signs_or_nothing_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A factory with a broken key published an unsigned list, and ended with 0."""
+    monkeypatch.setenv("REKINDLE_KEY", str(tmp_path / "k.pem"))
+    (tmp_path / "k.pem").write_text("garbage\n", encoding="utf-8")
+    (tmp_path / "k.pem").chmod(0o600)
+    with pytest.raises(BadInput, match="is not a private key"):
+        key_to_sign()
+
+
+def test_the_private_key_can_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REKINDLE_KEY", str(tmp_path / "k.pem"))
+    for _ in range(2):
+        seen = rekindle_command("shelf", "key")
+        assert seen.out.startswith("ed25519:") and f"`{tmp_path / 'k.pem'}`" in " ".join(seen.err.split())
+    told = rekindle_command("shelf", "key", "--json").json()
+    assert told == {"schema": "rekindle.key/1", "public": seen.out.strip(), "file": str(tmp_path / "k.pem")}

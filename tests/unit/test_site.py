@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +21,9 @@ from rekindle.core.errors import RekindleError
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.logs import signatures
 from rekindle.stack.verdict import OtherWay
-from rekindle.web import answers, grid, page, site, spellings
+from rekindle.web import answers, page, site, spellings
 from rekindle.web.answers import CARD, DRIVER
-from rekindle.web.index import cards_index
+from rekindle.web.site import cards_index
 from support.artefacts import unverified
 
 SEED = 20261115
@@ -123,7 +125,7 @@ def test_the_pages_of_one_kind_of_card(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(answers, "pythons", lambda: ("", "3.11"))
     monkeypatch.setattr(answers, "driver_steps", lambda _: ("", "0", "470", "550"))
     monkeypatch.setattr(
-        site, "grid", lambda system: grid.Grid(system=system, releases=("2.7.1",), lines=("cu118",), rows=())
+        site, "grid", lambda system: site.Grid(system=system, releases=("2.7.1",), lines=("cu118",), rows=())
     )
     made = site.write_site(tmp_path, only=["Tesla K80"])
     assert made.cards == 1
@@ -197,8 +199,8 @@ def test_a_name_with_quotes_and_tags_stays_text() -> None:
 def test_a_cell_of_the_grid_has_the_resolvers_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = tuple(each for each in gpus.gpus() if str(each.capability) in ("2.0", "3.7", "6.1"))
     # The page's own view of the table alone: the resolver's index of names is made from the whole one.
-    monkeypatch.setattr(grid, "gpus", SimpleNamespace(gpus=lambda: chosen))
-    found = grid.grid("windows")
+    monkeypatch.setattr(site, "gpus", SimpleNamespace(gpus=lambda: chosen))
+    found = site.grid("windows")
     rows = {row.capability: {cell.torch: cell for cell in row.cells} for row in found.rows}
     newest = found.releases[0]
     assert rows["3.7"][newest].state == "no" and "driver" in rows["3.7"][newest].why
@@ -290,3 +292,30 @@ def test_a_file_in_the_place_of_the_folder_is_refused_before_any_work(tmp_path: 
     file.write_text("", encoding="utf-8")
     with pytest.raises(RekindleError, match="is a file, and the site is a folder"):
         site.write_site(file, say=pytest.fail)
+
+
+def test_the_first_word_comes_before_the_first_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def classes() -> tuple[()]:
+        assert said == ["sorting the cards into kinds"]
+        return ()
+
+    monkeypatch.setattr(answers, "classes", classes)
+    assert list(site.answered(say=said.append)) == []
+    assert said[1:] == ["answering for 0 kinds of cards"]
+
+
+def test_a_stopped_site_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Ended from outside, Python warned of leaked semaphores."""
+    if os.name == "nt":
+        unverified("there are no signals like this on Windows")
+    words = [sys.executable, "-m", "rekindle", "site", "--gpu", "K80", "--gpu", "V100", "--jobs", "2", "-o", "s"]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if line.startswith("answering"):
+                break
+        running.terminate()
+        said = running.stderr.read()
+    assert (running.returncode, "resource_tracker" in said, "interrupted" in said) == (130, False, True)

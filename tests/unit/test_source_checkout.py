@@ -14,7 +14,7 @@ import pytest
 
 from rekindle.cli.main import run
 from rekindle.core.errors import BadInput, NotFound, NotWritable, UsageError
-from rekindle.source import checkout, git, submodules
+from rekindle.source import checkout, git
 from rekindle.source.origin import Mirrors, Network
 from support import repositories, trees
 from support.command import rekindle_program
@@ -305,7 +305,7 @@ def test_hostile_gitmodules_are_refused(tmp_path: Path, path: str, url: str) -> 
     repositories.git(folder, "commit", "-qm", "evil")
     commit = repositories.git(folder, "rev-parse", "HEAD")
     with pytest.raises(BadInput):
-        submodules.pins(folder / ".git", commit, parent_url="https://x/z")
+        git.pins(folder / ".git", commit, parent_url="https://x/z")
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_hostile_gitmodules_are_refused(tmp_path: Path, path: str, url: str) -> 
     ],
 )
 def test_relative_addresses(url: str, parent: str, expected: str) -> None:
-    assert submodules.absolute(url, parent) == expected
+    assert git.absolute(url, parent) == expected
 
 
 # --- tarballs --------------------------------------------------------------------------------------------------------

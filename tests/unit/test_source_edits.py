@@ -5,11 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rekindle.knowledge.torch.patches import Edit
-from rekindle.source import diff, edits
+from rekindle.source import edits, patches
 from rekindle.source.edits import Found
 from support.artefacts import unverified
 
@@ -75,6 +75,7 @@ LINES = st.lists(st.sampled_from([b"a", b"b", b"", b"c\r", b"\xff", b"long line"
 
 
 @pytest.mark.skipif(not shutil.which("patch"), reason="UNVERIFIED: the program `patch` is not on this machine")
+@settings(deadline=None)
 @given(before=LINES, after=LINES, ends=st.booleans())
 @example(before=[b"a"] * 8, after=[b"a", b"a", b"a", b"b", *[b"a"] * 7], ends=False)
 def test_git_applies_every_diff(
@@ -85,11 +86,11 @@ def test_git_applies_every_diff(
     old = b"\n".join(before) + (b"\n" if ends and before else b"")
     new = b"\n".join(after)
     if old == new or not old or not new:
-        assert (diff.unified("f", old, new) == "") == (old == new)
+        assert (patches.unified("f", old, new) == "") == (old == new)
         return
     folder: Path = tmp_path_factory.mktemp("diff")
     (folder / "f").write_bytes(old)
-    text = diff.unified("f", old, new).encode("utf-8", "surrogateescape")
+    text = patches.unified("f", old, new).encode("utf-8", "surrogateescape")
     done = subprocess.run(["patch", "-p1", "--binary", "-s"], cwd=folder, input=text, capture_output=True, check=False)
     assert done.returncode == 0, (text, done.stdout)
     assert (folder / "f").read_bytes() == new
@@ -97,7 +98,7 @@ def test_git_applies_every_diff(
 
 def test_a_diff_is_as_large_as_the_change_not_the_file() -> None:
     old = b"x\n" * 2_000_000 + b"old\n" + b"y\n" * 2_000_000
-    text = diff.unified("big", old, old.replace(b"old\n", b"new\n"))
+    text = patches.unified("big", old, old.replace(b"old\n", b"new\n"))
     assert text.splitlines()[2:] == [
         "@@ -1999998,7 +1999998,7 @@", " x", " x", " x", "-old", "+new", " y", " y", " y",
     ]  # fmt: skip

@@ -241,6 +241,21 @@ def test_a_trial_that_fails_for_another_reason_is_no_control(tmp_path: Path) -> 
     assert stand_in_run.without_jit(setup)[0].state is State.UNVERIFIED
 
 
+def test_a_trial_that_could_not_begin_accuses_nobody(tmp_path: Path) -> None:
+    """Right and spoiled extensions both failed for want of torch, and both were told that they compute wrongly."""
+    old = Target.parse("compute_61")
+    for program, state in (("import torch_of_nobody", State.UNVERIFIED), ("assert 1 == 2, 'wrong sum'", State.FAIL)):
+        setup = stand_in_run.StandInSetup(
+            python=Path(sys.executable), folder=tmp_path, torch=False, trial=trial_program(tmp_path, program)
+        )
+        ran = stand_in_run.run(setup, stand_in_run.variables(setup))
+        line = stand_in._result("trial", ran, old)
+        assert line.state is state
+        if state is State.UNVERIFIED:
+            assert "did not begin: ModuleNotFoundError: No module named 'torch_of_nobody'" in line.found
+            assert "--against" in line.fix.text
+
+
 def test_operators_are_counted_with_reasons() -> None:
     found = operators.counted(
         [
@@ -287,6 +302,12 @@ def test_what_fails_only_behind_the_mask_is_a_host_branch() -> None:
         found = operators.Operators(table=1, **counts, skipped={}, crashed=0, not_reached=0, results=(one,))
         return stand_in_run.RunResult(operators=found, log=log)
 
+    old = Target.parse("compute_61")
+    # Since 2.7.1 `x * 2` in float16 takes a kernel on a 9.0 that has no body in code for a 6.1.
+    assert stand_in._result("operators", ran("failed"), old, ran("failed")).state is State.FAIL
+    line = stand_in._result("operators", ran("failed"), old, ran("passed"))
+    assert line.state is State.PASS
+    assert "1 of these failed only because torch chose kernels for the card here" in line.found
     plain = ran("passed")
     line = stand_in._mask_line(plain, ran("failed", "properties masked"), "", "Tesla K40c")
     assert line.state is State.FAIL

@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from rekindle.build.configure import cache_exchange
+from rekindle.build.configure import compiler_cache
 from rekindle.core import fetch, files, redact
 from rekindle.core.errors import BadInput, FetchFailed
-from rekindle.extension import wheel as extension_wheel
+from rekindle.extension import build as extension_wheel
 from rekindle.formats import ninja_log, unpacking
 from rekindle.knowledge import updates
 from rekindle.web import report, timeline
-from support import pace
+from support import pace, small_wheels, trees
 from support.command import rekindle_command
 
 
@@ -210,7 +210,7 @@ def test_of_a_folder_only_the_tables_are_read(tmp_path: Path) -> None:
 
 # --- caches of compiled objects --------------------------------------------------------------------------------------
 
-OWN = cache_exchange.CacheIdentity(
+OWN = compiler_cache.CacheIdentity(
     launcher="ccache version 4.7.5", system="linux", arch="x86_64", build="/w", source="/s", compilers={}, arch_list="",
     options={},
 )  # fmt: skip
@@ -220,7 +220,7 @@ ENTRY = "b/7/4b19v5lm5ill9tq7dehmqa10di3c6doR"
 def cache(path: Path, more: bytes, entries: int = 1, size: int = 0) -> Path:
     from rekindle.core import codec
 
-    manifest = cache_exchange.CacheManifest(identity=OWN, entries=entries, size=size)
+    manifest = compiler_cache.CacheManifest(identity=OWN, entries=entries, size=size)
     path.write_bytes(member("manifest.json", tarfile.REGTYPE, codec.to_json(manifest).encode()) + more + bytes(1024))
     return path
 
@@ -239,14 +239,14 @@ def test_a_sparse_entry_is_refused(tmp_path: Path) -> None:
     sparse[148:156] = b"%06o\0 " % total
     place = cache(tmp_path / "c.tar", bytes(sparse), size=1 << 21)
     with pytest.raises(BadInput, match="no entry of a cache"):
-        cache_exchange.bring(place, tmp_path / "here", OWN)
+        compiler_cache.bring(place, tmp_path / "here", OWN)
     assert not list(tmp_path.rglob("*doR"))
 
 
 def test_a_row_of_headers_in_a_cache(tmp_path: Path) -> None:
     row = member("x", tarfile.GNUTYPE_LONGNAME, b"a\0") * 3000
     with pytest.raises(BadInput, match="not a cache"):
-        cache_exchange.bring(cache(tmp_path / "c.tar", row), tmp_path / "here", OWN)
+        compiler_cache.bring(cache(tmp_path / "c.tar", row), tmp_path / "here", OWN)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_a_cache_is_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "here" / "cc" / "b" / "7").mkdir(parents=True)
     (tmp_path / "here" / "cc" / ENTRY).symlink_to(victim)
     place = cache(tmp_path / "c.tar", member(ENTRY, tarfile.REGTYPE, b"evil"), size=4)
-    cache_exchange.bring(place, tmp_path / "here", OWN)
+    compiler_cache.bring(place, tmp_path / "here", OWN)
     assert not victim.exists()
     (tmp_path / "other").mkdir()
     (tmp_path / "victims").mkdir()
@@ -283,7 +283,7 @@ def test_a_cache_is_not_written_through_a_link(tmp_path: Path) -> None:
     if not files.is_link(tmp_path / "other" / "cc"):
         pytest.skip("UNVERIFIED: what this system makes of a link to a folder is no link")
     with pytest.raises(BadInput, match="is a link"):
-        cache_exchange.bring(place, tmp_path / "other", OWN)
+        compiler_cache.bring(place, tmp_path / "other", OWN)
 
 
 # --- other people's servers ------------------------------------------------------------------------------------------
@@ -394,3 +394,95 @@ def test_what_a_shell_hands_over_is_read_once() -> None:
     seen = rekindle_command("diagnose", f"/dev/fd/{reading}", "--json")
     os.close(reading)
     assert seen.json()["causes"][0]["evidence"][0]["text"].startswith("nvcc fatal")
+
+
+# --- packages and environments ---------------------------------------------------------------------------------------
+
+NESTED = "(" * 900 + 'os_name == "x"' + ")" * 900
+
+
+@pytest.mark.parametrize("marker", ["(" * 60_000, NESTED, 'os_name ~= "x"', 'os_name == "x" and ' + NESTED])
+@pytest.mark.parametrize("verb", [("inspect",), ("verify", "--no-run")])
+def test_what_a_wheel_asks_for_may_be_anything(tmp_path: Path, verb: tuple[str, ...], marker: str) -> None:
+    metadata = f"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\nRequires-Dist: a ; {marker}\n"
+    wheel = small_wheels.make(tmp_path, {**small_wheels.FILES, "demo-1.0.dist-info/METADATA": metadata.encode()})
+    seen = rekindle_command(*verb, str(wheel))
+    assert seen.code in (0, 8, 9)
+    assert "demo" in seen.out
+
+
+def test_a_wheel_that_asks_for_everything(tmp_path: Path) -> None:
+    metadata = "Name: demo\nVersion: 1.0\n" + "".join(f"Requires-Dist: a{n} ; os_name=='x'\n" for n in range(10_000))
+    wheel = small_wheels.make(tmp_path, {**small_wheels.FILES, "demo-1.0.dist-info/METADATA": metadata.encode()})
+    seen = rekindle_command("inspect", str(wheel))
+    assert seen.code == BadInput.exit_code
+    assert "more than 10,000 fields" in seen.err
+
+
+@pytest.mark.parametrize(("parts", "lines"), [(3000, 1), (9, 5000)])
+def test_tags_that_stand_for_millions(tmp_path: Path, parts: int, lines: int) -> None:
+    short = "-".join(".".join(f"{word}{n}" for n in range(parts)) for word in ("cp", "abi", "any"))
+    text = "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n" + "".join(f"Tag: {short}{n}\n" for n in range(lines))
+    wheel = small_wheels.make(tmp_path, {**small_wheels.FILES, "demo-1.0.dist-info/WHEEL": text.encode()})
+    seen = rekindle_command("verify", "--no-run", str(wheel))
+    assert seen.code == 8
+    assert "invalid tag" in seen.out
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """The site-packages of a stranger's environment, `env`."""
+    (tmp_path / "env" / "bin").mkdir(parents=True)
+    (tmp_path / "env" / "bin" / "python").write_text("", encoding="utf-8")
+    (tmp_path / "env" / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.2\n", encoding="utf-8")
+    site = tmp_path / "env" / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True)
+    return site
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an environment of Linux")
+def test_a_module_whose_name_is_no_text(site: Path, tmp_path: Path) -> None:
+    (site / os.fsdecode(b"\xff\xfe.so")).write_bytes(b"\x7fELF\2\1\1" + bytes(100))
+    seen = rekindle_command("audit", str(tmp_path / "env"), "--json")
+    assert seen.json()["examined"] == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an environment of Linux")
+def test_an_environment_that_holds_what_holds_it(site: Path, tmp_path: Path) -> None:
+    """A link to `/` had all of the disk read."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "x.so").write_bytes(b"\x7fELF")
+    trees.link(site / "all", tmp_path, to_folder=True)
+    assert rekindle_command("audit", str(tmp_path / "env"), "--json").json()["examined"] == 0
+    trees.link(site / "own", tmp_path / "elsewhere", to_folder=True)
+    assert rekindle_command("audit", str(tmp_path / "env"), "--json").json()["examined"] == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an environment of Linux")
+def test_a_torch_that_does_not_say_what_it_is(site: Path, tmp_path: Path) -> None:
+    (site / "torch").mkdir()
+    (site / "torch" / "version.py").write_text("nothing", encoding="utf-8")
+    seen = rekindle_command("audit", str(tmp_path / "env"))
+    assert seen.code == BadInput.exit_code
+    assert "install torch again" in seen.err
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        ("count = 1", "count = 999999999999"),
+        ("count = 1", "count = 0"),
+        ('capabilities = [\n    "3.5",\n]', "capabilities = []"),
+        ("[wish]", '[[cards]]\nname = "x"\ncapabilities = ["3.5"]\n' * 256 + "[wish]"),
+    ],
+)
+def test_cards_that_no_machine_has(tmp_path: Path, good: str, bad: str) -> None:
+    plan = tmp_path / "plan.toml"
+    words = ("--os", "linux", "--python", "3.11", "--driver", "470.256.02")
+    assert rekindle_command("plan", "--gpu", "Tesla K40c", *words, "-o", str(plan)).code == 0
+    text = plan.read_text(encoding="utf-8")
+    assert good in text
+    plan.write_text(text.replace(good, bad, 1), encoding="utf-8")
+    seen = rekindle_command("plan", "--from", str(plan))
+    assert seen.code == BadInput.exit_code
+    assert "cards" in seen.err

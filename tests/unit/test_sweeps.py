@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.build.progress import history
+from rekindle.build.progress import weights
 from rekindle.build.progress.weights import Weights
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import sweeps
@@ -54,5 +54,5 @@ def test_the_times_of_a_whole_sweep_weigh_the_mean_over_its_cards(monkeypatch: p
 def test_a_build_is_weighed_by_the_sweep_of_its_files() -> None:
     """A file that no recorded build has timed is known by the sweep, under the name that CMake gives its object."""
     names = [f"caffe2/CMakeFiles/torch_cuda.dir/__/{file}.o" for file in sweeps.file_seconds()["2.15.0a0"]]
-    found = Weights(history.builds("nothing")).of(names)
+    found = Weights(weights.builds("nothing")).of(names)
     assert all(weight.known for weight in found.values())

@@ -28,7 +28,7 @@ from support.command import rekindle_command
 
 READERS = Path(__file__).parents[2] / "examples/table"
 SEED = 20261116
-CARDS = ("Tesla K80", "GeForce GTX 1080 Ti")
+CARDS = ("Tesla K80", "GeForce GTX 1080 Ti", "GeForce GT 710")
 
 Question = tuple[str, str, str, str]
 

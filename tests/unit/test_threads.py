@@ -94,7 +94,7 @@ def test_the_first_decoding_of_a_type_by_many_threads() -> None:
 def test_the_library_in_sixteen_threads(tmp_path: Path) -> None:
     log = tmp_path / "build.log"
     log.write_text("nvcc fatal   : Unsupported gpu architecture 'compute_35'\n", encoding="utf-8")
-    for _ in range(12 if os.environ.get("REKINDLE_HEAVY") else 4):
+    for _ in range(200 if os.environ.get("REKINDLE_HEAVY") else 4):
         done = run(ASKING, str(log), str(ROOT / "tests" / "machines" / "k40c-windows.json"))
         assert (done.returncode, done.stderr) == (0, "")
         assert json.loads(done.stdout) == [True, True]
@@ -109,7 +109,8 @@ def test_types_are_decoded_in_one_place() -> None:
                 found.add((path.relative_to(PACKAGE).as_posix(), ast.unparse(node)))
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "msgspec":
                 assert [each.name for each in node.names] == ["structs"], path
-    assert found == {("core/codec.py", "msgspec.convert"), ("core/codec.py", "msgspec.json.Decoder")}
+    allowed = {"msgspec.convert", "msgspec.json.Decoder", "msgspec.inspect"}
+    assert found == {("core/codec.py", name) for name in allowed}
 
 
 def test_many_people_type_at_once() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ import pytest
 from rekindle.build import provision
 from rekindle.build.configure import request
 from rekindle.build.configure.request import BuildFile
+from rekindle.core import console, files
 from rekindle.core.errors import (
     BadInput,
     FetchFailed,
@@ -26,6 +28,7 @@ from rekindle.core.errors import (
     UsageError,
 )
 from rekindle.core.paths import sha256_of
+from rekindle.core.run import Result
 from rekindle.core.version import Version
 from rekindle.doctor import cuda
 from rekindle.formats import unpacking
@@ -33,17 +36,17 @@ from rekindle.knowledge.cuda import toolchains
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
 from rekindle.machine.model import FoundCompiler, FoundToolkit, Machine
-from rekindle.machine.toolchain import gcc, private
+from rekindle.machine.toolchain import gcc, toolkits
 from rekindle.stack import source_build
 from rekindle.stack.situation import Situation
-from rekindle.toolchain import command, finish, msvc, progress
+from rekindle.toolchain import assemble as assembling
+from rekindle.toolchain import command, msvc, progress
 from rekindle.toolchain import install as installing
 from rekindle.toolchain import verify as verifying
-from rekindle.toolchain.assemble import assemble
+from rekindle.toolchain.assemble import Layout, assemble
 from rekindle.toolchain.install import Installation
-from rekindle.toolchain.layout import Layout
 from rekindle.toolchain.model import Kit, KitFile, KitPlatform, Offering, Part, ToolSpec
-from rekindle.toolchain.providers import debian, registry
+from rekindle.toolchain.providers import contract, debian, index
 from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
 from rekindle.toolchain.store import Store
 from support import packages
@@ -371,8 +374,11 @@ def test_what_a_dead_run_left_is_swept_away(store: Store, stage: Stage) -> None:
     with store.locked():
         installing.install(store, staged(stage), how(store))
     (store.kits_folder / ".cuda-12.4.1.dead.part" / "bin").mkdir(parents=True)
+    (store.kits_folder / ".cuda-12.4.1.dead.part" / "bin" / "nvcc").write_bytes(b"whole")
     (store.objects / ".dead.part").write_bytes(b"half")
+    files.swept()
     with store.locked():
+        assert files.swept() == (2, 4 + 5), "what was left is counted"
         assert [path.name for path in store.kits_folder.iterdir()] == [store.kits()[0].id]
         assert not list(store.objects.glob(".*"))
 
@@ -448,8 +454,8 @@ def test_an_origin_says_which_package_it_was() -> None:
 
 
 def test_every_provider_keeps_the_contract() -> None:
-    for provider in registry.providers():
-        assert provider.NAME in registry.NAMES and provider.GROUP >= 1
+    for provider in contract.providers():
+        assert provider.NAME in contract.NAMES and provider.GROUP >= 1
         assert callable(provider.find) and callable(provider.fetch)
 
 
@@ -462,7 +468,7 @@ def test_the_machine_finds_private_kits_newest_first(store: Store, tmp_path: Pat
     adopted = store.kits_folder / "cuda-12.6.85" / ".rekindle"
     adopted.mkdir(parents=True)
     (adopted / "adopted").write_text(f"{tmp_path / 'mine'}\n", encoding="utf-8")
-    found = [Path(root).name for root in private.roots(Host(), "cuda")]
+    found = [Path(root).name for root in toolkits.private_roots(Host(), "cuda")]
     assert found == ["mine", "cuda-12.4.131-full", "cuda-11.8.89", "cuda-9.0"]
 
 
@@ -630,7 +636,7 @@ def test_openblas_brings_fortrans_library_to_every_link(store: Store) -> None:
     for name, link in (("libopenblas.so.0", names[0]), ("libopenblas.so", names[0]), ("libgfortran.so.5", names[1])):
         files[f"lib/{name}"] = KitFile(path=f"lib/{name}", link=link)
     offering = msgspec.structs.replace(offering_of([], layout="debian-library"), name="openblas")
-    (script,) = finish.written(store, offering, files)
+    (script,) = assembling.written(store, offering, files)
     assert script.path == "lib/libopenblas.so" and script.link is None
     kept = next(path for path in store.objects.rglob("*") if path.is_file())
     assert "INPUT ( libopenblas.so.0 libgfortran.so.5 )" in kept.read_text(encoding="utf-8")
@@ -747,3 +753,60 @@ def test_a_download_that_goes_on_counts_what_is_there_and_not_twice(
     monkeypatch.setattr(progress, "size_of", lambda folder: next(sizes))
     line = progress.fetching(tmp_path, 1_000_000_000, kept=300_000_000)
     assert line(10.0) == "fetched 400 of 1,000 MB, 10.0 MB/s, 60 s left"
+
+
+def test_a_release_that_never_was_is_not_looked_for() -> None:
+    seen = rekindle_command("toolchain", "install", "cuda==11.9", "--dry-run")
+    assert (seen.code, seen.out) == (3, "")
+    assert "there is no CUDA 11.9" in seen.err and "nearest: 11.8 and 12.0" in seen.err
+    assert "looking for" not in seen.err
+
+
+def test_what_cannot_be_had_names_the_nearest_that_can(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only by asking whoever answers; and every wait says for whom."""
+    asked: list[str] = []
+    waited: list[str] = []
+
+    class Answers:
+        NAME, GROUP = "debian", 1
+
+        def find(self, wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
+            asked.append(f"{self.NAME} {wanted}")
+            if wanted.version != Version("12"):
+                return FoundOffering(why=f"no {wanted}", silent=self.NAME == "conda")
+            offering = Offering(provider=self.NAME, name="cuda", version=Version("12.4.131"), place=place, layout="x",
+                                parts=())  # fmt: skip
+            return FoundOffering(offering=offering)
+
+    class Silent(Answers):
+        NAME = "conda"
+
+    @contextlib.contextmanager
+    def waiting(text: str) -> Iterator[None]:
+        waited.append(text)
+        yield
+
+    monkeypatch.setattr(installing, "providers", lambda: (Answers(), Silent()))
+    monkeypatch.setattr(console, "waiting", waiting)
+    how = installing.Installation(settings=ProviderSettings(state=tmp_path))
+    with pytest.raises(NoRoute) as refused:
+        installing.find(ToolSpec.parse("cuda==12.6"), how)
+    assert refused.value.hint and refused.value.hint.startswith("`cuda==12.4` can be had from debian; ")
+    assert asked == ["debian cuda==12.6", "conda cuda==12.6", "debian cuda==12"]
+    assert waited == [f"asking {each.replace(' ', ' for ')}" for each in asked]
+
+
+def test_an_index_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    said = "WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError': /simple/nvidia/\n"
+    calls: list[tuple[str, ...]] = []
+
+    def pip(*words: str, timeout: float) -> Result:
+        calls.append(words)
+        return Result(args=words, code=1, err=said)
+
+    monkeypatch.setattr(index, "_pip", pip)
+    found = index.find(
+        ToolSpec.parse("cuda"), KitPlatform(system="linux", arch="x86_64"), ProviderSettings(state=tmp_path)
+    )
+    assert (found.offering, found.silent, len(calls)) == (None, True, 1)
+    assert "does not answer" in found.why

@@ -16,15 +16,15 @@ import pytest
 
 from rekindle.cli.main import run
 from rekindle.core import codec, paths
-from rekindle.core.errors import BadInput, FetchFailed, NotFound
+from rekindle.core.errors import BadInput, FetchFailed, NotFound, NotWritable, StepFailed
 from rekindle.core.untrusted import Commit, CondaPin, InsidePath, PipRequirement, PipVersion, PlainFileName, Sha256
 from rekindle.fleet import journal as fleet_journal
 from rekindle.fleet import matrix_file
-from rekindle.fleet.job import FleetJob
-from rekindle.fleet.order import JobOrder, JobResult
-from rekindle.install import conda
+from rekindle.fleet.job import FleetJob, JobOrder, JobResult
+from rekindle.install import conda, record
 from rekindle.knowledge.cuda import library_packages
 from rekindle.knowledge.torch import releases, setup_py
+from rekindle.machine.python.environment import find
 from rekindle.source import tree
 from rekindle.source.checkout import Mark
 from rekindle.source.journal import PatchRecord
@@ -180,6 +180,34 @@ def test_undo_removes_no_file_that_a_record_reaches_through_a_link(handed_over: 
     assert undo(handed_over, changes=[{"name": "torch", "before": None, "after": "2.0"}]) == 0
     assert (tmp_path / "home" / ".bashrc").read_text(encoding="utf-8") == "precious\n"
     assert not info.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an environment of Linux")
+@pytest.mark.parametrize("kept", ["bin/folder", "pyvenv.cfg/file"])
+def test_undo_says_what_cannot_be_put_back(handed_over: Path, kept: str) -> None:
+    """A file where a folder is, and below a file: both were internal errors."""
+    (handed_over / "bin" / "folder" / "below").mkdir(parents=True)
+    place = handed_over / ".rekindle" / "undo-20270101T000000000000" / "files" / kept
+    place.parent.mkdir(parents=True)
+    place.write_text("x", encoding="utf-8")
+    assert undo(handed_over) in (StepFailed.exit_code, NotWritable.exit_code)
+    assert (handed_over / "bin" / "folder" / "below").is_dir()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an environment of Linux")
+def test_undo_removes_no_folder_as_a_file(handed_over: Path) -> None:
+    assert undo(handed_over, files={"bin": None}) == StepFailed.exit_code
+    assert (handed_over / "bin" / "python").is_file()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an environment of Linux")
+def test_undo_looks_behind_no_junction(handed_over: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A junction of Windows is a folder to `is_dir`, and no symbolic link."""
+    junction = handed_over / "lib" / "python3.11" / "site-packages" / "junction"
+    (junction / "precious").mkdir(parents=True)
+    monkeypatch.setattr(record.files, "is_link", lambda path: path.name == "junction")
+    environment = find(handed_over)
+    assert [path for path in record._entries(environment) if "precious" in path] == []
 
 
 @links

@@ -11,10 +11,11 @@ import pytest
 
 from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, State
-from rekindle.core.run import Result
+from rekindle.core.run import Result, call
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.machine.python.environment import find
 from rekindle.wheels.verify import ask_torch, ask_torch_checks, trial, verify
-from support import small_wheels, torch_like
+from support import artefacts, small_wheels, torch_like
 from support.command import Seen, rekindle_command
 
 MARK = trial.MARK
@@ -283,7 +284,8 @@ def test_a_card_that_it_was_not_made_for_leaves_it_unverified_by_name(
 def test_a_card_that_is_named_or_served_by_its_own_code_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wheel = torch_like.wheel(tmp_path, libraries={"torch/lib/kernels.fatbin": (("sm_35", "compute_35"),)})
+    library = {"torch/lib/kernels.fatbin": (("sm_35", "compute_35"),)}
+    wheel = torch_like.wheel(tmp_path, libraries=library, version="2.0.1+cu118")
     other = OtherCard(monkeypatch)
     verify.verify(wheel)
     verify.verify(wheel, expected=verify.Expected(cards=("sm_35", "sm_90")))
@@ -336,3 +338,31 @@ def test_what_the_driver_compiled_is_kept_where_that_was_asked_for(
     assert seen[0]["CUDA_CACHE_PATH"] == str(tmp_path / "jit")
     assert seen[0]["CUDA_CACHE_DISABLE"] == "0"
     assert seen[1]["CUDA_CACHE_DISABLE"] == "1"
+
+
+@pytest.mark.long
+def test_an_extension_is_tried_beside_the_torch_of_an_environment(tmp_path: Path) -> None:
+    artefacts.needs_environments()
+    import venv
+
+    home = tmp_path / "home"
+    venv.create(home, with_pip=False, symlinks=os.name != "nt")
+    site = find(home).site
+    (site / "torch").mkdir()
+    (site / "torch" / "__init__.py").write_text("answer = 42\n", encoding="utf-8")
+    (site / "torch-2.7.1.dist-info").mkdir()
+    (site / "torch-2.7.1.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: torch\nVersion: 2.7.1\n", encoding="utf-8"
+    )
+    wheel = tmp_path / "addon-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("addon.py", "import torch\nanswer = torch.answer\n")
+        info = "addon-1.0.dist-info"
+        file.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: addon\nVersion: 1.0\nRequires-Dist: torch\n")
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{info}/RECORD", "")
+    with trial.environment(trial.TrialSetup(wheel=wheel, torch=home)) as made:
+        assert made.python is not None, made.finding
+        said = call([made.python, "-c", "import addon; print(addon.answer)"], timeout=120)
+    assert said.out.strip() == "42", said.err
+    assert not (site / "addon.py").exists()

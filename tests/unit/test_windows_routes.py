@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rekindle.core.version import Version
 from rekindle.knowledge.builds import efforts
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.stack import estimates
@@ -21,10 +22,15 @@ def test_nobody_is_said_to_have_built_what_they_did_not_build() -> None:
     assert str(eight.cuda) == "11.8"
     assert any("torch-on-clunkers built it with 11.7" in line for line in eight.why)
     assert not any("built so" in line for line in eight.why)
-    from rekindle.core.version import Version
-
     seven = resolve(K40C, Wish(torch="2.7.1", cuda=Version("11.7"))).recommended
     assert any("built so for such a card by torch-on-clunkers" in line for line in seven.why)
+
+
+def test_a_build_for_another_card_of_the_family_is_no_precedent() -> None:
+    """A GTX 680 (3.0) was told of a build for a K40c (3.5), with a CUDA that does not compile for it."""
+    first = resolve(named(["GTX 680"], system="windows"), Wish()).recommended
+    why = " ".join(first.why)
+    assert "clunkers" not in why and "no build of it for 3.0 is known" in why
 
 
 def test_times_are_of_cores_and_of_the_systems_own_compiler() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.core import codec
-from rekindle.fleet import certs, planning, scheduler, work, worker
+from rekindle.fleet import planning, scheduler, work, worker
 from rekindle.fleet.announcement import Announcement, lacks
 from rekindle.fleet.dispatch import call
 from rekindle.fleet.intake import Intake
@@ -41,7 +41,7 @@ def test_a_worker_announces_itself_takes_the_files_of_a_job_and_answers(tmp_path
     planned = planning.make(matrix)
     (job,) = planned.plan.jobs
     place = tmp_path / "certs"
-    certs.make(place, days=1)
+    scheduler.make(place, days=1)
     state = FleetState(tmp_path / "state")
 
     async def session() -> tuple[Announcement, list[object]]:

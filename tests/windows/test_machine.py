@@ -19,6 +19,7 @@ import pytest
 from programs import program
 
 from rekindle.core import run
+from rekindle.core.dev_drive import DEV_VOLUME, UNKNOWN_TO_THIS_WINDOWS, dev_drive
 from rekindle.machine.gpu import ask_cuda_driver
 from rekindle.machine.host import Host
 from rekindle.machine.system import windows
@@ -239,3 +240,33 @@ def test_a_program_that_ends_by_a_missing_dll_says_so_in_its_code(tmp_path: Path
     assert run.call([tmp_path / "alone" / "app.exe"]).code == 0xC0000135
     (tmp_path / "dep.dll").rename(tmp_path / "alone" / "dep.dll")
     assert run.call([tmp_path / "alone" / "app.exe"]).code == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "flags", "error", "expected"),
+    [(1, DEV_VOLUME, 0, True), (1, 0, 0, False), (0, 0, UNKNOWN_TO_THIS_WINDOWS, False), (0, 0, 1, None)],
+)
+def test_the_volume_says_whether_it_is_a_dev_drive(
+    told: int, flags: int, error: int, expected: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ctypes.WinDLL("kernel32", use_last_error=True)
+
+    class Kernel:
+        """The real one, but for the one question that Wine does not know."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+        def DeviceIoControl(self, handle: Any, code: int, asked: Any, *rest: Any) -> int:
+            assert handle.value and code == 0x9023C and list(asked) == [0, DEV_VOLUME, 1, 0]
+            asked[0] = flags
+            ctypes.set_last_error(error)
+            return told
+
+    monkeypatch.setattr(ctypes, "WinDLL", lambda *_, **__: Kernel())
+    assert dev_drive(str(Path.cwd())) is expected
+
+
+def test_the_drive_of_windows_itself_is_never_a_dev_drive() -> None:
+    assert dev_drive("C:\\") is not True
+    assert dev_drive("Q:\\nowhere") is None

@@ -15,7 +15,7 @@ import pytest
 from programs import compile_c, program
 
 from rekindle.build.configure.request import BuildRequest, Compiler
-from rekindle.build.governor import gate as making
+from rekindle.build.governor import governor as making
 from rekindle.build.governor import record
 from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.governor.server import VARIABLE, Gate, Governor
@@ -53,9 +53,9 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> str:
     tcc = str(program("tcc"))
     compiler = Compiler(kind="tcc", cxx=tcc, c=tcc, cuda_host=tcc)
     request = BuildRequest(source=".", system="windows", arch="x86_64", python=sys.executable, compiler=compiler)
-    made = making.make(tmp_path_factory.mktemp("a gate (x86)"), request, os.environ)
-    assert made.compiled
-    return made.words[0]
+    made = making.make_gate(tmp_path_factory.mktemp("a gate (x86)"), request, os.environ)
+    assert made is not None
+    return made
 
 
 def together(folder: Path, gate: str, governor: Governor) -> int:
@@ -125,22 +125,16 @@ def test_without_memory_a_failed_compile_counts_as_killed_and_memory_is_looked_a
         assert not governor._killed_since(Gate(number=2, need=MIB, connection=ours, lowest=30_000 * MIB))
 
 
-@pytest.fixture(scope="module")
-def gate_in_python(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The gate where there is no compiler for it."""
-    nothing = str(tmp_path_factory.mktemp("none") / "cl.exe")
+def test_without_a_compiler_there_is_no_gate(tmp_path: Path) -> None:
+    nothing = str(tmp_path / "cl.exe")
     compiler = Compiler(kind="cl", cxx=nothing, c=nothing, cuda_host=nothing)
     request = BuildRequest(source=".", system="windows", arch="x86_64", python=sys.executable, compiler=compiler)
-    made = making.make(tmp_path_factory.mktemp("a script"), request, os.environ)
-    assert not made.compiled
-    return list(made.words)
+    assert making.make_gate(tmp_path, request, os.environ) is None
 
 
-def test_the_gate_in_python_runs_the_compiler_with_and_without_a_governor(
-    gate_in_python: list[str], tmp_path: Path
-) -> None:
+def test_the_gate_runs_the_compiler_with_and_without_a_governor(gate: str, tmp_path: Path) -> None:
     compiler = compile_c(COMPILER, tmp_path / "cc.exe")
-    words = [*gate_in_python, compiler, "fail", "-o", "x.obj"]
+    words = [gate, compiler, "fail", "-o", "x.obj"]
     with Governor(2, compiles=tmp_path / "compiles.jsonl", tokens=False) as governor:
         for environ in (governor.environment(os.environ), {**os.environ}):
             said = run.call(words, env=environ, timeout=120)

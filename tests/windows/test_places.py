@@ -23,7 +23,7 @@ from programs import program, stand_in
 
 from rekindle.build.configure import tools
 from rekindle.build.configure.environment import MARK
-from rekindle.build.run import build, orphans
+from rekindle.build.run import build
 from rekindle.build.run.folders import without_spaces
 from rekindle.cli.main import run
 from rekindle.core import paths
@@ -87,9 +87,9 @@ def test_a_process_that_carries_the_mark_is_ended_and_another_is_not(tmp_path: P
     with subprocess.Popen(sleeper, env=env, stdout=subprocess.PIPE) as ours:
         assert ours.stdout is not None
         ours.stdout.readline()
-        orphans._end(ours.pid, "another build", 0.3)
+        build._end(ours.pid, "another build", 0.3)
         assert psutil.pid_exists(ours.pid)
-        orphans._end(ours.pid, str(tmp_path), 5.0)
+        build._end(ours.pid, str(tmp_path), 5.0)
         assert ours.wait(timeout=20) is not None
 
 
@@ -140,7 +140,7 @@ def test_a_junction_is_not_walked_into() -> None:
 
 
 def test_a_token_semaphore_is_new_and_never_overfull() -> None:
-    from rekindle.build.governor.semaphore import Semaphore
+    from rekindle.build.governor.jobserver import Semaphore
 
     name = f"rekindle-test-{os.getpid()}"
     first = Semaphore(name, 0, 1)
@@ -264,12 +264,12 @@ def test_where_a_drive_has_no_short_names_the_folder_stays(tmp_path: Path, monke
 
 def test_the_memory_of_a_process_and_its_children_is_asked_of_windows() -> None:
     """In a process of its own: what a module does when it is imported counts too."""
-    script = "import os; from rekindle.build.governor.processes import held_by; print(held_by(os.getpid()) or 0)"
+    script = "import os; from rekindle.build.governor.endpoint import held_by; print(held_by(os.getpid()) or 0)"
     said = call([sys.executable, "-c", script], timeout=120)
     assert said.ok, said.err
     # Wine counts no memory, and answers 0; what is not asked for is None.
     assert said.out.strip().isdigit()
-    from rekindle.build.governor.processes import held_by
+    from rekindle.build.governor.endpoint import held_by
 
     assert held_by(os.getpid()) is not None
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.build.configure import cache_exchange
+from rekindle.build.configure import compiler_cache
 from rekindle.core import codec, signing
 from rekindle.core.errors import BadInput
 from rekindle.core.untrusted import PipRequirement, PlainFileName
@@ -33,12 +33,12 @@ from rekindle.core.version import Version
 from rekindle.diagnose.diagnosis import diagnose_file
 from rekindle.fleet import journal as fleet_journal
 from rekindle.fleet import matrix_file
-from rekindle.fleet.order import JobOrder, JobResult
+from rekindle.fleet.job import JobOrder, JobResult
 from rekindle.fleet.state import FleetState, status_of
 from rekindle.install import apply, record
 from rekindle.knowledge import tables, updates
 from rekindle.model.environment import Environment
-from rekindle.source import submodules, tree
+from rekindle.source import git, tree
 from rekindle.stack import lab
 from rekindle.stack import plan as plans
 from rekindle.stack.route import Route
@@ -372,7 +372,7 @@ def packed_log(dice: random.Random) -> bytes:
 
 
 _ENTRY_NAME = "b/7/4b19v5lm5ill9tq7dehmqa10di3c6doR"
-_OWN = cache_exchange.CacheIdentity(
+_OWN = compiler_cache.CacheIdentity(
     launcher="ccache version 4", system="linux", arch="x86_64", build="/w", source="/s", compilers={}, arch_list="",
     options={},
 )  # fmt: skip
@@ -382,7 +382,7 @@ def cache(dice: random.Random) -> bytes:
     body = tarball(dice, [_ENTRY_NAME, _ENTRY_NAME.replace("7", "8")])
     with tarfile.open(fileobj=io.BytesIO(body)) as read:
         size = sum(member.size for member in read)
-    whole = {"schema": cache_exchange.SCHEMA, "identity": codec.to_builtins(_OWN), "entries": 2, "size": size}
+    whole = {"schema": compiler_cache.SCHEMA, "identity": codec.to_builtins(_OWN), "entries": 2, "size": size}
     text = json.dumps(spoiled(dice, whole)).encode()
     info = tarfile.TarInfo("manifest.json")
     info.size = len(text)
@@ -390,7 +390,7 @@ def cache(dice: random.Random) -> bytes:
 
 
 def brought(path: Path) -> None:
-    cache_exchange.bring(path, path.parent / "build", _OWN)
+    compiler_cache.bring(path, path.parent / "build", _OWN)
 
 
 def planned(path: Path) -> None:
@@ -447,13 +447,13 @@ def tree_settings(data: bytes) -> None:
             led = name == "HEAD" and len(data) % 2
             (root / ".git" / name).write_bytes(b"ref: refs/heads/../../x\n" if led else data)
         tree.head(root)
-        for path in submodules.empty(root):
+        for path in git.empty(root):
             if not (root / path).resolve().is_relative_to(root):
                 raise Leak(f"`{path}` is outside")
         text = data.decode("utf-8", "surrogateescape")
-        kept = submodules.without(text, ["third_party/b"]).encode("utf-8", "surrogateescape")
+        kept = git.without(text, ["third_party/b"]).encode("utf-8", "surrogateescape")
         before, after = (_git_says(each, root) for each in (data, kept))
-        lost = {path for path in before if not submodules.outside(path, ["third_party/b"])} - after
+        lost = {path for path in before if not git.outside(path, ["third_party/b"])} - after
         if before and after and lost and b"\\" not in data and b"\0" not in data:
             raise Leak(f"git still knew {lost}")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.patches import Edit, Patch, patches
-from rekindle.source import git, submodules
+from rekindle.source import git
 from rekindle.source.origin import Mirrors
 
 FIRST = Version("1.10.0")
@@ -63,7 +63,7 @@ def file_at(repository: Path, tag: str, path: str, mirrors: Path | None) -> byte
     if commit is None:
         raise SystemExit(f"{repository} has no tag {tag}")
     place, inner, url = repository, commit, "https://github.com/pytorch/pytorch"
-    for pin in submodules.pins(repository, commit, parent_url=url) if path.startswith("third_party/") else []:
+    for pin in git.pins(repository, commit, parent_url=url) if path.startswith("third_party/") else []:
         if path.startswith(f"{pin.path}/"):
             found = next(holding(pin, mirrors), None)
             if found is None:
@@ -74,7 +74,7 @@ def file_at(repository: Path, tag: str, path: str, mirrors: Path | None) -> byte
     return result.out.encode("utf-8", "surrogateescape") if result.ok else None
 
 
-def holding(pin: submodules.SubmodulePin, mirrors: Path | None) -> Iterator[Path]:
+def holding(pin: git.SubmodulePin, mirrors: Path | None) -> Iterator[Path]:
     if mirrors is not None:
         for mirror in Mirrors(mirrors).named(pin.url):
             if git.has_commit(mirror, pin.commit):

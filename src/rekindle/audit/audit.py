@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from rekindle.audit import contents, environment_checks, history, module_checks
 from rekindle.audit.answer import Audit, AuditedCard, AuditedModule, Torch
 from rekindle.audit.contents import Contents, Module
@@ -11,7 +13,9 @@ from rekindle.audit.kept import kept_file
 from rekindle.audit.mending import Mending, Trouble
 from rekindle.audit.symbols import Offered, uses_torch
 from rekindle.core import files
+from rekindle.core.errors import BadInput
 from rekindle.core.findings import worst
+from rekindle.machine.host import CouldNotRead
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.environment import torch_of
 from rekindle.machine.python.torch_installed import parse as parse_torch
@@ -78,12 +82,15 @@ def installed_torch(environment: Environment) -> Torch | None:
     folder = torch_of(environment)
     if folder is None:
         return None
-    version, cuda = parse_torch(files.plain_text(folder / "version.py", errors="replace"))
+    try:
+        version, cuda = parse_torch(files.plain_text(folder / "version.py", errors="replace"))
+    except CouldNotRead as error:
+        raise BadInput(f"the torch in `{folder}` cannot be read: {error}", hint="install torch again") from error
     return Torch(version=version, cuda=cuda, root=str(folder))
 
 
 def _wrong(module: AuditedModule, missing: list[environment_checks.LibraryNowhere]) -> list[Trouble]:
-    package = contents.normal(module.distribution) if module.distribution else None
+    package = canonicalize_name(module.distribution) if module.distribution else None
     brought = {each.finding: each.package for each in missing}
     return [Trouble(finding=each, package=package, about=brought.get(each)) for each in module.findings]
 
@@ -117,5 +124,5 @@ def _owner(found: Contents, module: Module) -> str | None:
     known = found.owner.get(module.path)
     if known:
         return known
-    top = contents.normal(module.path.partition("/")[0])
+    top = canonicalize_name(module.path.partition("/")[0])
     return top if top in found.distributions else None

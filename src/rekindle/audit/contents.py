@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from rekindle.core import codec, files
 from rekindle.core.errors import RekindleError
+from rekindle.core.untrusted import leads_inside
 from rekindle.formats import elf, pe
 from rekindle.formats.access import File
 from rekindle.formats.constants import numpy_abi
@@ -42,7 +44,7 @@ class InstalledDistribution(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def below(self) -> list[str]:
         """The names of what it requires."""
-        return sorted({normal(re.split(r"[\s<>=!~;\[(]", line, maxsplit=1)[0]) for line in self.requires})
+        return sorted({canonicalize_name(re.split(r"[\s<>=!~;\[(]", line, maxsplit=1)[0]) for line in self.requires})
 
     @property
     def folders(self) -> set[str]:
@@ -81,7 +83,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
 
     def distribution(self, name: str) -> InstalledDistribution | None:
-        return self.distributions.get(normal(name))
+        return self.distributions.get(canonicalize_name(name))
 
 
 class _Folder(msgspec.Struct, frozen=True, array_like=True):
@@ -120,7 +122,7 @@ def read(environment: Environment, *, cache: Path | None = None) -> Contents:
                 modules.append(_module(path, relative, kept, fresh))
             elif relative.endswith("/METADATA"):
                 found = _distribution(os.path.dirname(path), kept, fresh)
-                distributions.setdefault(normal(found.name), found)
+                distributions.setdefault(canonicalize_name(found.name), found)
             else:
                 path_lines += _lines(Path(path))
     _store(cache, kept, fresh)
@@ -159,10 +161,6 @@ def is_module(name: str) -> bool:
     return name.endswith(_SUFFIXES) or (".so." in name and _VERSIONED.search(name) is not None)
 
 
-def normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def _walk(top: str, kept: _KeptFiles, fresh: _KeptFiles) -> Iterator[str]:
     """The files that matter below a folder, relative to it: compiled modules, METADATA, and `.pth` files at the top.
 
@@ -190,6 +188,8 @@ def _list(folder: str, stamp: int, *, top: bool) -> _Folder:
     for entry in os.scandir(folder):
         # A link to a folder is followed from the top only: that is how a torch of one's own is put into an environment.
         if entry.is_dir(follow_symlinks=top):
+            if entry.is_symlink() and leads_inside(Path(folder), Path(entry.path)):
+                continue  # all of it would be read again, and what is around it
             if entry.name != "__pycache__":
                 folders.append(entry.name)
         elif entry.is_file():
@@ -225,7 +225,8 @@ def _facts(source: File) -> dict[str, Any]:
         image = pe.read(source)
         facts = {"format": "pe", "machine": image.machine, "needed": tuple(image.imports)}
     else:
-        return {"format": "other"}
+        module = source.name.endswith(".pyd") or _python_tag(source.name)
+        return {"format": "other"} | ({"problem": "it is no library of Windows or Linux"} if module else {})
     code = gpu_code(source)
     # torch's own Python module is a stub: what uses NumPy is the library behind it.
     imported = _python_tag(source.name) or source.name.endswith(".pyd") or "torch_python" in source.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import msgspec
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from rekindle.audit.answer import AuditedCard, AuditedModule, MendingStep
@@ -20,6 +20,7 @@ from rekindle.knowledge.torch import companions
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
+from rekindle.model.requirement import holds, place, requirement
 
 # A finding of these about a package is mended by another build of that package.
 _ANOTHER_BUILD = (
@@ -183,16 +184,11 @@ def _of_line(pin: str, torch: str) -> tuple[str, ...]:
 
 def _required(by: InstalledDistribution, name: str, environment: Environment) -> Requirement | None:
     """What a distribution asks of another in this environment; None when it does not need it."""
-    windows = environment.os == "windows"
-    place = {"extra": "", "sys_platform": "win32" if windows else "linux", "os_name": "nt" if windows else "posix"}
-    place |= {"platform_system": environment.os.capitalize(), "python_full_version": str(environment.python)}
-    place |= {"python_version": environment.version or "3"}
+    python = {"python_version": environment.version or "3", "python_full_version": str(environment.python)}
+    here = place(environment.os == "windows", **python)
     for line in by.requires:
-        try:
-            wanted = Requirement(line)
-        except InvalidRequirement:
-            continue
-        if canonicalize_name(wanted.name) == name and (wanted.marker is None or wanted.marker.evaluate(place)):
+        wanted = requirement(line)
+        if wanted is not None and canonicalize_name(wanted.name) == name and holds(wanted, here):
             return wanted
     return None
 

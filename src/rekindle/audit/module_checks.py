@@ -6,12 +6,15 @@ import re
 from pathlib import Path
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from rekindle.audit.answer import AuditedCard, label
-from rekindle.audit.contents import Contents, Module, normal
+from rekindle.audit.cards import words
+from rekindle.audit.contents import Contents, Module
 from rekindle.audit.symbols import Offered, WantedSymbols, uses_torch, wanted
 from rekindle.compat.driver_cuda import newest_ptx
 from rekindle.compat.gpu_code import Served, served
+from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Coverage
@@ -140,12 +143,14 @@ def _how_much(answer: Served) -> str:
 def _jit(place: AuditContext, module: Module, cards: list[AuditedCard]) -> Finding:
     sure = place.driver_ptx is not None
     text = "runs" if sure else "runs only if the driver knows its PTX: that could not be checked;"
+    owner, where = place.contents.owner.get(module.path), ("--env", place.environment.root, *words(cards))
+    built = (rekindle("extension", "build", owner, *where, system=place.environment.os),) if owner else ()
     return Finding(
         id="audit.jit",
         state=State.WARN if sure else State.UNVERIFIED,
         found=f"{module.path} has no code of its own for {_named(cards)}",
         why=f"it {text} by JIT: the first start is slow, and an older driver cannot do it",
-        fix=Fix(text="build it with code for the card to be rid of that"),
+        fix=Fix(text="a build with code for the card starts at once", commands=built if uses_torch(module) else ()),
     )
 
 
@@ -229,4 +234,4 @@ def _numpy(place: AuditContext, module: Module) -> Finding | None:
 
 
 def _is_torchs_own(module: Module) -> bool:
-    return normal(module.path.partition("/")[0]) in ("torch", "functorch", "torchgen")
+    return canonicalize_name(module.path.partition("/")[0]) in ("torch", "functorch", "torchgen")

@@ -54,6 +54,11 @@ class Offered:
         facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in libraries]
         return sha256(repr(facts).encode()).hexdigest()[:16]
 
+    @property
+    def empty(self) -> bool:
+        """There is no library to hold anything against."""
+        return not any(path.suffix == ".dll" or ".so" in path.suffixes for path in self._folder.glob("*"))
+
     def everything(self) -> frozenset[str]:
         """The symbols of all Linux libraries together: the loader does not ask which one a symbol is from."""
         if self._everything is None:

@@ -12,16 +12,17 @@ from typing import Protocol
 import msgspec
 
 from rekindle.build import build_record, overview, provision
-from rekindle.build.configure import cache_exchange, options, request, smoke, tools
+from rekindle.build.configure import compiler_cache, options, request, smoke, tools
 from rekindle.build.configure.compiler_cache import find_launcher, remote
+from rekindle.build.configure.options import Choices
 from rekindle.build.configure.request import BuildRequest
+from rekindle.build.governor import governor
 from rekindle.build.progress import view
 from rekindle.build.progress.view import Now
 from rekindle.build.progress.watch import HEARTBEAT, Progress
 from rekindle.build.run import build as whole
 from rekindle.build.run import locked, steps, tidy
 from rekindle.build.run.build import BuildReport, StepReport
-from rekindle.build.run.choices import Choices
 from rekindle.build.run.fixes import Consent
 from rekindle.build.run.folders import Folders, folder_of, wheel_version, without_spaces
 from rekindle.build.run.journal import Remedy
@@ -54,6 +55,7 @@ class BuildCommand(msgspec.Struct, frozen=True, kw_only=True):
     launcher: str | None = None
     script: Path | None = None
     auto_fix: bool = False
+    unlocked: bool = False
     force: bool = False
     yes: bool = False
     tidy: bool = False
@@ -136,7 +138,7 @@ def build(command: BuildCommand, tell: Callable[[str], None], listener: BuildLis
             listener.ended(outcome)
     if command.export_cache is not None:
         own = _cache_identity(resolved, choices, folders)
-        tell(cache_exchange.spoken("exported", cache_exchange.export(command.export_cache, folders.root, own)))
+        tell(compiler_cache.spoken("exported", compiler_cache.export(command.export_cache, folders.root, own)))
     return msgspec.structs.replace(made, overview=shown, record=written)
 
 
@@ -149,22 +151,22 @@ def _with_cache(
     own = _cache_identity(resolved, choices, folders)
     if command.import_cache is not None:
         folders.root.mkdir(parents=True, exist_ok=True)
-        tell(cache_exchange.spoken("imported", cache_exchange.bring(command.import_cache, folders.root, own)))
+        tell(compiler_cache.spoken("imported", compiler_cache.bring(command.import_cache, folders.root, own)))
         tell("what others compiled cannot be checked: trust the file as you trust who made it")
-    place = {**choices.cache_place, **cache_exchange.variables(folders.root)}
+    place = {**choices.cache_place, **compiler_cache.variables(folders.root)}
     return msgspec.structs.replace(choices, cache_place=place)
 
 
-def _cache_identity(resolved: BuildRequest, choices: Choices, folders: Folders) -> cache_exchange.CacheIdentity:
+def _cache_identity(resolved: BuildRequest, choices: Choices, folders: Folders) -> compiler_cache.CacheIdentity:
     chosen = options.resolve(resolved, choices.overrides, allow_unknown=choices.allow_unknown)
-    return cache_exchange.identity(resolved, chosen, folders.root, choices.launcher)
+    return compiler_cache.identity(resolved, chosen, folders.root, choices.launcher)
 
 
 def _provisioned(command: BuildCommand, seen: Machine, tell: Callable[[str], None]) -> Machine:
     """The machine after what the build lacks was installed; with `--dry-run` only named."""
     if command.machine is not None:
         raise UsageError("cannot provision a snapshot", hint="run it on that machine")
-    wanted = request.read(command.plan)
+    wanted = request.read(command.plan, unlocked=command.unlocked)
     if command.no_cudnn:
         wanted = msgspec.structs.replace(wanted, cudnn=None)
     overrides = options.parse(command.pairs)
@@ -180,7 +182,7 @@ def _provisioned(command: BuildCommand, seen: Machine, tell: Callable[[str], Non
 
 def resolve(command: BuildCommand, seen: Machine, *, elsewhere: bool = False) -> BuildRequest:
     """The request of this command on that machine. A source that another computer's plan names is there, not here."""
-    wanted = request.read(command.plan)
+    wanted = request.read(command.plan, unlocked=command.unlocked)
     if command.no_cudnn:
         wanted = msgspec.structs.replace(wanted, cudnn=None)
     if command.graft is not None:
@@ -308,3 +310,22 @@ def _tidied(folders: Folders, resolved: BuildRequest, *, dry_run: bool) -> Build
     return BuildReport(
         folder=str(folders.root), wheel=found.wheel, version=resolved.version or "", steps=(), tidied=found
     )
+
+
+def text(report: BuildReport) -> str:
+    if report.tidied is not None:
+        return tidy.text(report.tidied)
+    planned = [step.name for step in report.steps if step.state == "planned"]
+    lines = [overview.text(report.overview), f"steps      {', '.join(planned)}"] if planned and report.overview else []
+    lines.append(f"wheel   {report.wheel}" if report.wheel else f"version {report.version}")
+    if report.cache and report.cache.rate is not None:
+        lines.append(f"cache   {report.cache.hits} hits, {report.cache.misses} misses")
+    used = governor.summary(report.governor) if report.governor else None
+    if used:
+        lines.append(f"memory  {used}")
+    if report.record:
+        lines.append(f"record  {report.record}")
+    lines.append(f"folder  {report.folder}")
+    if report.wheel and not planned:
+        lines.append("`rekindle build --tidy` with the same plan frees what the finished build no longer needs")
+    return "\n".join(lines)

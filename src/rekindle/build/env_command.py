@@ -12,10 +12,9 @@ import msgspec
 from rekindle.build.command import look
 from rekindle.build.configure import options, render, request
 from rekindle.build.configure.environment import BuildEnvironment, Variable, difference
-from rekindle.build.configure.options import Resolved
+from rekindle.build.configure.options import Choices, Resolved
 from rekindle.build.configure.request import BuildFile, BuildRequest
 from rekindle.build.run import build as whole
-from rekindle.build.run.choices import Choices
 from rekindle.build.run.folders import folder_of, without_spaces
 from rekindle.compat.driver_cuda import newest_full
 from rekindle.compat.toolkit_card import arch_list

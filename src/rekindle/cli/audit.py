@@ -37,10 +37,7 @@ def command(
     cache = None if no_cache else cache_folder("audit")
     with console.waiting(f"reading the compiled modules of {environment or 'the active environment'}"):
         answer = audit(environment, names=gpus, machine=machine, driver=driver, cache=cache)
-    if as_json:
-        console.out_json(answer)
-    else:
-        _show(answer)
+    console.out_json(answer) if as_json else _show(answer)
     return exit_code(answer.state)
 
 

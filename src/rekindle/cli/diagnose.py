@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rekindle.cli import options
-from rekindle.core import console
-from rekindle.core.errors import UsageError
+from rekindle.core import console, files
+from rekindle.core.command import rekindle
+from rekindle.core.errors import BadInput, UsageError
 
 if TYPE_CHECKING:
     from rekindle.diagnose.answer import Diagnosis
@@ -65,10 +66,21 @@ def command(
     if as_json and as_markdown:
         message = "`--json` and `--markdown` exclude each other"
         raise UsageError(message, hint="choose one of them")
+    _refuse_binary(where)
     known = _known(machine, told)
     answer = _follow(where, known, idle) if follow else source.diagnose(where, known=known)
     _print(answer, as_json, as_markdown, everything)
     return source.exit_code(answer)
+
+
+def _refuse_binary(where: str) -> None:
+    path = Path(where)
+    if where == "-" or not path.is_file():
+        return
+    with path.open("rb") as stream:
+        kind = files.binary_kind(stream.read(256))
+    if kind:
+        raise BadInput(f"`{path}` is {kind}, not a log", hint=f"`{rekindle('inspect', where)}` shows what it holds")
 
 
 def _known(machine: Path | None, told: dict[str, Any]) -> Facts:

@@ -18,17 +18,9 @@ if TYPE_CHECKING:
 
 @click.command("doctor")
 @options.machine
-@click.option(
-    "--save", type=click.Path(path_type=Path), metavar="FILE", help="Write a snapshot of this machine, redacted."
-)
+@options.path("--save", "FILE", "Write a snapshot of this machine, redacted.", written=True)
 @click.option("--paste", is_flag=True, help="Print the Markdown block for an issue, redacted.")
-@click.option(
-    "--compare",
-    nargs=2,
-    type=click.Path(path_type=Path),
-    metavar="A B",
-    help="Show what differs between two snapshots.",
-)
+@options.path("--compare", "A B", "Show what differs between two snapshots.", nargs=2)
 @click.option("--explain", metavar="ID", help="Explain one check and what it found.")
 @click.option("--only", multiple=True, metavar="ID", help="Run only this check or group (`cuda`). May be repeated.")
 @click.option("--all", "everything", is_flag=True, help="Show the checks that passed, too.")
@@ -93,10 +85,7 @@ def _compare(files: tuple[Path, Path], as_json: bool) -> int:
     from rekindle.machine import snapshot
 
     answer = report.compare(snapshot.load(files[0]), snapshot.load(files[1]))
-    if as_json:
-        console.out_json(answer)
-    else:
-        console.out(text.compared(answer, files[0].name, files[1].name))
+    console.out_json(answer) if as_json else console.out(text.compared(answer, files[0].name, files[1].name))
     return 0
 
 
@@ -104,8 +93,5 @@ def _explain(check: str, machine: Machine, as_json: bool) -> int:
     from rekindle.doctor import examine
 
     answer = examine.explain(check, machine)
-    if as_json:
-        console.out_json(answer)
-    else:
-        console.out(examine.explanation(answer))
+    console.out_json(answer) if as_json else console.out(examine.explanation(answer))
     return 0

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from rekindle.extension.find import FoundExtension
     from rekindle.machine.model import Machine
 
-environment = click.option(
-    "--env", "place", type=click.Path(path_type=Path), metavar="ENV", help="The environment; the active one by default."
-)
+environment = options.path("--env", "ENV", "The environment; the active one by default.", name="place")
 with_ptx = click.option("--ptx", is_flag=True, help="Also add PTX, which newer GPUs can run.")
 
 
@@ -36,9 +34,7 @@ def command() -> None:
 @with_ptx
 @options.output("Where to put the wheel (default: here).")
 @click.option("--from-source", is_flag=True, help="Build from source even if the index has a wheel that fits.")
-@click.option(
-    "--mirror", type=click.Path(path_type=Path), metavar="DIR", help="Take the source from the repositories in DIR."
-)
+@options.path("--mirror", "DIR", "Take the source from the repositories in DIR.")
 @options.as_json
 def build_command(
     project: str, place: Path | None, gpus: tuple[str, ...], ptx: bool, output: Path | None, from_source: bool,
@@ -83,10 +79,7 @@ def env_command(place: Path | None, gpus: tuple[str, ...], ptx: bool, shell: str
 
     cards, machine = _here(gpus)
     answer = shell_environment(place, cards=cards, machine=machine, shell=shell, ptx=ptx)
-    if as_json:
-        console.out_json(answer)
-    else:
-        console.out(answer.text.rstrip("\n"))
+    console.out_json(answer) if as_json else console.out(answer.text.rstrip("\n"))
     return 0
 
 
@@ -112,10 +105,7 @@ def find_command(
     asked = question.of(name, place=place, torch=torch, cuda=cuda, python=python, system=system, machine=arch)
     cards = cards_for(gpus, None, None, system=asked.system)[0]
     found = find(msgspec.structs.replace(asked, cards=cards))
-    if as_json:
-        console.out_json(found)
-    else:
-        _print_found(found)
+    console.out_json(found) if as_json else _print_found(found)
     return found.exit_code
 
 

@@ -17,9 +17,7 @@ def command() -> None:
 
 @command.command("init")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.option(
-    "--matrix", type=click.Path(path_type=Path), metavar="FILE", help="Your own matrix [PyTorch for orphaned cards]."
-)
+@options.path("--matrix", "FILE", "Your own matrix [PyTorch for orphaned cards].")
 @click.option("--rekindle", metavar="REQUIREMENT", help="What pip installs Rekindle from.")
 @click.option("--accept-licence", is_flag=True, help="You accept NVIDIA's terms for the runners' toolchains.")
 @options.as_json
@@ -34,10 +32,12 @@ def init_command(folder: Path, matrix: Path | None, rekindle: str | None, accept
     if as_json:
         console.out_json(made)
         return 0
-    console.out(f"{made.folder}: {made.jobs} jobs in {made.rounds} {'round' if made.rounds == 1 else 'rounds'}")
+    console.out(f"{made.folder}: {console.plural(made.jobs, 'job')} in {console.plural(made.rounds, 'round')}")
     for name in made.files:
         console.out(f"  {name}")
-    console.out(f"Next: read {made.folder}/README.md, then push it to a new repository")
+    console.out("What is left to do:")
+    for number, step in enumerate(made.steps, 1):
+        console.out(console.wrap(f"{number}. {step}", indent="  "))
     return 0
 
 
@@ -47,7 +47,7 @@ def init_command(folder: Path, matrix: Path | None, rekindle: str | None, accept
 @options.output("The site's folder [site].")
 @click.option("--base", required=True, metavar="URL", help="Where the wheels will lie.")
 @click.option("--from", "site", metavar="URL", help="The site as it is: what it has is kept.")
-@click.option("--list", "listing", type=click.Path(path_type=Path), metavar="FILE", help="Write what to upload there.")
+@options.path("--list", "FILE", "Write what to upload there.", name="listing", written=True)
 @options.as_json
 def publish_command(
     matrix: Path, shelf: Path | None, output: Path | None, base: str, site: str | None, listing: Path | None,

@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 matrix = click.argument("matrix", type=click.Path(path_type=Path), metavar="MATRIX", default="matrix.toml")
-machines = click.option(
-    "--machine", "machines", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-    help="A snapshot that stands for its cards, system and Python. May be repeated.",
-)  # fmt: skip
-state_folder = click.option(
-    "--state", type=click.Path(path_type=Path), metavar="DIR", help="Where the run keeps its journal [MATRIX.fleet]."
+machines = options.path(
+    "--machine",
+    "FILE",
+    "A snapshot that stands for its cards, system and Python. May be repeated.",
+    name="machines",
+    multiple=True,
 )
-certificates = click.option(
-    "--certs", type=click.Path(path_type=Path), metavar="DIR", help="The certificates of `fleet certs`."
-)
+state_folder = options.path("--state", "DIR", "Where the run keeps its journal [MATRIX.fleet].")
+certificates = options.path("--certs", "DIR", "The certificates of `fleet certs`.")
 cache = click.option(
     "--cache", metavar="URL",
     help="A compile cache that all share: redis://HOST:PORT or http://…; also REKINDLE_FLEET_CACHE.",
@@ -44,7 +43,7 @@ def running(command: F) -> F:
         certificates,
         click.option("--workers", type=click.IntRange(1, 64), help="Worker processes of a local run."),
         click.option("--slots", type=click.IntRange(1, 64), help="Jobs at a time on each of them."),
-        click.option("--work", type=click.Path(path_type=Path), metavar="DIR", help="Build here in a local run."),
+        options.path("--work", "DIR", "Build here in a local run."),
         cache,
         click.option("--deaths", type=click.IntRange(1, 100), default=4, show_default=True,
                      help="Set a job aside that takes so many workers with it."),
@@ -77,10 +76,7 @@ def plan_command(matrix: Path, machines: tuple[Path, ...], shelf: Path | None, w
     from rekindle.fleet import planning, view
 
     made = planning.make(matrix, machines=machines, shelf_folder=shelf or shelf_folder(), workers=workers).plan
-    if as_json:
-        console.out_json(made)
-    else:
-        _lines(view.plan_lines(made))
+    console.out_json(made) if as_json else _lines(view.plan_lines(made))
     return NoRoute.exit_code if made.totals.impossible == len(made.jobs) else 0
 
 
@@ -229,14 +225,14 @@ def export_command(form: str, matrix: Path, output: Path | None, as_json: bool, 
         rounds=given["rounds"],
         runner=pairs,
         accept_licence=given["accept_licence"],
-        **({"rekindle": given["rekindle"]} if given["rekindle"] else {}),
+        rekindle=given["rekindle"],
     )
     plan = planning.make(matrix, shelf_folder=given["shelf"]).plan
     made = write.write(form, workflow.exported(plan, settings), output)
     if as_json:
         console.out_json(made)
     else:
-        console.out(f"{made.file}: {made.jobs} jobs in {made.rounds} {'round' if made.rounds == 1 else 'rounds'}")
+        console.out(f"{made.file}: {console.plural(made.jobs, 'job')} in {console.plural(made.rounds, 'round')}")
     return 0
 
 
@@ -247,9 +243,9 @@ def export_command(form: str, matrix: Path, output: Path | None, as_json: bool, 
 @options.as_json
 def certs_command(output: Path | None, hosts: tuple[str, ...], days: int, as_json: bool) -> int:
     """Make the certificates of a fleet: whoever holds one can run code on all its machines."""
-    from rekindle.fleet import certs
+    from rekindle.fleet import scheduler
 
-    made = certs.make(output or Path("fleet-certs"), hosts, days=days)
+    made = scheduler.make(output or Path("fleet-certs"), hosts, days=days)
     if as_json:
         console.out_json(made)
         return 0
@@ -262,7 +258,7 @@ def certs_command(output: Path | None, hosts: tuple[str, ...], days: int, as_jso
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8790, show_default=True)
 @certificates
-@click.option("--address-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the address to FILE.")
+@options.path("--address-file", "FILE", "Write the address to FILE.", written=True)
 def scheduler_command(host: str, port: int, certs: Path | None, address_file: Path | None) -> int:
     """Run the scheduler that clients and workers meet at."""
     from rekindle.fleet import scheduler
@@ -275,7 +271,7 @@ def scheduler_command(host: str, port: int, certs: Path | None, address_file: Pa
 @click.option("--scheduler", required=True, metavar="URL", help="Where the scheduler is: tls://HOST:PORT.")
 @certificates
 @click.option("--name", help="What it is called [the host's name].")
-@click.option("--folder", type=click.Path(path_type=Path), metavar="DIR", help="Where it builds [in the cache].")
+@options.path("--folder", "DIR", "Where it builds [in the cache].")
 @click.option("--slots", type=click.IntRange(1, 64), help="Jobs at a time [one per 8 cores and 16 GB].")
 @click.option("--memory", type=click.FloatRange(0.5), metavar="GB", help="The most memory its jobs may use.")
 @cache
@@ -367,10 +363,7 @@ def _ended(status: FleetStatus, as_json: bool) -> int:
 def _show(status: FleetStatus, as_json: bool) -> None:
     from rekindle.fleet import view
 
-    if as_json:
-        console.out_json(status)
-    else:
-        _lines(view.status_lines(status))
+    console.out_json(status) if as_json else _lines(view.status_lines(status))
 
 
 def _lines(lines: Any) -> None:

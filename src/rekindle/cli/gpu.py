@@ -26,10 +26,7 @@ def command(name: str | None, every: bool, as_json: bool) -> None:
         _list(as_json)
         return
     answer = describe(name)
-    if as_json:
-        console.out_json(answer)
-    else:
-        _show(answer)
+    console.out_json(answer) if as_json else _show(answer)
 
 
 def _list(as_json: bool) -> None:
@@ -70,7 +67,7 @@ def _show(answer: CardAnswer) -> None:
         console.out(console.table(list(answer.advice.lines), indent="  "))
     if answer.programs:
         console.out()
-        console.out("Other programs: the newest that runs on it (how: `rekindle plan --for NAME`)")
+        console.out("Other programs: the newest known to run on it (`rekindle plan --for NAME`)")
         console.out(console.table([(name, _by_system(found)) for name, found in answer.programs.items()], indent="  "))
     console.out()
     console.out(f"Next: {answer.next}")
@@ -98,6 +95,8 @@ def _open_cudnn(answer: CardAnswer) -> str:
 
 
 def _show_candidates(answer: CardAnswer) -> None:
+    from rekindle.knowledge.gpu.names import SHOWN_BY
+
     console.out(
         console.wrap("This name was sold with different chips. The PCI id tells which one yours is:", indent="  ")
     )
@@ -108,7 +107,7 @@ def _show_candidates(answer: CardAnswer) -> None:
     console.out(console.table(rows, head=("capability", "architecture", "chip", "PCI ids"), indent="  "))
     console.out()
     pci = next((pci for c in answer.candidates for pci in c.pci_ids), "1287")
-    console.out(console.wrap("Next: find the id with `lspci -nn` (Linux) or in the Device Manager (Windows), then"))
+    console.out(console.wrap(f"Next: find the id ({SHOWN_BY} shows it), then"))
     console.out(f"  {rekindle('gpu', '10de:' + pci.partition(':')[0])}")
 
 

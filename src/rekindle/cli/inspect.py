@@ -12,18 +12,8 @@ from rekindle.core import console
 @click.argument("places", metavar="FILE|DIR|URL...", nargs=-1, required=True, type=click.Path(path_type=str))
 @options.gpus
 @click.option("--kernels", is_flag=True, help="List every piece of GPU code, by source file where known.")
-@click.option(
-    "--against",
-    type=click.Path(path_type=Path),
-    metavar="WHEEL|ENV",
-    help="Check an extension against this torch: libraries, symbols, CUDA, C++ ABI.",
-)
-@click.option(
-    "--graft",
-    type=click.Path(path_type=Path),
-    metavar="BASE",
-    help="Compare a wheel of `build --graft` with the official one that it was made from.",
-)
+@options.path("--against", "WHEEL|ENV", "Check an extension against this torch: libraries, symbols, CUDA, C++ ABI.")
+@options.path("--graft", "BASE", "Compare a wheel of `build --graft` with the official one that it was made from.")
 @click.option(
     "--require",
     multiple=True,

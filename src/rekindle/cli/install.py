@@ -8,6 +8,8 @@ import click
 
 from rekindle.cli import options
 from rekindle.core import console
+from rekindle.core.command import rekindle
+from rekindle.core.errors import UsageError
 from rekindle.install.apply import InstallReport
 from rekindle.install.shelf_offers import Shelves
 from rekindle.stack.situation import Prefer, TypedWish
@@ -25,9 +27,8 @@ from rekindle.stack.situation import Prefer, TypedWish
 @options.shelves
 @options.trust
 @click.option("--require-signed", is_flag=True, help="Use a wheel from a shelf or a file only if it is signed.")
-@click.option("--wheel", type=click.Path(path_type=Path), metavar="FILE", help="Install this wheel.")
-@click.option("--plan", type=click.Path(path_type=Path), metavar="PLAN",
-              help="Install what this plan says; in a folder of plans, this machine's own.")  # fmt: skip
+@options.path("--wheel", "FILE", "Install this wheel.")
+@options.path("--plan", "PLAN", "Install what this plan says; in a folder of plans, this machine's own.")
 @click.option(
     "--with", "tool", type=click.Choice(["pip", "uv"]), help="The installer to use [pip, if the environment has it]."
 )
@@ -56,6 +57,9 @@ def command(
     from rekindle.install import command as verb
 
     _refuse()
+    if environment is not None and environment.suffix == ".whl":
+        named = rekindle("install", "--wheel", str(environment))
+        raise UsageError(f"`{environment}` is a wheel, not an environment", hint=f"name it as one: `{named}`")
     if undo:
         report = verb.undo(environment)
     else:
@@ -71,10 +75,7 @@ def command(
             dry_run=dry_run,
         )
         report = verb.install(environment, request)
-    if as_json:
-        console.out_json(report)
-    else:
-        _show(report)
+    console.out_json(report) if as_json else _show(report)
 
 
 def _refuse() -> None:

@@ -29,10 +29,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     from rekindle.knowledge import inventory
 
     answer = inventory.knowledge(date.today())
-    if as_json:
-        console.out_json(answer)
-    else:
-        _show(answer)
+    console.out_json(answer) if as_json else _show(answer)
 
 
 @command.command("update")
@@ -59,12 +56,16 @@ def reset() -> int:
 
 @command.command("projects")
 @click.argument("gpu", required=False)
-def projects(gpu: str | None) -> int:
+@options.as_json
+def projects(gpu: str | None, as_json: bool) -> int:
     """Show what other people build for old cards, and container images; for one card if you name it."""
     from rekindle.knowledge.gpu import gpus
     from rekindle.knowledge.torch import projects as table
 
     card = gpus.capabilities_of([gpu])[0] if gpu else None
+    if as_json:
+        console.out_json(table.OtherBuilds(projects=table.projects(card), images=table.images(card)))
+        return 0
     for row in table.projects(card):
         console.out(f"{row.id}  {row.link}")
         console.out(console.wrap(row.offers, indent="  "))
@@ -120,12 +121,10 @@ class _Local:
     def __enter__(self) -> tuple[Path, str | None]:
         if not self.source.lower().startswith(("https://", "http://")):
             return Path(self.source), self.sha256
-        import tempfile
-
-        from rekindle.core import fetch
+        from rekindle.core import fetch, files
         from rekindle.core.errors import FetchFailed, UsageError
 
-        self._folder = Path(tempfile.mkdtemp())
+        self._folder = files.scratch_folder("update")
         path = self._folder / "bundle.zip"
         if self.sha256 is None:
             try:

@@ -18,7 +18,7 @@ from rekindle import __version__
 from rekindle.cli.options import once, talking
 from rekindle.core import console, files
 from rekindle.core.command import Command, tell_shell
-from rekindle.core.errors import Interrupted, RekindleError, UsageError
+from rekindle.core.errors import Interrupted, RekindleError, UsageError, did_you_mean
 
 # verb -> (module, what it does). The module holds a click command named `command`.
 VERBS: dict[str, tuple[str, str]] = {
@@ -90,7 +90,7 @@ class Verbs(click.Group):
             return "help", _help, args[1:]
         if args and args[0] not in VERBS:
             message = f"unknown command `{console.clean(args[0])[:60]}`"
-            raise UsageError(message, hint=f"{_nearest(args[0])}see `rekindle --help`")
+            raise UsageError(message, hint=f"{did_you_mean(args[0], VERBS)}see `rekindle --help`")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -160,7 +160,9 @@ def run(argv: list[str]) -> int:
     console.pasted_here(_pasted_here)
     tell_shell(None)
     try:
-        return _end(argv, _carry_out(argv))
+        ended = _carry_out(argv)
+        _say_swept()
+        return _end(argv, ended)
     except RekindleError as error:
         # Not even the answer or the error could be written.
         with contextlib.suppress(Exception):
@@ -195,7 +197,12 @@ def _carry_out(argv: list[str]) -> int | RekindleError:
         card = _meant(verb, argv) if "extra argument" in str(wrong) else ""
         place = getattr(wrong, "ctx", None)
         path = place.command_path if place else f"rekindle {verb}".rstrip()
-        return UsageError(wrong.format_message(), hint=f"{card}see `{path} --help`")
+        message = wrong.format_message()
+        if isinstance(wrong, click.NoSuchOption) and place:
+            # Click takes the dashes for letters, and finds every short option near every other.
+            message = wrong.message
+            card = did_you_mean(wrong.option_name, (name for each in place.command.params for name in each.opts))
+        return UsageError(message, hint=f"{card}see `{path} --help`")
     except MemoryError:
         return RekindleError("not enough memory", hint="close other programs and rerun the command")
     except OSError as error:
@@ -238,6 +245,12 @@ def _say_if_stale(argv: list[str]) -> None:
         console.say(f"{line}: see `rekindle knowledge`")
 
 
+def _say_swept() -> None:
+    count, size = files.swept()
+    if count:
+        console.say(f"removed {console.plural(count, 'file')} ({console.size(size)}) that a killed run had left")
+
+
 def _end(argv: list[str], ended: int | RekindleError) -> int:
     if isinstance(ended, int):
         return ended
@@ -265,10 +278,3 @@ def _bug(error: Exception) -> RekindleError:
         f"internal error; please report it: {type(error).__name__}: {str(error)[:300]} ({place})",
         hint="set REKINDLE_TRACE=1 and rerun the command to see the trace for the report",
     )
-
-
-def _nearest(word: str) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(word, VERBS, n=1)
-    return f"did you mean `{near[0]}`? " if near else ""

@@ -64,6 +64,14 @@ def cuda(help: str = "A CUDA toolkit version, e.g. 12.6.") -> Callable[[F], F]:
     return _typed("--cuda", _CUDA, "X.Y", help)
 
 
+def path(
+    option: str, metavar: str, help: str, *, name: str | None = None, written: bool = False, **more: Any
+) -> Callable[[F], F]:
+    """An option that takes a file or a folder; one that is `written` must lie in a folder that exists."""
+    kind: Any = OutputPath() if written else click.Path(path_type=Path)
+    return click.option(option, *((name,) if name else ()), type=kind, metavar=metavar, help=help, **more)
+
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 jobs = click.option(
     "--jobs", type=click.IntRange(1), metavar="N", help="Processes to use; one for each core if not given."
@@ -105,18 +113,8 @@ profile = click.option(
     type=click.Choice(["fast", "compat", "minimal"]),
     help="Fast on recent CPUs, compatible with old ones, or as small as possible.",
 )
-machine = click.option(
-    "--machine",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Answer for the machine recorded in this snapshot instead of this one.",
-)
-shelf = click.option(
-    "--shelf",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The folder of your own wheels; also REKINDLE_SHELF.",
-)
+machine = path("--machine", "FILE", "Answer for the machine recorded in this snapshot instead of this one.")
+shelf = path("--shelf", "DIR", "The folder of your own wheels; also REKINDLE_SHELF.")
 shelves = click.option(
     "--shelf",
     "shelves",
@@ -288,6 +286,8 @@ class OutputPath(click.ParamType):  # type: ignore[type-arg]
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        if value == "":
+            self.fail("it is empty; `.` is the current folder.", param, ctx)
         path = Path(value)
         if str(path) != "-" and not path.absolute().parent.is_dir():
             folder = path.absolute().parent

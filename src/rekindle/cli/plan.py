@@ -61,29 +61,16 @@ _AGAIN = "write them anew on those machines: `rekindle doctor --save NAME.json`"
     help="Print the answer in the form of this tool or file; `ansible` and `slurm` for several machines.",
 )
 @options.output("Write the plan to a TOML file, for `build` and `install`; for several machines, into a folder.")
-@click.option(
-    "--bundle",
-    "folder",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Collect what a machine without network needs in this folder.",
-)
-@click.option(
-    "--from",
-    "origin",
-    type=click.Path(path_type=Path),
-    metavar="PLAN",
-    help="Resolve this plan again and show what differs.",
-)
+@options.path("--bundle", "DIR", "Collect what a machine without network needs in this folder.", name="folder")
+@options.path("--from", "PLAN", "Resolve this plan again and show what differs.", name="origin")
 @options.shelves
 @options.trust
-@click.option(
+@options.path(
     "--machine",
-    "machines",
+    "FILE",
+    "Answer for the machine recorded in this snapshot, or for a folder of them. May be repeated.",
+    name="machines",
     multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Answer for the machine recorded in this snapshot, or for a folder of them. May be repeated.",
 )
 @click.option("--within", type=click.IntRange(0), default=WITHIN, metavar="N", show_default=True,
               help="How many releases back a machine may be moved to share a stack with others.")  # fmt: skip
@@ -121,6 +108,8 @@ def command(**given: Any) -> int:
         from rekindle.stack.forms import Form, render
 
         _form(render(verdict, Form(asked_for.form)), asked_for.output)
+        if verdict.recommended.change is not None:
+            console.say(f"first: {verdict.recommended.change.text}")
     elif asked_for.as_json:
         console.out_json(verdict)
     elif verdict.why_not is not None:
@@ -207,7 +196,8 @@ def _nodes(asked_for: PlanOptions, wish: Wish) -> int:
     if not places:
         first = next(iter(unreadable.values()))
         raise BadInput(f"none of {len(unreadable)} snapshots can be read; the first: {first}", hint=_AGAIN)
-    found = msgspec.structs.replace(nodes.resolve_all(places, wish, asked_for.within), unreadable=unreadable)
+    with console.waiting(f"planning for {console.plural(len(places), 'machine')}"):
+        found = msgspec.structs.replace(nodes.resolve_all(places, wish, asked_for.within), unreadable=unreadable)
     if asked_for.form in _LISTS:
         from rekindle.stack import lab
 
@@ -268,6 +258,9 @@ def _lab(asked_for: PlanOptions, places: dict[str, Situation], found: Nodes, wis
     index = lab.write(folder, written, {**nothing, **left_out}, put)
     for reason in dict.fromkeys(left_out.values()):
         console.say(f"left out: {', '.join(name for name, why in left_out.items() if why == reason)}: {reason}")
+    if not written:
+        console.say(f"no plan was written, because nothing serves these machines: `{folder / lab.INDEX}` says why")
+        return left_out
     console.say(f"wrote {console.plural(len(written), 'file')} for {console.plural(len(index.hosts), 'machine')}"
                 f" and `{folder / lab.INDEX}`")  # fmt: skip
     if form is None:
@@ -358,10 +351,7 @@ def _program(name: str, situation: Situation, as_json: bool) -> int:
     from rekindle.stack.programs import for_program
 
     found = for_program(name, situation)
-    if as_json:
-        console.out_json(found)
-    else:
-        console.out(answers.program(found))
+    console.out_json(found) if as_json else console.out(answers.program(found))
     return 0 if found.version else NoRoute.exit_code
 
 
@@ -374,7 +364,8 @@ def _compare(origin: Path, asked_for: PlanOptions) -> int:
     if asked_for.as_json:
         console.out_json(answer)
     elif not answer.differences:
-        console.out(f"the same: torch {planned.torch}, CUDA {planned.cuda}, Python {planned.python}")
+        cuda = f", CUDA {planned.cuda}" if planned.cuda else ""
+        console.out(f"the same: torch {planned.version}{cuda}, Python {planned.python}")
     else:
         for each in answer.differences:
             console.out(console.paint(each.field, "bold"))

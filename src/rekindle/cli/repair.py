@@ -19,21 +19,18 @@ from rekindle.core import console
 @click.option(
     "--complete/--no-complete", default=None, help="Bring what is missing [unless --add or --remove is given]."
 )
-@click.option(
+@options.path(
     "--from",
-    "folders",
+    "DIR",
+    "Take missing libraries from this folder first: a toolkit, a redistributable.",
+    name="folders",
     multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Take missing libraries from this folder first: a toolkit, a redistributable.",
 )
 @click.option("--slim", is_flag=True, help="Require NVIDIA's packages instead of carrying their libraries (Linux).")
 @click.option("--exclude", multiple=True, metavar="NAME", help="Never add this library.")
 @click.option("--no-index", is_flag=True, help="Fetch nothing from the package index.")
 @options.gpus
-@click.option(
-    "--pack", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Make a wheel from this unpacked folder."
-)
+@options.path("--pack", "DIR", "Make a wheel from this unpacked folder.", name="folder")
 @options.dry_run
 @options.as_json
 def command(

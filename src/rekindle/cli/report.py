@@ -13,7 +13,7 @@ from rekindle.core import codec, console, files
 @click.command("report")
 @click.argument("build", type=click.Path(path_type=Path))
 @options.output("Write the page here; `report.html` if not given.")
-@click.option("--trace", type=click.Path(path_type=Path), metavar="FILE", help="Also write a trace for Perfetto.")
+@options.path("--trace", "FILE", "Also write a trace for Perfetto.", written=True)
 @click.option("--title", help="The heading of the page.")
 @options.as_json
 def command(build: Path, output: Path | None, trace: Path | None, title: str | None, as_json: bool) -> None:

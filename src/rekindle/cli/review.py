@@ -21,6 +21,9 @@ from rekindle.core.errors import UsageError
 @options.machine
 @click.option("--fix", is_flag=True, help="Show the corrections that are certain; with -o, write the corrected script.")
 @options.output("Where --fix writes the corrected script.")
+@click.option(
+    "--with-linters", "linters", is_flag=True, help="Add what shellcheck, hadolint or actionlint finds, if installed."
+)
 @click.option("--sarif", is_flag=True, help="Print SARIF, which code hosts show beside the lines.")
 @options.as_json
 def command(
@@ -33,15 +36,17 @@ def command(
     machine: Path | None,
     fix: bool,
     output: Path | None,
+    linters: bool,
     sarif: bool,
     as_json: bool,
 ) -> int:
     """Find what is wrong with a build SCRIPT, or a list of packages, before it runs for hours.
 
     Reads .bat, .cmd, .ps1, .sh, Dockerfiles, docker-compose, Makefiles, GitHub and GitLab workflows, requirements.txt,
-    environment.yml, pyproject.toml, pixi.toml, conda recipes, and the code blocks of .md and .txt notes. Nothing is
-    run. Several scripts give a table that compares them. With a card it exits with 0 only if it was asked whether the
-    script serves it, and it does; with 8 if something cannot work, and with 9 if a question could not be answered.
+    environment.yml, pyproject.toml, pixi.toml, conda recipes, and the code blocks of .md and .txt notes. Nothing in
+    it is run. Several scripts give a table that compares them. With a card it exits with 0 only if it was asked
+    whether the script serves it, and it does; with 8 if something cannot work, and with 9 if a question could not be
+    answered.
     """
     from rekindle.core.errors import ChecksFailed, Unverified
     from rekindle.review import report, review
@@ -55,6 +60,12 @@ def command(
         raise UsageError(message, hint="redirect the report into a file, or add `--fix`")
     asked = told(gpus, torch=torch, system=system, driver=driver, python=python, machine=machine)
     answer = review.review(scripts, asked)
+    if linters:
+        from rekindle.review.linters import with_linters
+
+        answer, unasked = with_linters(answer, scripts)
+        for each in unasked:
+            console.say(each)
     if sarif:
         console.out_json(report.sarif(answer))
     elif as_json:

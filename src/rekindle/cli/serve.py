@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+from functools import partial
 from pathlib import Path
 
 import click
@@ -15,7 +15,7 @@ from rekindle.core import console
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=8035, show_default=True, type=click.IntRange(0, 65535), help="The port to listen on.")
 @options.machine
-@click.option("--shelf", type=click.Path(path_type=Path), metavar="DIR", help="The shelf to show, not the usual one.")
+@options.path("--shelf", "DIR", "The shelf to show, not the usual one.")
 def command(host: str, port: int, machine: Path | None, shelf: Path | None) -> int:
     """Show this computer, its doctor, audit and shelf, and the picker, in a browser.
 
@@ -23,14 +23,12 @@ def command(host: str, port: int, machine: Path | None, shelf: Path | None) -> i
     a token that a browser must know.
     """
     options.need_extra("serve", "starlette", "uvicorn")
-    from rekindle.core.web_server import WebServer
+    from rekindle.core.web_server import kept_up
     from rekindle.web.guard import bind
-    from rekindle.web.serve import application, pages_of
+    from rekindle.web.serve import pages_of, serve
 
     place, opened = bind(host, port)
     console.out(place.address)
     console.say("press Ctrl+C to end")
-    app = application(pages_of(machine, shelf), place)
-    with contextlib.suppress(KeyboardInterrupt):
-        WebServer(app, opened).run()
+    kept_up(partial(serve, pages_of(machine, shelf), place, opened), console.say)
     return 0

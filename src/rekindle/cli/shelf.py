@@ -24,19 +24,9 @@ def command() -> None:
 
 @command.command("add")
 @click.argument("wheels", nargs=-1, required=True, metavar="WHEEL|DIR...", type=click.Path(path_type=Path))
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The report of `rekindle verify` [the one beside the wheel].",
-)
+@options.path("--report", "FILE", "The report of `rekindle verify` [the one beside the wheel].")
 @click.option("--run", "run", is_flag=True, help="Also install and import each wheel, and run it on the GPUs here.")
-@click.option(
-    "--against",
-    type=click.Path(path_type=Path),
-    metavar="WHEEL|ENV",
-    help="The torch that an extension is meant for: checked, and named in its label.",
-)
+@options.path("--against", "WHEEL|ENV", "The torch that an extension is meant for: checked, and named in its label.")
 @click.option("--replace", is_flag=True, help="Replace another build of the same name; it is kept aside.")
 @click.option("--no-label", is_flag=True, help="Do not add CUDA, architectures and torch to an extension's version.")
 @options.trust
@@ -203,7 +193,9 @@ def verify(trust: tuple[str, ...], signed: bool, shelf: Path | None, as_json: bo
     """
     from rekindle.wheels.shelf import health
 
-    return _health(health.check(_place(shelf), _keys(trust), signed=signed or bool(trust)), as_json)
+    with console.waiting("reading the wheels of the shelf"):
+        found = health.check(_place(shelf), _keys(trust), signed=signed or bool(trust))
+    return _health(found, as_json)
 
 
 @command.command("mend")
@@ -213,20 +205,24 @@ def mend(shelf: Path | None, as_json: bool) -> int:
     """Rebuild a damaged index from the wheels; set aside what can no longer be trusted."""
     from rekindle.wheels.shelf import health
 
-    return _health(health.mend(_place(shelf)), as_json)
+    with console.waiting("reading the wheels of the shelf"):
+        done = health.mend(_place(shelf))
+    return _health(done, as_json)
 
 
 @command.command("key")
 @click.option("-o", "--output", type=options.OutputPath(), metavar="FILE", help="Write the public key here, too.")
-def key(output: Path | None) -> int:
-    """Print your public key, for others to trust. It is made the first time."""
+@options.as_json
+def key(output: Path | None, as_json: bool) -> int:
+    """Print your public key, for others to trust, and where the private one is. It is made the first time."""
     from rekindle.core import files, signing
 
-    mine = signing.own_key()
-    if mine is None:
-        mine = signing.make_key()
-        console.say(f"made a private key: `{signing.key_file()}`; keep it to yourself")
-    console.out(str(mine.public))
+    mine = signing.own_key() or signing.make_key()
+    if as_json:
+        console.out_json(signing.OwnKey(public=str(mine.public), file=str(signing.key_file())))
+    else:
+        console.out(str(mine.public))
+        console.say(f"the private key is in `{signing.key_file()}`; keep it to yourself")
     if output is not None:
         files.write_text(output, f"{mine.public}\n")
     return 0

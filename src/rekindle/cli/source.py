@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
 @click.command("source")
 @options.torch("The PyTorch release, e.g. 2.7.1 [the newest].")
 @options.output("The folder to fetch it into (default: `pytorch-X.Y.Z` here).")
-@click.option(
-    "--mirror", type=click.Path(path_type=Path), metavar="DIR", help="Fetch everything from the repositories in DIR."
-)
+@options.path("--mirror", "DIR", "Fetch everything from the repositories in DIR.")
 @click.option("--from", "origin", metavar="CLONE|TARBALL|URL", help="Fetch it from a clone or a release tarball.")
 @click.option("--sha256", metavar="HASH", help="The SHA-256 that the tarball must have.")
 @click.option("--without", multiple=True, metavar="FOLDER", help="Leave a folder out. May be repeated.")
@@ -39,10 +36,7 @@ def command(as_json: bool, **given: Any) -> int:
         message = "`--mirror` and `--from` exclude each other"
         raise UsageError(message, hint="pass the one that holds the repositories")
     result = bring(wanted, say=console.say)
-    if as_json:
-        console.out_json(result)
-    else:
-        _print(result)
+    console.out_json(result) if as_json else _print(result)
     return Unverified.exit_code if getattr(result, "checked", True) is None else 0
 
 

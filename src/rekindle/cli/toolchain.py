@@ -21,10 +21,8 @@ def command() -> None:
 
 @command.command("install")
 @click.argument("tools", nargs=-1, metavar="TOOL==VERSION...")
-@click.option("--from", "source", type=click.Path(path_type=Path), metavar="PATH",
-              help="Take the archives from this folder, or this one archive.")  # fmt: skip
-@click.option("--manifest", type=click.Path(path_type=Path), metavar="FILE",
-              help="Install exactly what this file of `toolchain manifest` names.")  # fmt: skip
+@options.path("--from", "PATH", "Take the archives from this folder, or this one archive.", name="source")
+@options.path("--manifest", "FILE", "Install exactly what this file of `toolchain manifest` names.")
 @click.option("--provider", metavar="NAME", help="Take it from this provider only.")
 @click.option("--platform", metavar="OS-ARCH", help="For another kind of computer: linux-x86_64, windows-x86_64.")
 @click.option("--full", is_flag=True, help="Everything, not only what a build needs.")
@@ -181,8 +179,8 @@ def smoke(tool: str, gpus: tuple[str, ...], as_json: bool) -> int:
     from rekindle.knowledge.gpu.gpus import capabilities_of
     from rekindle.toolchain import report
     from rekindle.toolchain.model import ToolSpec
-    from rekindle.toolchain.smoke import smoke as run_smoke
     from rekindle.toolchain.store import Store
+    from rekindle.toolchain.verify import smoke as run_smoke
 
     store = Store()
     found = run_smoke(store, store.required(ToolSpec.parse(tool)), capabilities_of(gpus))

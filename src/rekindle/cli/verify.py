@@ -18,52 +18,27 @@ if TYPE_CHECKING:
 @options.gpus
 @options.torch("The PyTorch release it should be.")
 @options.cuda("The CUDA it should be built with.")
-@click.option("--plan", type=click.Path(path_type=Path), metavar="FILE", help="Check it against this plan.")
+@options.path("--plan", "FILE", "Check it against this plan.")
 @click.option("--python", metavar="PATH", help="The Python for the temporary environment of a wheel.")
-@click.option(
-    "--against",
-    type=click.Path(path_type=Path),
-    metavar="WHEEL|ENV",
-    help="The torch that an extension is meant for [a torch wheel beside it].",
-)
+@options.path("--against", "WHEEL|ENV", "The torch that an extension is meant for [a torch wheel beside it].")
 @click.option("--no-run", is_flag=True, help="Only read; install and import nothing.")
 @click.option(
     "--bench", is_flag=True, help="Measure matrix products and a convolution against the GPU's nominal speed."
 )
 @click.option("--all-gpus", is_flag=True, help="Also copy between all GPUs, and sum over them with NCCL.")
 @click.option("--stand-in", is_flag=True, help="Run a wheel for an old GPU on a newer one, through the old GPU's PTX.")
-@click.option(
-    "--trial",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="With `--stand-in`: a Python program that must exit with 0.",
-)
-@click.option(
-    "--old-driver",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="With `--stand-in`: libcuda.so.1 of the old driver.",
-)
-@click.option(
-    "--jit-cache",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Keep here what the driver compiles from PTX, for another run.",
-)
+@options.path("--trial", "FILE", "With `--stand-in`: a Python program that must exit with 0.")
+@options.path("--old-driver", "FILE", "With `--stand-in`: libcuda.so.1 of the old driver.")
+@options.path("--jit-cache", "DIR", "Keep here what the driver compiles from PTX, for another run.")
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=1),
     metavar="SECONDS",
     help="With `--stand-in`: stop each run of the operators after this.",
 )
-@click.option(
-    "--share",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write a small report without names that you can send to the project.",
-)
+@options.path("--share", "FILE", "Write a small report without names that you can send to the project.", written=True)
 @options.output("Where to write the report [a wheel's goes beside it].")
-@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the checks as JUnit XML, too.")
+@options.path("--junit", "FILE", "Write the checks as JUnit XML, too.", written=True)
 @options.as_json
 def command(
     subjects: tuple[Path, ...],
@@ -102,7 +77,7 @@ def command(
         if len(subjects) > 1:
             raise UsageError("`--stand-in` takes one wheel", hint="run it once per wheel")
         one = subjects[0] if subjects else None
-        given = (trial, old_driver, jit_cache)
+        given = (trial, old_driver, jit_cache, against)
         return _stand_in(
             one, _stand_in_request(gpus, python, given, time_limit, run=not no_run), output, as_json=as_json
         )
@@ -131,14 +106,15 @@ def command(
     seen = []
     every: list[Path | None] = [*places] or [None]
     for place in every:
-        done = verify.verify(
-            place,
-            expected=expected,
-            python=python,
-            run=not no_run,
-            against=against,
-            jit_cache=jit_cache.resolve() if jit_cache else None,
-        )
+        with console.waiting(f"checking {place or 'the installed torch'}"):
+            done = verify.verify(
+                place,
+                expected=expected,
+                python=python,
+                run=not no_run,
+                against=against,
+                jit_cache=jit_cache.resolve() if jit_cache else None,
+            )
         _keep(done, place, output, junit)
         if share is not None:
             _share(done, share)
@@ -178,26 +154,27 @@ def _keep(done: Verification, subject: Path | None, output: Path | None, junit: 
 def _stand_in_request(
     gpus: tuple[str, ...],
     python: str | None,
-    places: tuple[Path | None, Path | None, Path | None],
+    places: tuple[Path | None, ...],
     time_limit: float | None,
     *,
     run: bool,
 ) -> StandInRequest:
-    """`places` are the trial, the old driver and the cache of what the driver compiles."""
+    """`places` are the trial, the old driver, the cache of what the driver compiles and an extension's torch."""
     import os
 
     from rekindle.core.errors import NotFound, UsageError
     from rekindle.wheels.verify.stand_in import StandInRequest
 
-    trial, old_driver, jit_cache = places
+    trial, old_driver, jit_cache, against = places
     if len(gpus) > 1:
         raise UsageError("`--stand-in` takes one old card", hint="run it once per card")
-    for path in (trial, old_driver):
-        if path is not None and not path.is_file():
+    for path in (trial, old_driver, against):
+        if path is not None and not (path.exists() if path is against else path.is_file()):
             raise NotFound.path(path)
     return StandInRequest(
         gpu=gpus[0] if gpus else None,
         python=python,
+        against=against.resolve() if against else None,
         trial=trial.resolve() if trial else None,
         old_driver=old_driver,
         jit_cache=jit_cache.resolve() if jit_cache else None,
@@ -215,8 +192,5 @@ def _stand_in(subject: Path | None, request: StandInRequest, output: Path | None
     if output is not None:
         files.write_text(output, codec.to_json(done) + "\n")
         console.say(f"wrote {output}")
-    if as_json:
-        console.out_json(done)
-    else:
-        console.out(stand_in.text(done))
+    console.out_json(done) if as_json else console.out(stand_in.text(done))
     return findings.exit_code(done.state)

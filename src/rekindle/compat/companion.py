@@ -15,6 +15,33 @@ def release_for(project: str, torch: str) -> str | None:
         return None
 
 
+def to_build_for(project: str, torch: str, python: str) -> str | None:
+    """The release to build beside a torch: the one that belongs to it, or the last before it that takes this Python."""
+    return next((row.version for row in companions.up_to(project, torch) if python in row.pythons), None)
+
+
+def none_for(
+    project: str, torch: str, *, line: str, python: str | None, system: str, machine: str, opened: bool
+) -> Clash | Unknown:
+    """Why no wheel of it stands beside this torch: there is none, or nobody looked (`opened`: its index was read)."""
+    expected = release_for(project, torch)
+    where = system.capitalize() + (f" on {machine}" if machine != "x86_64" else "")
+    if expected is None:
+        return Unknown(missing=f"which {project} belongs to torch {torch} is not in the tables")
+    lines = companions.lines_for(project, torch, system=system, machine=machine)
+    if not opened and line not in lines:
+        said = f"{project} {expected} belongs to torch {torch}; whether there is one of {line} for {where} is not known"
+        return Unknown(missing=said)
+    if line in lines and not lines[line].evidence.confirmed:
+        said = f"whether its {line} has a wheel for Python {python} is not known"
+        return Unknown(missing=f"{project} {expected} belongs to torch {torch}; {said}")
+    if line in lines:
+        sentence = f"there is no {project} of {line} for Python {python}, torch {torch} and {where}"
+    else:
+        sentence = f"there is no {project} of {line} for torch {torch} and {where}, only of {', '.join(sorted(lines))}"
+    return Clash(sentence=sentence, source="file names on the package index; PyTorch's page of previous versions")
+
+
 def belongs(project: str, version: str, torch: str) -> Judgement:
     expected = release_for(project, torch)
     if expected is None:

@@ -12,7 +12,8 @@ at the first kernel of the other 221. So it is counted:
   there, and there only, some code that runs is all that is asked for.
 - A container without kernels, which a linker leaves behind, is not counted; one with something else in the place of
   code is, and serves nobody.
-- What runs only because the driver compiles PTX is counted too, and said apart (`jit`).
+- What runs only because the driver compiles PTX is counted too, and said apart (`jit`). Where the release of torch is
+  known, PTX in which that card's kernels are empty is not counted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.libraries import is_vendor_library
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Runs, runs
+from rekindle.knowledge.gpu.capabilities import own_kernels
+from rekindle.knowledge.gpu.capability import Capability, Coverage, Runs, Target, runs
 from rekindle.knowledge.gpu.gpu_code import GpuCode, Group
 
 
@@ -43,11 +45,15 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
         return self.jit > 0 and self.coverage is not Coverage.NO
 
 
-def served(code: GpuCode, card: Capability, *, driver_ptx: Version | None = None) -> Served:
-    """How far the code of one file serves a card. `driver_ptx` is the newest PTX version its driver knows."""
+def served(
+    code: GpuCode, card: Capability, *, driver_ptx: Version | None = None, torch: Version | None = None
+) -> Served:
+    """How far the code of one file serves a card. `driver_ptx` is the newest PTX version its driver knows, `torch` the
+    release that the file is a part of."""
     groups = code.groups or code.aside_groups
     counted = [group for group in groups if _spans(group) or not group.targets]
     counted = counted if any(map(_spans, counted)) else list(groups)
+    torch = None if _is_vendors(code) else torch
     native = jit = total = 0
     for group in counted:
         total += group.count
@@ -55,6 +61,7 @@ def served(code: GpuCode, card: Capability, *, driver_ptx: Version | None = None
         how = {
             runs(target, card, ptx_isa=isa.get(str(target)) if isa else None, driver_ptx=driver_ptx)
             for target in group.targets
+            if not (target.ptx and _empty(target, card, torch))
         }
         if Runs.NATIVE in how:
             native += group.count
@@ -90,6 +97,12 @@ def own(codes: Sequence[GpuCode]) -> list[GpuCode]:
 
 def _is_vendors(code: GpuCode) -> bool:
     return is_vendor_library(code.file.rpartition("/")[2])
+
+
+def _empty(target: Target, card: Capability, torch: Version | None) -> bool:
+    if torch is None:
+        return False
+    return any(row.card == card and row.first <= torch and target.capability < row.least for row in own_kernels())
 
 
 def _spans(group: Group) -> bool:

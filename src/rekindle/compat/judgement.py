@@ -39,6 +39,11 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True):
 Judgement = Fits | Clash | Unknown
 
 
+def holds(answer: Judgement) -> bool | None:
+    """Yes or no; None where it is not known."""
+    return None if isinstance(answer, Unknown) else isinstance(answer, Fits)
+
+
 def judged(answer: Judgement, fits: str) -> tuple[State, str]:
     """A judgement as a state and what is said; `fits` is said where the two go together."""
     if isinstance(answer, Clash):

@@ -21,7 +21,7 @@ def compiles(cuda: Version, card: Capability, name: str, *, own: Iterable[Target
         able = any(each.capability.major == card.major and each.capability.minor <= card.minor for each in told)
     else:
         try:
-            able = toolkits.toolkit(cuda).compiles_for(card)
+            able = _able(cuda, card)
         except UnknownName:
             return Unknown(missing=f"what CUDA {cuda.major_minor} compiles for is not known")
     if able:
@@ -44,6 +44,11 @@ def arch_list(cards: Collection[Capability], cuda: Version, *, jit: bool) -> str
     newest = max(cards, default=None)
     ptx = jit and newest is not None and newest.major == frontier
     return ";".join(f"{card}{'+PTX' if ptx and card == newest else ''}" for card in sorted(cards))
+
+
+@cached
+def _able(cuda: Version, card: Capability) -> bool:
+    return toolkits.toolkit(cuda).compiles_for(card)
 
 
 @cached

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
 from rekindle.compat.toolkit_card import able_toolkits
+from rekindle.compat.torch_python import takes
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
@@ -34,7 +35,7 @@ def taken(
 ) -> str | None:
     """The release that an index takes: the newest one that is admitted, with this line and for this Python."""
     for release in reversed(torch_releases()):
-        if python is not None and release.pythons(system) and python not in release.pythons(system):
+        if python is not None and isinstance(takes(release.newest, python, system), Clash):
             continue
         if line not in (None, CPU) and release.variant(line or "") is None:
             continue

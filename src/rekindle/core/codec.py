@@ -10,6 +10,7 @@ nobody else decodes into types.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from enum import Enum
@@ -19,7 +20,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from rekindle.core.errors import BadInput
+from rekindle.core import files
+from rekindle.core.errors import BadInput, did_you_mean
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -54,7 +56,7 @@ def _readable(value: Any) -> Any:
         return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     if isinstance(value, dict):
         return {_readable(key): _readable(each) for key, each in value.items()}
-    return [_readable(each) for each in value] if isinstance(value, list) else value
+    return [_readable(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 class JsonAnswer:
@@ -69,15 +71,15 @@ class JsonAnswer:
 
 
 def from_json(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:
-    return _decoded(lambda: _decoder(kind).decode(data), name)
+    return _decoded(lambda: _decoder(kind).decode(data), kind, name, data)
 
 
 def from_toml(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:
-    return _decoded(lambda: _converted(_toml(data), kind), name)
+    return _decoded(lambda: _converted(_toml(data), kind), kind, name, data)
 
 
 def from_builtins(value: Any, kind: type[T], *, name: str = "the value") -> T:
-    return _decoded(lambda: _converted(value, kind), name)
+    return _decoded(lambda: _converted(value, kind), kind, name)
 
 
 def like(kind: type[S], source: msgspec.Struct, /, **more: Any) -> S:
@@ -112,12 +114,37 @@ def _toml(data: bytes | str) -> Any:
     return tomli.loads(data if isinstance(data, str) else data.decode("utf-8"))
 
 
-def _decoded(decode: Callable[[], T], name: str) -> T:
+def _decoded(decode: Callable[[], T], kind: Any, name: str, data: bytes | str = "") -> T:
     try:
         return decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        if isinstance(data, bytes) and (other := files.binary_kind(data)):
+            raise BadInput(f"{name} is {other}", hint="`rekindle inspect` shows what such a file holds") from error
+        if unknown := _UNKNOWN.search(str(error)):
+            known = _fields(kind, unknown[2] or "")
+            where = f" in `{unknown[2].lstrip('.')}`" if unknown[2] else ""
+            hint = f"{did_you_mean(unknown[1], known)}known there: {', '.join(known)}"
+            raise BadInput(f"{name}: there is no key `{unknown[1][:60]}`{where}", hint=hint) from error
         message = f"{name} cannot be read: {error}"
-        raise BadInput(message, hint="check that it was written by Rekindle and is complete") from error
+        raise BadInput(message, hint="correct it there; if Rekindle wrote it, check that it is complete") from error
+
+
+_UNKNOWN = re.compile(r"unknown field `([^`]*)`(?: - at `\$([^`]*)`)?")
+
+
+def _fields(kind: Any, path: str) -> list[str]:
+    """The keys that may stand at such a place: `.projects[...]`."""
+    place: Any = msgspec.inspect.type_info(kind)
+    for name, item in re.findall(r"\.(\w+)|(\[[^\]]*\])", path):
+        if isinstance(place, msgspec.inspect.UnionType):
+            kinds = (msgspec.inspect.StructType, msgspec.inspect.DictType, msgspec.inspect.VarTupleType)
+            place = next((each for each in place.types if isinstance(each, kinds)), None)
+        if name:
+            fields = {each.encode_name: each.type for each in getattr(place, "fields", ())}
+            place = fields.get(name)
+        elif item:
+            place = getattr(place, "value_type", None) or getattr(place, "item_type", None)
+    return [each.encode_name for each in getattr(place, "fields", ())]
 
 
 def _spell(value: Any) -> Any:

@@ -225,11 +225,12 @@ def sh(command: CommandWords | Command) -> str:
 
 
 def _sh_word(word: Word) -> str:
+    if isinstance(word, str) and _SH_PLAIN.match(word):
+        return word
     _refuse("\0", [word], "a command")
     if isinstance(word, str):
         # The same quotes in every shell where that is safe: people paste lines from one into another.
-        plain = _SH_PLAIN.match(word)
-        return word if plain else _double(word, _SH_SPECIAL) or shlex.quote(word)
+        return _double(word, _SH_SPECIAL) or shlex.quote(word)
     pieces = _pieces(word)
     if not any(isinstance(each, str) and set(each) & set(_SH_SPECIAL) for each in pieces):
         inside = "".join(f"${{{each.name}}}" if isinstance(each, ShellVariable) else each for each in pieces)
@@ -287,17 +288,17 @@ def _powershell(command: CommandWords | Command) -> str:
 
 def _powershell_word(word: Word, *, value: bool = False) -> str:
     """Windows PowerShell hands an empty word, a double quote and a last backslash after spaces on wrongly."""
+    if isinstance(word, str) and not value and _POWERSHELL_PLAIN.match(word):
+        return word
     pieces = _pieces(word)
     _refuse("\0", [word], "a command")
     if not value:
         literal = "".join(each for each in pieces if isinstance(each, str))
-        spaced = any(letter.isspace() for letter in literal)
-        if word == "" or '"' in literal or (literal.endswith("\\") and spaced):
+        spaced = literal.endswith("\\") and any(letter.isspace() for letter in literal)
+        if word == "" or '"' in literal or spaced:
             raise BadInput(f"PowerShell cannot pass `{literal[:60]}` to a program", hint="use `cmd` for this command")
     if not isinstance(word, str):
         return '"' + "".join(f"${{env:{e.name}}}" if isinstance(e, ShellVariable) else _ticked(e) for e in pieces) + '"'
-    if _POWERSHELL_PLAIN.match(word) and not value:
-        return word
     doubled = _double(word, _DOUBLE_QUOTES + "$`")
     return doubled or "'" + "".join(letter * 2 if letter in _SINGLE_QUOTES else letter for letter in word) + "'"
 
@@ -323,7 +324,7 @@ def _sh_only(word: Word) -> str:
 def _refuse(letters: str, words: Iterable[Word], where: str) -> None:
     for word in words:
         for piece in _pieces(word):
-            if isinstance(piece, str) and set(piece) & set(letters):
+            if isinstance(piece, str) and any(letter in piece for letter in letters):
                 shown = piece[:60].encode("unicode_escape").decode("ascii")
                 raise BadInput(f"{where} cannot carry `{shown}`", hint="use a name without such signs")
 

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
@@ -40,7 +41,8 @@ _IN_BACKTICKS = re.compile(r"`[^`\n]+`")
 _KEPT_SPACE = "\x1f"
 _BEYOND_ASCII = re.compile(r"[^\x09\x0a\x20-\x7e]")
 _PATIENCE = 2.0
-_answered = False
+_answered = _begun = False
+_stirred = 0.0
 _quiet = _verbose = _plain = False
 _own: Callable[[str], str] | None = None
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -60,16 +62,33 @@ def say(text: str = "") -> None:
 
 @contextlib.contextmanager
 def waiting(text: str) -> Iterator[None]:
-    """What is waited for, said when it takes longer than two seconds: nobody takes silence for the end."""
+    """What a command waits for, said once nothing else was for two seconds: nobody takes silence for the end."""
+    if not _begun:
+        yield
+        return
     import threading
 
-    timer = threading.Timer(_PATIENCE, say, (text,))
-    timer.daemon = True
-    timer.start()
+    over = threading.Event()
+
+    def tell() -> None:
+        left = _PATIENCE
+        while not over.wait(left):
+            left = _stirred + _PATIENCE - time.monotonic()
+            if left <= 0:
+                say(text)
+                return
+
+    threading.Thread(target=tell, daemon=True).start()
     try:
         yield
     finally:
-        timer.cancel()
+        over.set()
+
+
+def stirred() -> None:
+    """Something has just been shown."""
+    global _stirred
+    _stirred = time.monotonic()
 
 
 def detail(text: str) -> None:
@@ -120,8 +139,8 @@ def error(message: str, hint: str | None, *, code: int | None = None) -> None:
 
 def begin() -> None:
     """A new command in this process: nothing has been answered yet, and it says as much as any other."""
-    global _answered
-    _answered = False
+    global _answered, _begun
+    _answered, _begun = False, True
     talk(quiet=False, verbose=False, plain=False)
 
 
@@ -182,8 +201,20 @@ def _lines(text: str, columns: int, first: str = "", indent: str = "") -> list[s
 
 
 def size(count: float) -> str:
-    """Of a file: `645.0 MB`, `4.2 kB`."""
-    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
+    """Of a file: `3.1 GB`, `645.0 MB`, `4.2 kB`, `12 B`."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def duration(seconds: float) -> str:
+    """`0.4 s`, `41 s`, `4 min`, `1 h 52 min`: as exact as it is worth saying."""
+    if seconds < 100:
+        return f"{seconds:.1f} s" if 0 < seconds < 1 else f"{int(seconds)} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def memory(count: float) -> str:
@@ -251,6 +282,7 @@ def finding(item: Finding, *, indent: str = "") -> str:
 
 
 def _write(stream: TextIO | None, text: str, *, answer: bool) -> None:
+    stirred()
     if _own is not None and "rekindle " in text:
         text = _own(text)
     parts = _MARKS.split(secrets(text))

@@ -7,6 +7,7 @@ script can tell a typing mistake from a missing file from a card that nothing se
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 import msgspec
@@ -112,6 +113,15 @@ class Interrupted(RekindleError):
     """Stopped by Ctrl-C. Nothing is lost; rerun the command to resume."""
 
     exit_code = 130
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`did you mean ...? ` where one of the known words is near, else nothing. Dashes before an option do not count."""
+    import difflib
+
+    plain = {each.lstrip("-"): each for each in known}
+    near = difflib.get_close_matches(word.lstrip("-"), plain, n=1, cutoff=0.65)
+    return f"did you mean `{plain[near[0]]}`? " if near else ""
 
 
 class ErrorReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -79,7 +79,8 @@ def download(
         if attempt:
             time.sleep(min(2**attempt, 15) / 2)
         try:
-            _receive(pool, url, part, most, progress)
+            with console.waiting(f"downloading {url}"):
+                _receive(pool, url, part, most, progress)
         except FetchFailed:
             raise
         except OSError as error:
@@ -90,6 +91,8 @@ def download(
             continue
         except Exception as error:
             problem = _reason(error, url)
+            if _nobody(error) and not part.exists():
+                break
             continue
         if sha256 and sha256_of(part) != sha256.lower():
             part.unlink(missing_ok=True)
@@ -132,6 +135,11 @@ def content_length(url: str, *, pool: PoolManager | None = None) -> int:
 
 
 def _answer(url: str, most: int, asked: str | None, pool: PoolManager | None) -> tuple[int, str, bytes]:
+    with console.waiting(f"waiting for {url}"):
+        return _whole_answer(url, most, asked, pool)
+
+
+def _whole_answer(url: str, most: int, asked: str | None, pool: PoolManager | None) -> tuple[int, str, bytes]:
     """Status, Content-Range and body of one request. A body that is longer, or does not come to its end, is refused."""
     headers = {"Accept-Encoding": "identity"} | ({"Range": asked} if asked else {})
     until = time.monotonic() + _PATIENCE + most / _SLOWEST
@@ -186,12 +194,13 @@ def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
         # A server may ask to wait before the next try: for a year, if it likes.
         "retries": urllib3.Retry(
             total=3,
+            connect=1,
             redirect=5,
             backoff_factor=0.5,
             status_forcelist=[429, 500, 502, 503, 504],
             respect_retry_after_header=False,
         ),
-        "timeout": urllib3.Timeout(connect=15, read=60),
+        "timeout": urllib3.Timeout(connect=10, read=60),
         "headers": {"User-Agent": "rekindle"},
     }
     proxy = _proxy(url)
@@ -318,6 +327,14 @@ def _store(
         os.fsync(stream.fileno())
     if total is not None and have != total:
         raise OSError(f"the connection broke after {have} of {total} bytes")
+
+
+def _nobody(error: Exception) -> bool:
+    """No server took the connection, and the pool has tried twice."""
+    from urllib3 import exceptions
+
+    reason = getattr(error, "reason", None) or error
+    return isinstance(reason, (exceptions.NewConnectionError, exceptions.ConnectTimeoutError))
 
 
 def _reason(error: Exception, url: str) -> str:

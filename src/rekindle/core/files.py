@@ -1,8 +1,9 @@
 """The one place that writes files: beside, synced, then renamed. A reader never sees half a file.
 
 What is not yet renamed has a hidden name that says who writes it: `.name.<computer>-<process>-<run>-<number>.part`. The
-first write into a folder removes what dead processes of this computer left there. Folders for a while, among the
-system's temporary ones, say the same: `rekindle-<what>-<computer>-<process>-<number>`.
+first write into a folder removes what dead processes of this computer left there. Folders for a while, most of them
+among the system's temporary ones, say the same: `rekindle-<what>-<computer>-<process>-<number>`. What was removed is
+counted: `swept` tells it once.
 """
 
 from __future__ import annotations
@@ -37,19 +38,25 @@ _SWEPT: set[Path] = set()
 _SCRATCH = re.compile(r"rekindle-[a-z-]+-([0-9a-f]{8})-(\d{1,9})-\d+")
 _OWN: set[Path] = set()
 """The folders for a while of this process."""
+_REMOVED: list[int] = []
+"""The sizes of the files that were discarded."""
 FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG})
 
 
 @contextlib.contextmanager
 def locked(path: Path, busy: RekindleError, *, timeout: float = 0.0) -> Iterator[None]:
-    """Hold a lock file; `busy` is raised where another process holds it for so long."""
+    """Hold a lock file; `busy` is raised where another process holds it for so long. The system lets go of it when the
+    process ends, however it ends."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=timeout)
     except Timeout:
         raise busy from None
+    except OSError as error:
+        raise not_writable(path.parent, error) from error
     try:
         yield
     finally:
@@ -94,8 +101,39 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 def sweep(folder: Path) -> None:
     """Remove what is `left_behind` in a folder."""
     for path in left_behind(folder):
+        discard(path)
+
+
+def discard(path: Path) -> None:
+    """Remove a file or folder that a killed run left, and count it."""
+    folder = path.is_dir() and not is_link(path)
+    sizes: dict[Path, int] = {}
+    with contextlib.suppress(OSError):
+        for each in path.rglob("*") if folder else (path,):
+            if not each.is_dir() or is_link(each):
+                sizes[each] = each.lstat().st_size
+    if folder:
+        remove_tree(path)
+    else:
         with contextlib.suppress(OSError):
             path.unlink()
+    _REMOVED.extend(size for each, size in sizes.items() if not os.path.lexists(each))
+
+
+def swept() -> tuple[int, int]:
+    """How many files of killed runs were discarded since this was last asked, and their bytes."""
+    found = (len(_REMOVED), sum(_REMOVED))
+    _REMOVED.clear()
+    return found
+
+
+def remove_tree(folder: Path) -> None:
+    """Also read-only files, which Windows refuses to remove."""
+    if os.name == "nt":
+        for path in folder.rglob("*"):
+            with contextlib.suppress(OSError):
+                path.chmod(0o666)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def left_behind(folder: Path) -> list[Path]:
@@ -109,13 +147,13 @@ def _left(path: Path, part: re.Match[str]) -> bool:
 
 
 @contextlib.contextmanager
-def scratch(what: str) -> Iterator[Path]:
+def scratch(what: str, place: Path | None = None) -> Iterator[Path]:
     """A folder for a while, removed when the block ends."""
-    folder = scratch_folder(what)
+    folder = scratch_folder(what, place)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
 
 
 def scratch_folder(what: str, place: Path | None = None) -> Path:
@@ -134,7 +172,7 @@ def _sweep_scratch(place: Path) -> None:
     found = ((path, _SCRATCH.fullmatch(path.name)) for path in place.glob("rekindle-*"))
     for path, made in found:
         if made and made[1] == _computer() and path not in _OWN and _gone(path, int(made[2]), here=True):
-            shutil.rmtree(path, ignore_errors=True)  # not another user's: the system refuses that
+            discard(path)  # not another user's: the system refuses that
 
 
 def _gone(path: Path, writer: int, *, here: bool) -> bool:
@@ -164,15 +202,6 @@ def _computer() -> str:
     return f"{zlib.crc32(f'{platform.node()} {space}'.encode()):08x}"
 
 
-def cut_half_line(path: Path) -> None:
-    """Cut off a line that a power cut left half written, so that the next one starts at a line's beginning."""
-    with path.open("r+b") as stream:
-        data = stream.read()
-        whole = data.rfind(b"\n") + 1
-        if whole < len(data):
-            stream.truncate(whole)
-
-
 def is_link(path: Path) -> bool:
     """A symbolic link, or on Windows a junction. A file that OneDrive has not fetched yet is none."""
     try:
@@ -193,6 +222,18 @@ def ordinary(path: Path) -> None:
         raise NotFound(f"`{path}` is not a plain file", hint="name the file itself")
 
 
+_KINDS = (
+    (b"PK\x03\x04", "a wheel or another zip archive"),
+    (b"\x7fELF", "a Linux program or library"),
+    (b"MZ", "a Windows program or library"),
+)
+
+
+def binary_kind(data: bytes) -> str | None:
+    """What a file is that begins like this and is surely no text, in words."""
+    return next((words for begin, words in _KINDS if data.startswith(begin) and b"\0" in data[:256]), None)
+
+
 def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:
     """The whole of a file a user named, or an error that says what is wrong with it."""
     try:
@@ -204,7 +245,8 @@ def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:
         message = f"cannot read `{path}`: {error.strerror or error}"
         raise NotFound(message, hint="check the permissions of the file") from error
     if len(data) > limit:
-        message = f"`{path}` is larger than {limit // (1024 * 1024)} MiB"
+        kind = binary_kind(data)
+        message = f"`{path}` is {kind}" if kind else f"`{path}` is larger than {limit // (1024 * 1024)} MiB"
         raise NotFound(message, hint="this is not the kind of file expected here")
     return data
 

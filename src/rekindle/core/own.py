@@ -14,6 +14,7 @@ from pathlib import Path
 from rekindle import __version__
 from rekindle.core import paths
 from rekindle.core.command import Command, pip
+from rekindle.core.errors import UsageError
 
 DISTRIBUTION = "rekindle-torch"
 """The name of the package that is installed. The command and the import are `rekindle`."""
@@ -55,16 +56,30 @@ def source(extra: str = "") -> str:
     return f"{DISTRIBUTION}{wanted} @ {where}" if where else f"{DISTRIBUTION}{wanted}"
 
 
-def elsewhere() -> str:
-    """The same for another computer: the address it was fetched from, or that of the clone it lies in."""
-    where = _origin()
+def elsewhere(given: str | None = None, extra: str = "") -> str:
+    """The same for another computer: what `--rekindle` says, the address it was fetched from, or that of its clone.
+
+    A name that the index does not have is never made up.
+    """
+    where = given or _origin()
     if isinstance(where, Path):
-        remote = _remote(where)
-        if remote and "://" in remote:
-            return f"{DISTRIBUTION} @ git+{remote}"
-    elif where:
-        return f"{DISTRIBUTION} @ {where}"
-    return f"{DISTRIBUTION}=={__version__}"
+        where = _clone(where)
+        if where is None:
+            message = "another computer cannot tell where to get this Rekindle from: it was installed from a folder"
+            hint = (
+                f'name the address of its repository: `--rekindle "{DISTRIBUTION} @ git+https://HOST/OWNER/REPOSITORY"`'
+            )
+            raise UsageError(message, hint=hint)
+    wanted = f"[{extra}]" if extra else ""
+    if where is None:
+        return f"{DISTRIBUTION}{wanted}=={__version__}"
+    named = re.fullmatch(r"([A-Za-z0-9][\w.-]*)(?:\[([\w, -]*)\])?(\s*(?:[@=<>!~;].*)?)", where, re.DOTALL)
+    if named and extra:
+        extras = dict.fromkeys(filter(None, [*(named[2] or "").replace(" ", "").split(","), extra]))
+        return f"{named[1]}[{','.join(extras)}]{named[3]}"
+    if named or "://" not in where:
+        return where if named else f"{where}{wanted}"
+    return f"{DISTRIBUTION}{wanted} @ {where}"
 
 
 def page() -> str | None:
@@ -81,6 +96,19 @@ def page() -> str | None:
 def page_of_clone(folder: Path) -> str | None:
     remote = _remote(folder)
     return _as_page(remote) if remote else None
+
+
+def _clone(folder: Path) -> str | None:
+    """What git fetches this clone from, without a name or a token in it; at its commit if the server has that."""
+    from rekindle.core.run import call
+
+    page = page_of_clone(folder)
+    if page is None:
+        return None
+    known = call(["git", "-C", folder, "branch", "--remotes", "--contains", "HEAD"])
+    head = call(["git", "-C", folder, "rev-parse", "HEAD"])
+    commit = f"@{head.out.strip()}" if head.ok and known.ok and known.out.strip() else ""
+    return f"git+{page}{commit}"
 
 
 def _remote(folder: Path) -> str | None:

@@ -7,16 +7,20 @@ variables of another Python out; pip's settings (`PIP_…`, its files) hold all 
 
 from __future__ import annotations
 
-import contextlib
+import json
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
 
-from rekindle.core import run
+from rekindle.core import files, run
+from rekindle.core.errors import FetchFailed
 
 _PIP = ("--disable-pip-version-check", "--no-input")
+# Every one that a wheel was seen to ask for, the oldest first: pip takes a tag only if it is named.
+_GLIBC = ("1", "2010", "2014", *(f"_2_{minor}" for minor in range(5, 41)))
 
 
 def isolated(program: str | os.PathLike[str], *words: str) -> list[str]:
@@ -42,11 +46,57 @@ def pip(program: str | os.PathLike[str], *words: str) -> list[str]:
     return isolated(program, "-m", "pip", *_PIP, *words)
 
 
+class PipWheel(NamedTuple):
+    """A wheel that pip would take. `direct`: it was named by its own address."""
+
+    name: str
+    version: str
+    url: str
+    direct: bool
+    sha256: str | None
+
+    @property
+    def file(self) -> str:
+        return unquote(urlsplit(self.url).path.rpartition("/")[2])
+
+
+def pip_report(text: str) -> list[PipWheel]:
+    """What `pip install --dry-run --report` says."""
+    try:
+        return [
+            PipWheel(
+                name=str(row["metadata"]["name"]),
+                version=str(row["metadata"]["version"]),
+                url=str(row["download_info"]["url"]),
+                direct=bool(row.get("is_direct")),
+                sha256=row["download_info"].get("archive_info", {}).get("hashes", {}).get("sha256"),
+            )
+            for row in json.loads(text[text.index("{") :])["install"]
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FetchFailed("pip's report could not be read", hint="update pip: `pip install -U pip`") from error
+
+
+def for_system(system: str, machine: str) -> list[str]:
+    """The options by which pip takes the wheels of such a computer, on whatever computer it runs."""
+    if system == "windows":
+        return ["--platform", "win_amd64" if machine == "x86_64" else "win_arm64"]
+    # PyTorch's own index held plain `linux` wheels up to 2.5.
+    names = [f"linux_{machine}", *(f"manylinux{glibc}_{machine}" for glibc in _GLIBC)]
+    return [word for name in names for word in ("--platform", name)]
+
+
+def for_wheel(file: str) -> list[str]:
+    """The options by which pip takes exactly this wheel, on whatever computer it runs."""
+    *_, tag, _, platforms = file.removesuffix(".whl").split("-")
+    words = [word for platform in platforms.split(".") for word in ("--platform", platform)]
+    return words + (["--python-version", f"{tag[2]}.{tag[3:]}"] if tag.startswith("cp") else [])
+
+
 def ask(program: str | os.PathLike[str], *words: str, env: Mapping[str, str], timeout: float) -> run.Result:
     """Run a script as a user of that Python would, with all that can be imported there: but in an empty folder.
 
     `words` must not name files by relative paths.
     """
-    with contextlib.ExitStack() as ending:
-        empty = ending.enter_context(tempfile.TemporaryDirectory(prefix="rekindle-empty-", ignore_cleanup_errors=True))
-        return run.call([os.path.abspath(program), *words], env=env, cwd=Path(empty), timeout=timeout)  # noqa: PTH100 - a link to a Python is not followed
+    with files.scratch("empty") as empty:
+        return run.call([os.path.abspath(program), *words], env=env, cwd=empty, timeout=timeout)  # noqa: PTH100 - a link to a Python is not followed

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -65,7 +66,8 @@ def call(
             words, env=env, cwd=cwd, stdin=piped or subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as started:
             try:
-                out, err = started.process.communicate(input, timeout)
+                with console.waiting(f"waiting for `{textwrap.shorten(list2cmdline(words), 100, placeholder=' ...')}`"):
+                    out, err = started.process.communicate(input, timeout)
                 code = started.process.returncode
             except subprocess.TimeoutExpired:
                 late = True

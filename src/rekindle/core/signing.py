@@ -92,6 +92,14 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     signatures: tuple[Signature, ...]
 
 
+class OwnKey(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle shelf key`. `file` holds the private key."""
+
+    schema: str = "rekindle.key/1"
+    public: str
+    file: str
+
+
 class SigningKey:
     """A private key."""
 

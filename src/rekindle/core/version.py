@@ -55,6 +55,11 @@ class Version:
             self._short = self if len(self.parts) == 2 else Version(f"{self.major}.{self.minor}")
         return self._short
 
+    @property
+    def release(self) -> Version:
+        """Its first three numbers: `8.7.0` of 8.7.0.84."""
+        return self if len(self.parts) <= 3 else Version(".".join(str(part) for part in self.parts[:3]))
+
     def starts_with(self, other: Version) -> bool:
         """`12.9.86` starts with `12.9`; `12.10` does not start with `12.1`."""
         mine, theirs = self.parts, other.parts

@@ -5,18 +5,22 @@ Every connection has a deadline for its request and for its silence in between.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rekindle.core.errors import NotWritable, UsageError
+from rekindle.core.errors import NotWritable, StepFailed, UsageError
 
 if TYPE_CHECKING:
     import uvicorn
 
 REQUEST_SECONDS, SILENCE_SECONDS = 10.0, 15
 _MOST_AT_ONCE, _BACKLOG = 2000, 1024
+_MOST_FALLS = 5
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -67,6 +71,45 @@ class WebServer:
         self._socket.close()
 
     __enter__, __exit__ = start, stop
+
+
+def kept_up(work: Callable[[int], None], say: Callable[[str], None]) -> None:
+    """Do `work` in a process of its own, and again when a fault ends that; it is told how often this has happened.
+
+    Whoever asks meanwhile waits: the socket stays open here.
+    """
+    import multiprocessing
+
+    for falls in range(_MOST_FALLS + 1):
+        worker = multiprocessing.get_context("spawn").Process(target=_until_the_parent_ends, args=(work, falls))
+        worker.start()
+        try:
+            worker.join()
+        except KeyboardInterrupt:
+            worker.join(5)
+            return
+        if worker.exitcode == 0:
+            return
+        if falls < _MOST_FALLS:
+            say(f"the server ended with exit code {worker.exitcode} and is started again")
+    message = f"the server ended {_MOST_FALLS + 1} times, the last time with exit code {worker.exitcode}"
+    raise StepFailed(message, hint="start it again, and please report what it was asked")
+
+
+def _until_the_parent_ends(work: Callable[[int], None], falls: int) -> None:
+    import multiprocessing
+    from multiprocessing.connection import wait
+
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+    with contextlib.suppress(KeyboardInterrupt):
+        work(falls)
 
 
 def _server(application: Any) -> uvicorn.Server:

@@ -66,7 +66,7 @@ def _install(facts: Facts, torch: str | None) -> Command:
 
 def _said(route: Route, facts: Facts) -> str:
     """What is left out is said: who uses it would miss it."""
-    bare = route.route is RouteKind.OFFICIAL_WHEEL and not route.torchaudio
+    bare = route.route is RouteKind.OFFICIAL_WHEEL and not route.torchaudio and not route.afterwards
     left_out = " torchaudio is left out: none is known for it." if bare else ""
     return f"{_sentence(route, facts)}{left_out}{_driver(route, facts)}"
 
@@ -114,7 +114,7 @@ def _names(facts: Facts) -> list[str]:
     numbers = sorted(set(facts.gpus))
     if facts.gpu_name and len(numbers) == 1:
         found = cards.named(f"GPU: {facts.gpu_name}")
-        if found and found[0] == numbers[0]:
+        if found and found[0][0] == numbers[0]:
             return [facts.gpu_name]
     return [gpu.sm for gpu in numbers]
 

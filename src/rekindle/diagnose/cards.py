@@ -10,8 +10,10 @@ from functools import lru_cache
 from rekindle.core.errors import RekindleError
 from rekindle.core.regex import re2
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.gpu.gpus import Match, find_all
+from rekindle.knowledge.gpu.gpus import Match, find_all, gpus
 
+# nvidia-smi has little room: `GeForce GTX 106...`.
+_CUT = re2.compile(r"\b(?:NVIDIA )?((?:GeForce|Quadro|Tesla|TITAN|GTX|RTX) ?[\w -]{2,24})\.\.\.")
 _CAPABILITY = re2.compile(
     r"with CUDA capability sm_(\d{2,3})\b"
     r"|(?i:(?:compute|cuda|\bcc|\bsm)[ _]?capability(?: among GPUs detected)?[ :=]{0,3}\(?(\d{1,2}\.\d)\b)"
@@ -31,20 +33,26 @@ _NAME = re2.compile(
     r"\b((?:NVIDIA )?(?:Jetson (?:AGX (?:Orin|Xavier)|Orin (?:Nano|NX)|Xavier(?: NX)?|Nano|TX[12])"
     r"|(?:GeForce |Tesla |Quadro )?(?:(?:GTX|RTX|GT|TITAN) ?)?[A-Z]{0,3}\d{1,4}[A-Za-z]{0,2}"
     r"|(?:GeForce |NVIDIA )?(?:GTX |RTX )?TITAN(?: (?:RTX|Xp|[A-Z])\b)?)"
-    r"(?: (?:Ti SUPER|Ti|SUPER|Super|Xp|Black|Laptop GPU|\d{1,2} ?GB|\((?:Pascal|Maxwell)\)))*"
+    r"(?: (?:Ti SUPER|Ti|ti|SUPER|Super|Xp|Black|Ada(?: Generation)?|Max-Q|Laptop GPU"
+    r"|\d{1,2} ?GB|\((?:Pascal|Maxwell)\)))*"
     r"(?:-(?:PCIE|SXM\d)-\d+GB)?)"
 )
 # The cards of computing centres are known by a letter and a number alone.
 _CENTRE = (
     r"(?:T4|L4|L40S?|K[48]0|M[46]0|P(?:4|40|100)|V100S?|A(?:10G?|30|40|100|800)|H(?:20|100|200|800)|B200|GB(?:10|200))"
 )
-_FAMILY = re2.compile(rf"\b(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson|{_CENTRE})\b")
+# A number that a `Ti` follows is a card of the GeForce family, whatever stands before it.
+_TI = r"\d{3,4} ?(?:Ti|ti|TI)"
+_FAMILY = re2.compile(
+    rf"\b(?:NVIDIA|GeForce|Tesla|Quadro|(?:GTX|RTX|GT)(?:\d{{3,4}}(?:Ti|ti)?)?|TITAN|Jetson|{_TI}|{_CENTRE})\b"
+)
 _HERE = re2.compile(
     r"(?i)\bgpus? ?\d*\s?[:#=(-]|\bgpu\d?\b|\bdevice\b|\bfound\b|\brunning on\b|capability|cuda:\d|\bcard\b"
-    r"|\bdetected\b|^['\"]?(?:NVIDIA|GeForce|Tesla|Quadro|TITAN)\b[\w ()-]{1,40}['\"]?$"
+    r"|\bdetected\b|\brecogni[sz]ed\b|^['\"]?(?:NVIDIA|GeForce|Tesla|Quadro|TITAN)\b[\w ()-]{1,40}['\"]?$"
     r"|\b(?:my|I have an?|I.?m (?:using|on)(?: an?)?|I use an?|using an?|with an?|and an?) (?:\w+ ){0,3}"
     r"(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson)\b|\bHardware\b|\bJetson (?:AGX|Orin|Xavier|Nano|TX)"
-    rf"|\b(?:on|with|using|have|has|my) (?:an? |the |one |\d ?x ?)?{_CENTRE}\b|\b{_CENTRE} (?:\w+ )?(?:colab|kaggle)\b"
+    rf"|\b(?:on|with|using|have|has|my) (?:an? |the |one |\d ?x ?)?(?:{_CENTRE}|{_TI})\b"
+    rf"|\b{_CENTRE} (?:\w+ )?(?:colab|kaggle)\b"
     r"|\bon (?:an?|my|the) (?:\w+ ){0,2}(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|TITAN)\b"
     r"|controller: NVIDIA|installed in this system|^\s*\d+\s{1,3}(?:NVIDIA|Tesla|GeForce|Quadro)"
 )
@@ -57,14 +65,14 @@ _OWN = re2.compile(r"(?i)\b(?:I|we|I.?m|I.?ve)\b[^.;]{0,80}\bon (?:an?|my|the) (
 _WORKS = re2.compile(r"(?i)\bworks?\b|\bno (?:issues?|problems?|errors?)\b|\bfine\b")
 
 
-def in_line(text: str) -> tuple[Capability, str | None] | None:
-    """The capability that the line tells of a card that is there, and the card's name where it has one."""
-    name = named(text)
+def in_line(text: str, *, title: bool = False) -> list[tuple[Capability, str | None]]:
+    """The capabilities that the line tells of cards that are there, each with the card's name where it has one."""
+    names = named(text, title=title)
     for match in _CAPABILITY.finditer(text):
         number = next(group for group in match.groups() if group)
         if not _DEMANDED.search(text[: match.start()]):
-            return _number(number), name[1] if name else None
-    return name or _by_pci(text)
+            return [(_number(number), names[0][1] if names else None)]
+    return [*names] or _by_pci(text)
 
 
 def _number(text: str) -> Capability:
@@ -72,11 +80,11 @@ def _number(text: str) -> Capability:
     return Capability.parse(f"{text[2]}.{text[4]}" if text.startswith("0x") else text.replace(", ", "."))
 
 
-def _by_pci(text: str) -> tuple[Capability, str | None] | None:
+def _by_pci(text: str) -> list[tuple[Capability, str | None]]:
     """What `lspci -nn` and the kernel call a card: `10de:1bb3`."""
     found = _PCI.search(text)
     capability = _capability(found.group(1).lower()) if found else None
-    return (capability, None) if capability else None
+    return [(capability, None)] if capability else []
 
 
 def unread(text: str) -> list[str]:
@@ -89,9 +97,14 @@ def unread(text: str) -> list[str]:
     return [name for name in found if not _cards(name)][:1]
 
 
-def named(text: str) -> tuple[Capability, str] | None:
-    if not _FAMILY.search(text) or not _HERE.search(text):
-        return None
+def named(text: str, *, title: bool = False) -> list[tuple[Capability, str]]:
+    """The cards that are there, by their names. What a title names is what its text is about."""
+    if not _FAMILY.search(text) or not (title or _HERE.search(text)):
+        return []
+    cut = _CUT.search(text)
+    if cut:
+        return [found] if (found := _beginning_with(cut.group(1))) else []
+    every: dict[Capability, str] = {}
     for match in _NAME.finditer(text):
         spelled = match.group(1)
         before = text[: match.start()]
@@ -99,8 +112,16 @@ def named(text: str) -> tuple[Capability, str] | None:
         if _FAMILY.search(spelled) and (own or not _NOT_HERE.search(before)):
             capability = _capability(spelled)
             if capability is not None:
-                return capability, spelled
-    return None
+                every.setdefault(capability, spelled)
+    return list(every.items())
+
+
+@lru_cache(maxsize=64)
+def _beginning_with(begun: str) -> tuple[Capability, str] | None:
+    """The cards whose name begins so, where all of them have one capability."""
+    found = [gpu for gpu in gpus() if gpu.official and gpu.name.removeprefix("NVIDIA ").startswith(begun)]
+    known = {gpu.capability for gpu in found}
+    return (known.pop(), min((gpu.name for gpu in found), key=len)) if len(known) == 1 else None
 
 
 def chips(name: str) -> str | None:

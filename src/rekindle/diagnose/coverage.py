@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rekindle.compat import package
 from rekindle.compat.gpu_code import served
-from rekindle.compat.judgement import Clash
+from rekindle.compat.judgement import Clash, holds
+from rekindle.compat.library_card import cudnn_serves, last_cudnn
 from rekindle.compat.torch_cuda import any_code
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
@@ -47,7 +48,7 @@ def cudnn_lacks(torch: str | None, variant: str | None, said: str | None, card: 
         version = row.cudnn if row else None
     if version is None:
         return None
-    served = cudnn.serves(version, card)
+    served = holds(cudnn_serves(version, card))
     return None if served is None else not served
 
 
@@ -64,8 +65,7 @@ def _main(offer: offers.Offer, card: Capability) -> Coverage:
 
 def never_in_cudnn(card: Capability) -> bool:
     """No cuDNN of the tables ever held its code."""
-    newest = cudnn.releases()[-1].version
-    return cudnn.last_for(card) is None and cudnn.serves(newest, card) is False
+    return last_cudnn(card) is None and isinstance(cudnn_serves(cudnn.releases()[-1].version, card), Clash)
 
 
 def _release(torch: str) -> releases.TorchRelease | None:

@@ -48,7 +48,7 @@ _TELLING = (LineKind.ERROR, LineKind.WRAPPER)
 _NO_PACKAGES = frozenset({"src", "csrc", "build", "code", "app", "workspace", "work", "ops", "tmp", "home", "project"})
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
 _UNTOLD = frozenset(
-    {"situation", "pip_toolkit", "studio", "studio_year", "triton", "mac", "wsl", "docker"}
+    {"situation", "pip_toolkit", "studio", "studio_year", "triton", "mac", "wsl", "wsl1", "docker"}
     | {"names_torch", "portable", "uv", "conda", "importing_torch", "amd", "memory_free", "image"}
     | {"status_program", "program", "jetson", "chip", "amd_card", "smi", "nvcc_ran", "torch_works"}
     | {"nvidia_torch", "frozen", "library_cuda", "without_gpus", "nodes", "installs", "demands", "unserved"}
@@ -181,16 +181,13 @@ def _with_patches(causes: tuple[Cause, ...], events: Sequence[Event]) -> tuple[C
     found = patches_shown(event.text for event in heard)
     if not found:
         return causes
-    names = " and ".join(f"`{patch.id}`" for patch in found)
-    text = f"If it is PyTorch's own source that fails, patch {names} mends it: run this in the folder of the source."
-    commands = (rekindle("patch", ".", *(word for patch in found for word in ("--only", patch.id))),)
     if not causes:
         row = signatures.cause("source_code_error")
         assert row is not None
         first = next(event for event in heard if event.text)
         causes = (_of_row(row, VERY_LIKELY, first.number, (_evidence(first),), [Fix(text="")]),)
     remedy = causes[0].fix
-    patch = Fix(text=text, commands=commands[:1])
+    patch = _by_patches(found)
     # Another project fails with the same message: what mends it everywhere comes first there.
     own = causes[0].family != _LOADING and any(_TORCH_SOURCE.search(event.text) for event in heard)
     own = own or not remedy.text
@@ -200,17 +197,31 @@ def _with_patches(causes: tuple[Cause, ...], events: Sequence[Event]) -> tuple[C
     return (msgspec.structs.replace(causes[0], fix=told, more=order[1:]), *causes[1:])
 
 
+def _by_patches(found: Sequence[Patch]) -> Fix:
+    names = " and ".join(f"`{patch.id}`" for patch in found)
+    if not any(patch.edits for patch in found):
+        options = ", ".join(f"{name}={value}" for patch in found for name, value in patch.options.items())
+        return Fix(text=f"For {names} no file is edited: build with {options}, as `rekindle build` does.")
+    text = f"If it is PyTorch's own source that fails, patch {names} mends it: run this in the folder of the source."
+    return Fix(text=text, commands=(rekindle("patch", ".", *(w for each in found for w in ("--only", each.id))),))
+
+
 def _by_facts(pairs: Sequence[Judged], entities: Sequence[Entity], ending: Ending, facts: Facts) -> tuple[Cause, ...]:
     """Where no message is known, two things that cannot go together are the cause by themselves."""
     clash = next((pair for pair in pairs if pair.verdict == "clash" and pair.alone), None)
     row = signatures.cause(clash.label) if clash else None
-    if clash is None or row is None or not ending.lines:
+    shown = [
+        EvidenceLine(line=each.line, text=f"{each.kind}: {each.value}")
+        for each in entities
+        if each.read and each.kind != "index" and (each.kind != "torch" or each.value.startswith(str(facts.torch)))
+    ]
+    if clash is None or row is None or not (ending.lines or shown):
         return ()
-    fields = {"said": ""} | (
+    fields = {"said": clash.text} | (
         {"package": facts.unserved} if facts.unserved and row.id == "gpu_too_old_for_kernel" else {}
     )
-    shown = [EvidenceLine(line=each.line, text=f"{each.kind}: {each.value}") for each in entities if each.read]
-    found = _of_row(row, LIKELY, ending.lines[0].number, tuple(shown), fix.write(row, fields, facts))
+    line = ending.lines[0].number if ending.lines else shown[0].line
+    found = _of_row(row, LIKELY, line, tuple(shown), fix.write(row, fields, facts))
     told = f"{clash.text[:1].upper()}{clash.text[1:]}. {row.explanation}"
     return (msgspec.structs.replace(found, explanation=told),)
 

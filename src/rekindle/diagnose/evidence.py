@@ -9,6 +9,7 @@ import msgspec
 from rekindle.compat import companion, driver_card, driver_cuda, host_compiler, package, toolkit_card
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.core.version import Version
+from rekindle.diagnose import coverage
 from rekindle.diagnose.driver_facts import version_of
 from rekindle.diagnose.facts import Facts
 from rekindle.model.cuda_line import CudaLine
@@ -42,15 +43,16 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
     torch = f"torch {facts.torch}{f'+{facts.variant}' if facts.variant else ''}"
     if driver and line:
         yield _said("driver and CUDA of torch", driver_cuda.runs(driver, line.cuda), "driver_too_old", alone=True)
-    if driver and card:
-        own = driver_card.window(card, driver.counting)
-        label = "driver_too_old" if own.too_old(driver.version) else "driver_not_loaded"
-        yield _said("driver and card", driver_card.drives(driver, name, own), label, alone=True)
-    if card and facts.torch and facts.torch_lacks_card is not None:
-        clash = Clash(sentence=f"{torch} has no code for {name} ({card})", source="the wheels of PyTorch")
-        yield _said(
-            f"{torch} and card", clash if facts.torch_lacks_card else Fits(), "torch_lacks_gpu_arch", alone=True
-        )
+    for each in sorted(set(facts.gpus)):
+        called = name if each == card else each.sm
+        if driver:
+            own = driver_card.window(each, driver.counting)
+            label = "driver_too_old" if own.too_old(driver.version) else "driver_not_loaded"
+            yield _said("driver and card", driver_card.drives(driver, called, own), label, alone=True)
+        lacks = coverage.torch_lacks(facts.torch, facts.variant, facts.os, each) if facts.torch else None
+        if lacks is not None:
+            clash = Clash(sentence=f"{torch} has no code for {called} ({each})", source="the wheels of PyTorch")
+            yield _said(f"{torch} and card", clash if lacks else Fits(), "torch_lacks_gpu_arch", alone=True)
     if facts.variant == "cpu" and (card or facts.smi):
         clash = Clash(sentence=f"{torch} has no CUDA in it, and {name or 'the card'} needs one that has", source="PyPI")
         yield _said(f"{torch} and card", clash, "torch_cpu_only")

@@ -62,6 +62,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     triton: bool | None = None
     mac: bool | None = None
     wsl: bool | None = None
+    wsl1: bool | None = None
+    """The first WSL, which has no kernel of Linux and no GPU."""
     docker: bool | None = None
     tcc: bool | None = None
     """A card in the driver mode of Windows that WSL cannot use."""
@@ -147,10 +149,17 @@ _LONGEST = 4_000
 _MOST = 60
 # The name of a file somewhere else is not what is installed.
 _ADDRESS = re2.compile(r"https?://\S+\.whl\S*")
+# A release that is asked for, which is not yet the one that is there.
+_WISHED = re2.compile(r"(?i)\b(?:install|requires?|required)\b|[=<>~]=")
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
 # By the first digit of cl's minor version: 19.3x and 19.4x are Visual Studio 2022.
 _STUDIO_OF = {"1": "2017", "2": "2019", "3": "2022", "4": "2022", "5": "2026"}
+# The builds of Windows 10 by the names that people call them (Microsoft: Windows 10 release information).
+_BUILD_OF = {
+    "1809": "17763", "1903": "18362", "1909": "18363", "2004": "19041",
+    "20H2": "19042", "21H1": "19043", "21H2": "19044", "22H2": "19045",
+}  # fmt: skip
 
 
 def told(
@@ -210,9 +219,11 @@ def of_machine(machine: Machine, said: Facts) -> Facts:
 def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tuple[Facts, tuple[Entity, ...]]:
     """The facts, and every thing that the lines name with its line. `known` wins over what the log says."""
     found: dict[str, Any] = {}
-    seen: dict[Capability, None] = {}
+    seen: dict[Capability, str | None] = {}
     entities: dict[tuple[str, str], Entity] = {}
     systems = {"windows": 0, "linux": 0}
+    wished: set[str] = set()
+    title = True
 
     def note(kind: str, value: str, line: int, *, read: bool = True) -> None:
         entities.setdefault((kind, value), Entity(kind=kind, value=value, line=line, read=read))
@@ -226,12 +237,11 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
                 of_windows = of_windows or name == "windows"
                 systems[name] += name == "windows" or not (of_windows or _INDEX_PATH in text)
             elif name == "card":
-                card = cards.in_line(text)
-                if card is not None:
-                    seen.setdefault(card[0])
-                    found.setdefault("gpu_name", card[1])
-                    note("card", f"{card[1]} ({card[0]})" if card[1] else card[0].sm, number)
-                for word in cards.unread(text) if card is None else ():
+                there = cards.in_line(text, title=title)
+                for card, spelled in there:
+                    seen[card] = seen.get(card) or spelled
+                    note("card", f"{spelled} ({card})" if spelled else card.sm, number)
+                for word in cards.unread(text) if not there else ():
                     note("card", word, number, read=False)
             elif name == "without_gpus":
                 words = pattern.search(text).group(1).split()
@@ -244,15 +254,20 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
                 found[name] = (*found.get(name, ()), " ".join(pattern.search(text).groups()))[:_MOST]
             else:
                 told = _read(row, pattern, text if name != "torch" else _ADDRESS.sub(" ", text))
+                if name in wished and told and not _WISHED.search(text):
+                    found = {each: value for each, value in found.items() if each not in wished}
+                    wished.clear()
                 if name not in found:
                     found |= told
+                    wished.update(told if name == "torch" and _WISHED.search(text) else ())
                 if row.listed and told:
                     note(name, "+".join(str(each) for each in told.values()), number)
+        title = title and not text.strip()
     if any(systems.values()):
         found["os"] = "windows" if systems["windows"] >= systems["linux"] else "linux"
     found["vendor"] = _vendor(found, bool(seen))
     found["memory_free"] = _much_free(found.pop("wanted", None), found.pop("free", None))
-    facts = Facts(gpus=tuple(seen), **found)
+    facts = Facts(gpus=tuple(seen), gpu_name=seen[min(seen)] if seen else None, **found)
     return _covered(facts if known is None else _over(facts, known)), tuple(entities.values())
 
 
@@ -287,6 +302,8 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
         return {"studio_year": _STUDIO_OF[value]} if value in _STUDIO_OF else {}
     if name == "hidden":
         return {name: value} if isinstance(container.shows_cards(value), Clash) else {}
+    if name == "windows_build":
+        return {name: _BUILD_OF.get(value.upper(), value)}
     if name == "bits":
         return {name: int(value)}
     if name == "status":
@@ -300,11 +317,14 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
 
 
 def _covered(facts: Facts) -> Facts:
-    """What the tables say of the card, and of the torch and the cuDNN for the oldest one."""
+    """What the tables say of the cards: of the torch for all of them, of the cuDNN for the oldest one."""
     if not facts.gpus:
         return facts
     card = min(facts.gpus)
-    lacks = coverage.torch_lacks(facts.torch, facts.variant, facts.os, card) if facts.torch else None
+    lacks = None
+    if facts.torch:
+        every = {coverage.torch_lacks(facts.torch, facts.variant, facts.os, each) for each in facts.gpus}
+        lacks = True if True in every else None if None in every else False
     cudnn = coverage.cudnn_lacks(facts.torch, facts.variant, facts.cudnn, card)
     chip = cards.chips(facts.gpu_name) if facts.gpu_name else None
     lacking = next((each for each in facts.installs if coverage.package_lacks(each, max(facts.gpus))), None)

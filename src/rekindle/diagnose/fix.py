@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from rekindle.compat import driver_card
+from rekindle.compat.library_card import last_cudnn
 from rekindle.core.command import Command, Piece, Shell, ShellVariable, Word, pip
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
@@ -19,7 +20,7 @@ from rekindle.diagnose.facts import Facts, present
 from rekindle.diagnose.overcome import tried
 from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.script_rules import extension
-from rekindle.knowledge.cuda import cudnn, host_compilers
+from rekindle.knowledge.cuda import host_compilers
 from rekindle.knowledge.gpu.names import vendors
 from rekindle.knowledge.logs.extension_homes import ExtensionHome, distribution, home
 from rekindle.knowledge.logs.mechanical import of_cause
@@ -250,12 +251,13 @@ def _of_cards(facts: Facts) -> dict[str, str]:
     if not facts.gpus:
         return {}
     oldest = min(facts.gpus)
-    last = cudnn.last_for(oldest)
+    last = last_cudnn(oldest)
     return present(
         arch=";".join(str(gpu) for gpu in sorted(set(facts.gpus))),
         gpu=max(facts.gpus),
         gpu_sm=oldest.sm,
-        last_cudnn=last and ".".join(str(part) for part in last.parts[:3]),
+        oldest_card=facts.gpu_name or oldest.sm,
+        last_cudnn=last and last.release,
         last_branch=driver_card.window(oldest, facts.os or "linux").last,
     )
 
@@ -336,8 +338,9 @@ def _set_command(text: str) -> Command:
     if not all(found):
         return Command.parse(text)
     pairs = {each[1] or each[3]: each[2] if each[1] else each[4] for each in found if each}
-    environment = {name: _command_word(value, _WINDOWS_NAME) for name, value in pairs.items()}
-    return Command(environment=environment, system="windows", shell=Shell.CMD)
+    # To cmd, a variable without a value is none.
+    environment = {name: _command_word(value, _WINDOWS_NAME) or None for name, value in pairs.items()}
+    return Command(environment=environment, system="windows")
 
 
 def _command_word(text: str, variable: re.Pattern[str]) -> Word:

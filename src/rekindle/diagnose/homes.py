@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from rekindle.core.version import Version
@@ -29,6 +30,14 @@ _OLD_GLIBC = "2.31"
 _LAST_OLD_ABI, _FIRST_NEW_ABI = Version("2.5"), Version("2.7")
 
 
+def _nearest(package: str, said: str) -> str | None:
+    """Of the releases that pip lists, the last of the one that was asked for: 1.2.0.post2 for 1.2.0."""
+    asked = re.search(r"==(\d+(?:\.\d+)*)\Z", package)
+    offered = re.search(r"\(from versions: ([\w., +]{1,4000})\)", said)
+    every = offered[1].split(", ") if offered else []
+    return next((each for each in reversed(every) if asked and each.startswith(f"{asked[1]}.")), None)
+
+
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     local = f"+{facts.variant}" if facts.variant else ""
     have = fields.get("have", facts.torch)
@@ -43,6 +52,7 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         xformers_fits=xformers and xformers.version,
         torchcodec_fits=codec and codec.version,
         triton_windows=triton[0].requirement if triton else None,
+        nearest_release=_nearest(fields.get("package", ""), fields.get("said", "")),
         package_story=_asked_release(fields.get("package", ""), facts),
         asking=failing if failing not in _OWN else None,
         bnb_before=_cuda_before(fields.get("bnb_cuda", "")),

@@ -160,7 +160,18 @@ def failing_module(events: Sequence[Event], index: int) -> str:
         imported = _IMPORTED.search(event.text)
         if imported and (home(imported.group(1)) is not None or _COMPILED_PART.search(event.text)):
             return str(imported.group(1))
-    return "torch"
+    again = _said_again(events, index)
+    return failing_module(events, again) if again is not None else "torch"
+
+
+def _said_again(events: Sequence[Event], index: int) -> int | None:
+    """A program that prints the message and then the traceback, whose last line it is: where it ends."""
+    behind = events[index + 1 : index + 1 + _FRAMES]
+    opened = next((place for place, event in enumerate(behind[:6]) if event.text.startswith("Traceback ")), None)
+    if opened is None:
+        return None
+    tail, frames = events[index].text[-40:], enumerate(behind[opened:], start=index + 1 + opened)
+    return next((place for place, event in frames if event.text.endswith(tail)), None)
 
 
 def _log_allows(signature: LogSignature, events: Sequence[Event], held: dict[tuple[str, str], bool]) -> bool:

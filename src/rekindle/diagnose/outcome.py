@@ -39,11 +39,12 @@ _SMI = "nvidia-smi"
 _OF_SMI = re2.compile(r"^\s*[|+]|\bnvidia-smi\b|^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d ")
 
 
+NO_SIGN = "Nothing here looks like a failure"
 CUT = "The log ends inside a traceback: the line with the error is missing"
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be said without a cause. `lines` are the ones that look most like a failure."""
+    """What can be said without a cause. `lines` are the ones that look most like a failure, or the last of the log."""
 
     outcome: LogOutcome
     summary: str
@@ -60,17 +61,19 @@ def judge(events: Sequence[Event]) -> Ending:
     done = _done(spoken, errors)
     well = not complained(spoken)
     if well and done > last:
-        return Ending(outcome=LogOutcome.NONE, summary="Nothing here failed")
+        told = ", the text itself says" if _settled(spoken) == done else ""
+        return Ending(outcome=LogOutcome.NONE, summary=f"Nothing here failed{told}")
     if well and not done and not last and _goes_on(spoken):
         return Ending(outcome=LogOutcome.NONE, summary="Nothing has failed so far; the log ends before the work does")
     cut = _cut(spoken)
     if cut:
         return Ending(outcome=LogOutcome.UNKNOWN, summary=CUT, lines=tuple(cut))
-    return Ending(
-        outcome=LogOutcome.UNKNOWN,
-        summary="No failure that I recognise",
-        lines=tuple(_most_like_a_failure(spoken, [*errors, *reports])),
-    )
+    alike = tuple(_most_like_a_failure(spoken, [*errors, *reports]))
+    if alike:
+        return Ending(outcome=LogOutcome.UNKNOWN, summary="No failure that I recognise", lines=alike)
+    # A program's last words.
+    said = [event for event in spoken if not _is_prose(event) and event.text.strip("`")]
+    return Ending(outcome=LogOutcome.UNKNOWN, summary=NO_SIGN, lines=tuple(said[-3:]))
 
 
 def _cut(spoken: Sequence[Event]) -> list[Event]:
@@ -85,13 +88,20 @@ def _cut(spoken: Sequence[Event]) -> list[Event]:
 
 
 def complained(events: Sequence[Event]) -> bool:
-    """A person who says so is believed; a program without a GPU is, unless something was made afterwards."""
+    """A person who says so last is believed; a program without a GPU is, unless something was made afterwards."""
     made = max(
         (event.number for event in events if event.kind is LineKind.SUCCESS and event.tool not in ("any", _SMI)),
         default=0,
     )
+    settled = _settled(events)
     heard = (event for event in events if event.kind is LineKind.COMPLAINT)
-    return any(event.tool == "person" or event.number > made for event in heard)
+    return any(event.number > (settled if event.tool == "person" else made) for event in heard)
+
+
+def _settled(events: Sequence[Event]) -> int:
+    """The last line in which a person says that it works; 0 where none does."""
+    every = (event.number for event in events if event.kind is LineKind.SUCCESS and event.tool == "person")
+    return max(every, default=0)
 
 
 def _done(spoken: Sequence[Event], errors: Sequence[Event]) -> int:
@@ -129,20 +139,38 @@ def _ended_with_the_last_step(spoken: Sequence[Event]) -> bool:
 
 
 def _most_like_a_failure(spoken: Sequence[Event], failures: Sequence[Event]) -> list[Event]:
-    """In the order of the log. Where nothing stands out, the last lines: a program's last words."""
+    """In the order of the log; none where nothing stands out."""
     plain = {event.number for event in failures}
     silent = (LineKind.QUOTE, LineKind.COMMAND, LineKind.PROGRESS, LineKind.SUCCESS, LineKind.GOING)
     # What a configure asked, and what was warned of, is shown only where nothing says plainly that it failed.
     lesser = (LineKind.PROBE, LineKind.WARNING) if plain else ()
     scored: list[tuple[int, Event]] = []
+    errors = any(event.kind is LineKind.ERROR for event in failures)
     for event in spoken:
-        score = 0 if event.kind in (*silent, *lesser) else _looks(event)
+        # Where a program says what is wrong, what the person says of it is no evidence.
+        told = errors and event.number not in plain and _is_prose(event)
+        score = 0 if told or event.kind in (*silent, *lesser) else _looks(event)
+        if event.kind is LineKind.WRAPPER and not errors and not event.text.startswith(_NO_NEWS):
+            score = max(score, _SUSPICIOUS)
         if score:
             scored.append((score + _PLAIN * (event.number in plain) + _PLAIN * _under_cmake(event, plain), event))
-    if not scored:
-        return list(spoken[-3:])
     scored.sort(key=lambda pair: (-pair[0], pair[1].number))
     return sorted((event for _, event in scored[:_SHOWN]), key=lambda event: event.number)
+
+
+_NO_NEWS = ("Traceback ", "During ", "The above")
+# A title, a sentence that leads to a message, and sentences of somebody who asks.
+_PROSE = re2.compile(
+    r"(?i)^\[(?:issue|bug|question|help|feature)[^\]]{0,20}\]"
+    r"|\b(?:error|message|this|following|log|output|below) ?:\s*$"
+    r"|^(?:I|We|My|It|Is|How|What|Why|When|Can|Does|Do|Any|Please|Hi|Hello|Thanks?)\b.{12,}"
+    r"|\b(?:I|I'm|I've|my|please|anyone|appreciate)\b.{0,200}[.?!]\s*$|\?\s*$"
+)
+
+
+def _is_prose(event: Event) -> bool:
+    """The words of the person, not of a program."""
+    return event.kind is LineKind.COMPLAINT or (event.kind is LineKind.TEXT and bool(_PROSE.search(event.text)))
 
 
 def _under_cmake(event: Event, plain: Set[int]) -> bool:
@@ -152,7 +180,7 @@ def _under_cmake(event: Event, plain: Set[int]) -> bool:
 
 def _looks(event: Event) -> int:
     found = max((score for score, pattern in _PATTERNS if pattern.search(event.text)), default=0)
-    if event.kind is LineKind.COMPLAINT:
+    if event.kind is LineKind.COMPLAINT or (event.kind is LineKind.ERROR and event.tool == "python"):
         return max(found, _SUSPICIOUS)
     return max(found - 3, 1) if found and event.kind in (LineKind.WARNING, LineKind.PROBE) else found
 

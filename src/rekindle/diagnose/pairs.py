@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from rekindle.compat.companion import release_for
+from rekindle.compat.judgement import Fits
+from rekindle.compat.torch_python import takes
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts, present
@@ -115,7 +117,7 @@ def _exact(torch: str, variant: str | None, facts: Facts) -> str | None:
     if variant is not None and variant not in names:
         return f"There is no torch {torch}+{variant}: PyTorch made {_listed(names)} of it."
     known = release.pythons(facts.os or "linux")
-    wanted = bool(known) and facts.python not in known
+    wanted = bool(known) and not (facts.python and isinstance(takes(torch, facts.python, facts.os or "linux"), Fits))
     told = f"The wheels of torch {torch} are for Python {known[0]} to {known[-1]} only" if wanted else ""
     where = (
         f"`+{variant}` is in PyTorch's own index only (`--index-url {index_of(variant)}`), for "
@@ -132,13 +134,13 @@ def _exact(torch: str, variant: str | None, facts: Facts) -> str | None:
 
 def _pythons(release: releases.TorchRelease, facts: Facts, what: str) -> str | None:
     known = release.pythons(facts.os or "linux")
-    if not known or facts.python in known:
+    if not known or (facts.python and isinstance(takes(release.newest, facts.python, facts.os or "linux"), Fits)):
         return None
     if facts.python is None:
         return f"{what} has wheels for Python {known[0]} to {known[-1]}: see what `python --version` says."
     return (
-        f"{what} has wheels for Python {known[0]} to {known[-1]}, not for {facts.python}: use one of those, or the "
-        "index of a newer CUDA."
+        f"{what} has wheels for Python {known[0]} to {known[-1]}, not for {facts.python}: make an environment with one "
+        f"of those (`uv venv --python {known[-1]}`), or take the index of a newer CUDA."
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rekindle.core.console import paint, wrap
 from rekindle.core.findings import Fix
 from rekindle.diagnose.answer import LIKELY, VERY_LIKELY, Cause, Diagnosis, EvidenceLine, LogOutcome
-from rekindle.diagnose.outcome import CUT
+from rekindle.diagnose.outcome import CUT, NO_SIGN
 
 _SHOWN_LINES = 4
 _FOLLOWING = 6
@@ -27,7 +27,7 @@ def text(diagnosis: Diagnosis, *, everything: bool = False) -> str:
         for cause in roots[1:]:
             parts.append(f"{paint(_relation(cause, roots) + ':', 'bold')} {cause.title} ({cause.label})")
             parts += [fix(cause.fix)] if everything else []
-    if diagnosis.outcome is LogOutcome.UNKNOWN and diagnosis.unexplained:
+    if diagnosis.outcome is LogOutcome.UNKNOWN and diagnosis.lines:
         parts += [wrap(_unknown(diagnosis)), "\n".join(_lines(diagnosis.unexplained)), _bundle(diagnosis)]
     clashes = [pair.text for pair in diagnosis.judged if pair.verdict == "clash"]
     if roots and clashes and (everything or not _agree(roots[0], diagnosis)):
@@ -71,8 +71,9 @@ def markdown(diagnosis: Diagnosis) -> str:
             parts += [_fence(each.commands)] if each.commands else []
         parts += [f"**{_relation(cause, roots)}:** {cause.title} (`{cause.label}`)" for cause in roots[1:]]
         parts += [f"See {link}" for link in first.links]
-    elif diagnosis.outcome is LogOutcome.UNKNOWN and diagnosis.unexplained:
-        parts += [_unknown(diagnosis), _fence(_lines(diagnosis.unexplained)), _fence(_bundle(diagnosis).splitlines())]
+    elif diagnosis.outcome is LogOutcome.UNKNOWN and diagnosis.lines:
+        shown = [_fence(_lines(diagnosis.unexplained))] if diagnosis.unexplained else []
+        parts += [_unknown(diagnosis), *shown, _fence(_bundle(diagnosis).splitlines())]
     known = [_known(name, value) for name, value in diagnosis.facts.items()]
     if any(known):
         parts.append("Known: " + ", ".join(filter(None, known)))
@@ -129,6 +130,9 @@ def _relation(cause: Cause, roots: Sequence[Cause]) -> str:
 def _unknown(diagnosis: Diagnosis) -> str:
     if diagnosis.summary == CUT:
         return "What failed stands below the last of these lines, and was not copied: add it, and ask again."
+    if diagnosis.summary == NO_SIGN:
+        ends = " It ends with these lines." if diagnosis.unexplained else ""
+        return f"No line says that something went wrong, and none that the work is done.{ends}"
     if diagnosis.wrappers:
         return (
             "The log reports a failure, but not one that Rekindle knows. These lines look most like it; read what "

@@ -44,7 +44,8 @@ _WORDS = (
     rb"|removed|invalid|ambiguous|bad |refused|reset by|unreachable|core dumped|deprecated|dubious|terminated"
     rb"|will ignore|is_available|no longer"
     rb"|longer than|has no (?:attribute|member|wheels)|only has wheels|unsatisfiab|was built for"
-    rb"|was compiled|wasn't buil[dt]|compiled using|is disabled|not all |(?:all|is|are) black|stuck)"
+    rb"|was compiled|wasn't buil[dt]|compiled using|is disabled|not all |(?:all|is|are) black|stuck"
+    rb"|using (?:my |the )?cpu|cpu instead)"
 )
 _CODES = (
     rb"\b(?:[CD][1-9]\d{3}|LNK[12]\d{3}|MSB\d{4}|STL\d{4}|CVT\d{4}|RC\d{4}|U1\d{3}|CS\d{4}|NETSDK\d{4}|NU\d{4})\b"

@@ -212,6 +212,18 @@ def antivirus(machine: Machine) -> Iterator[Finding]:
         yield say("antivirus.exclusions", State.WARN, f"Defender scans {here}", commands=commands)
 
 
+@judge("disk.dev-drive")
+def dev_drive(machine: Machine) -> Iterator[Finding]:
+    here = next((disk for disk in machine.disks if disk.role == "here"), None)
+    build = re.search(r"10\.0\.(\d{5})", machine.surroundings.release or "")
+    if here is None or here.dev_drive is None or not (build and int(build[1]) >= checks.limits().dev_drive_build):
+        return
+    if here.dev_drive:
+        yield say("disk.dev-drive", State.PASS, f"{here.path} is on a Dev Drive")
+    else:
+        yield say("disk.dev-drive", State.WARN, f"{here.path} is not on a Dev Drive")
+
+
 @judge("probes.read")
 def unread(machine: Machine) -> Iterator[Finding]:
     """What a probe could not read and no other check speaks of."""

@@ -7,17 +7,17 @@ import posixpath
 from collections.abc import Iterator
 
 from rekindle.compat import driver_cuda
-from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown, judged
+from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown, holds, judged
+from rekindle.compat.library_card import cudnn_serves, last_cudnn
 from rekindle.compat.toolkit_card import compiles
 from rekindle.core.command import Command, first_on_path
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
-from rekindle.knowledge.cuda import cudnn, toolkits
-from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.machine.model import FoundToolkit, Machine
-from rekindle.machine.toolchain import private
+from rekindle.machine.toolchain.toolkits import PRIVATE
 from rekindle.model.driver import Driver
 
 
@@ -89,7 +89,7 @@ def one_wins(machine: Machine) -> Iterator[Finding]:
         found = f"{listed(stale)} names no toolkit"
         yield say("cuda.one-wins", State.FAIL, found, fix="point it at a toolkit, or clear it")
         return
-    if winner is None and all(toolkit.found_by == (private.HOW,) for toolkit in machine.toolkits):
+    if winner is None and all(toolkit.found_by == (PRIVATE,) for toolkit in machine.toolkits):
         rest = listed(f"CUDA {short(toolkit)}" for toolkit in machine.toolkits)
         found = f"{rest} of `rekindle toolchain`: a build puts the one it needs first on PATH by itself"
         yield say("cuda.one-wins", State.PASS, found)
@@ -215,7 +215,7 @@ def the_cudnn(machine: Machine) -> Iterator[Finding]:
         for card in machine.capabilities:
             serves = any(runs(t, card) is not Runs.NO for t in one.targets) if one.targets else None
             if serves is None and one.version:
-                serves = cudnn.serves(one.version, card)
+                serves = holds(cudnn_serves(one.version, card))
             spelled = f"cuDNN {one.version.major_minor}" if one.version else "cuDNN"
             if serves is None:
                 yield say("cudnn.serves-card", State.UNVERIFIED, f"whether {name} has {card.sm} code is not known")
@@ -266,11 +266,9 @@ def wanted_toolkit(machine: Machine) -> str | None:
 
 def _wanted_cudnn(machine: Machine) -> str | None:
     for card in machine.capabilities:
-        facts = capabilities.facts(card)
-        last = cudnn.last_for(card) or (facts.last_cudnn if facts else None)
+        last = last_cudnn(card)
         if last:
-            spelled = ".".join(str(part) for part in last.parts[:3])
-            return f"use cuDNN {spelled}, the last with code for {card.sm}"
+            return f"use cuDNN {last.release}, the last with code for {card.sm}"
     return None
 
 

@@ -14,6 +14,7 @@ from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.names import SHOWN_BY
 from rekindle.knowledge.torch.releases import oldest_cuda, torch_releases
 from rekindle.machine.model import FoundGpu, Machine
 
@@ -46,10 +47,12 @@ def present(machine: Machine) -> Iterator[Finding]:
     elif machine.could_not_read("graphics: pci"):
         yield say("gpu.present", State.UNVERIFIED, "the PCI bus could not be read, so a card may be there unseen")
     else:
+        driver = machine.driver
+        running = f", though {listed(driver.sources)} reports driver {driver.version}" if driver else ""
         yield say(
             "gpu.present",
             State.WARN,
-            "no NVIDIA card in this machine",
+            f"no NVIDIA card in this machine{running}",
             fix="name the card you mean, for example",
             commands=(
                 rekindle("gpu", "Tesla K40c"),
@@ -69,7 +72,7 @@ def capability(machine: Machine) -> Iterator[Finding]:
                 "gpu.capability",
                 State.UNVERIFIED,
                 f"{name} was sold with several chips: {listed(gpu.candidates)} are possible",
-                fix="its PCI id decides; read it in the Device Manager or with `lspci -nn`, then ask",
+                fix=f"its PCI id decides; {SHOWN_BY} shows it, then ask",
                 commands=(rekindle("gpu", "10de:XXXX", system=machine.os),),
             )
         else:
@@ -77,6 +80,9 @@ def capability(machine: Machine) -> Iterator[Finding]:
             yield say("gpu.capability", State.UNVERIFIED, found)
         if gpu.clashes:
             yield say("gpu.sources-agree", State.WARN, f"{name}: {listed(gpu.clashes)}")
+        elif gpu.sources == ("nvidia-smi",):
+            found = f"{name}: only nvidia-smi names it; the PCI bus and the driver's libraries do not"
+            yield say("gpu.sources-agree", State.WARN, found)
         elif len(gpu.sources) > 1:
             yield say("gpu.sources-agree", State.PASS, f"{name}: {listed(gpu.sources)} agree")
 

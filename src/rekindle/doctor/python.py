@@ -8,6 +8,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from rekindle.compat.torch_python import releases_for
 from rekindle.core.command import Command, ShellVariable, Word, pip_install, rekindle
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
@@ -28,7 +29,7 @@ def the_python(machine: Machine) -> Iterator[Finding]:
         yield say("python.version", State.UNVERIFIED, f"no Python could be asked: {reason}")
         return
     minor = str(python.version.major_minor)
-    fitting = _fitting(machine, minor)
+    fitting = releases_for(minor, machine.os)
     where = f"Python {python.version} ({python.kind}, {python.path})"
     if python.tag and python.tag.endswith("t"):
         yield say("python.version", State.WARN, f"{where} is the free-threaded build, which few wheels are made for")
@@ -136,8 +137,7 @@ def build_tools(machine: Machine) -> Iterator[Finding]:
             commands=(pip_install([bad.instead], system=machine.os),),
         )
         return
-    minor = str(python.version.major_minor)
-    rows = _fitting(machine, minor)
+    rows = releases_for(str(python.version.major_minor), machine.os)
     unfit = [row.minor for row in rows if not _within(setuptools, row.setuptools)]
     if not unfit:
         yield say("tools.setuptools", State.PASS, f"setuptools {setuptools} fits every torch of this Python")
@@ -252,13 +252,9 @@ def _new_environment(machine: Machine) -> tuple[Command, ...]:
     """By the Python that is here if PyTorch has wheels for it, else by uv, which brings one that it has."""
     folder: Word = r"C:\rk\env" if machine.os == "windows" else (ShellVariable("HOME"), "/rk/env")
     python = machine.python
-    if python is not None and python.version is not None and _fitting(machine, str(python.version.major_minor)):
+    if python is not None and python.version is not None and releases_for(str(python.version.major_minor), machine.os):
         made = Command(python.path, "-m", "venv", folder, system=machine.os)
     else:
         wanted = building.preferred_python(releases.torch_releases()[-1].pythons(machine.os))
         made = Command("uv", "venv", "--seed", "--python", str(wanted), folder, system=machine.os)
     return (made, rekindle("install", folder, system=machine.os))
-
-
-def _fitting(machine: Machine, minor: str) -> list[releases.TorchRelease]:
-    return [row for row in releases.torch_releases() if minor in row.pythons(machine.os)]

@@ -12,8 +12,8 @@ from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State, worst
 from rekindle.doctor.examine import examine
 from rekindle.knowledge.builds import checks as catalogue
-from rekindle.machine.compare import Difference, differences
 from rekindle.machine.model import Machine
+from rekindle.machine.snapshot import Difference, differences
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 
@@ -65,7 +65,11 @@ def _verdict(machine: Machine, recorded: Path | None) -> Route:
     from rekindle.stack.situation import Wish
 
     situation = msgspec.structs.replace(situation_of(machine), recorded=str(recorded) if recorded else None)
-    return resolve(situation, Wish()).recommended
+    found = resolve(situation, Wish()).recommended
+    if situation.cards:
+        return found
+    named = ", ".join(dict.fromkeys(gpu.name or gpu.pci_id or "a card" for gpu in machine.gpus))
+    return msgspec.structs.replace(found, summary=f"which card `{named}` is could not be told")
 
 
 def _folded(checks: tuple[Finding, ...], verdict: Route | None) -> set[str]:
@@ -91,7 +95,7 @@ def _next(checks: tuple[Finding, ...], verdict: Route | None) -> Fix | None:
         return Fix(text="name the card you mean, for example", commands=(example,))
     if verdict.driver_first is not None and verdict.change is not None:
         return Fix(text=verdict.change.text, commands=verdict.driver_first.commands)
-    if verdict.route in (RouteKind.OFFICIAL_WHEEL, RouteKind.NVIDIA_WHEEL, RouteKind.CONDA_FORGE, RouteKind.SHELF):
+    if verdict.route.by_pip or verdict.route is RouteKind.CONDA_FORGE:
         own = [each.fix for each in checks if each.id == "python.one-environment" and each.state is State.FAIL]
         if own and own[0]:
             # It would install into the other one.

@@ -40,7 +40,8 @@ def serves_card(machine: Machine) -> Iterator[Finding]:
 
 def _served(torch: FoundTorch, card: Capability, driver_ptx: Version | None) -> Finding:
     name = f"torch {torch.version}"
-    each = {code.file: served(code, card, driver_ptx=driver_ptx) for code in own(torch.code)}
+    release, codes = Version.find(torch.version), own(torch.code)
+    each = {code.file: served(code, card, driver_ptx=driver_ptx, torch=release) for code in codes}
     coverage = overall(one.coverage for one in each.values())
     if coverage is Coverage.SERVES:
         if any(one.by_jit for one in each.values()):
@@ -56,6 +57,8 @@ def _served(torch: FoundTorch, card: Capability, driver_ptx: Version | None) -> 
         found = f"{name} has code for {card.sm} in a part of its kernels only: {parts}"
         return say("torch.serves-card", State.FAIL, found, commands=_PLAN)
     found = f"{name} has no code for {card.sm} (it has {listed(torch.targets)})"
+    if any(served(code, card, driver_ptx=driver_ptx).by_jit for code in codes):
+        found += "; its PTX would run there and compute nonsense in half precision, without an error"
     return say("torch.serves-card", State.FAIL, found, commands=_PLAN)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -16,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from rekindle.audit.answer import AuditedCard, Torch
-from rekindle.core import codec, run
+from rekindle.core import files, run
 from rekindle.core import python as own_python
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State, passed, unverified, warned
@@ -26,18 +25,6 @@ from rekindle.model.environment import Environment
 _FETCHING = 1800.0
 _ASKING = 300.0
 _DRY = ("install", "--dry-run", "--ignore-installed", "--no-deps", "--only-binary=:all:", "-q", "--report", "-")
-
-
-class _Download(msgspec.Struct):
-    url: str = ""
-
-
-class _Install(msgspec.Struct):
-    download_info: _Download = msgspec.field(default_factory=_Download)
-
-
-class _Answer(msgspec.Struct):
-    install: list[_Install] = []
 
 
 def candidate(
@@ -87,19 +74,12 @@ def on_index(
     if environment is not None and environment.interpreter is not None and environment.here:
         result = _pip(environment, [*words, requirement], timeout=_ASKING)
     else:
-        platforms = [word for tag in _platforms(system, machine) for word in ("--platform", tag)]
-        with tempfile.TemporaryDirectory(prefix="rekindle-none-") as folder:
-            words += ["--target", folder, *platforms, "--python-version", python]
+        with files.scratch("none") as folder:
+            words += ["--target", str(folder), *own_python.for_system(system, machine), "--python-version", python]
             result = run.call(own_python.pip(sys.executable, *words, requirement), timeout=_ASKING)
     if result.ok:
         return IndexAnswer(place=_first(result.out), reached=True)
     return IndexAnswer(place=None, reached="Retrying" not in result.err and "onnection" not in result.err)
-
-
-def _platforms(system: str, machine: str) -> tuple[str, ...]:
-    if system == "windows":
-        return ("win_amd64",)
-    return (*(f"manylinux_2_{minor}_{machine}" for minor in range(39, 16, -1)), f"manylinux2014_{machine}")
 
 
 def _judged(where: str | Path, name: str, torch: Torch, cards: Sequence[AuditedCard]) -> Finding:
@@ -123,10 +103,9 @@ def _address(requirement: str, environment: Environment) -> str | None:
 
 def _first(report: str) -> str | None:
     try:
-        found = codec.from_json(report, _Answer).install
+        return next((wheel.url for wheel in own_python.pip_report(report)), None)
     except RekindleError:
         return None
-    return found[0].download_info.url or None if found else None
 
 
 def _fetched(requirement: str, environment: Environment, folder: Path) -> Path | None:

@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 
 from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.cards import words as card_words
+from rekindle.audit.symbols import Offered
 from rekindle.compat import package as packages
 from rekindle.compat import toolkit_card, wheel_platform
 from rekindle.compat.companion import release_for
@@ -405,6 +406,8 @@ def _look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedI
         return LookedInto(State.FAIL, f"does not fit: {reason}" if reason else "; ".join(wrong))
     if wrong:
         return LookedInto(State.UNVERIFIED, f"only a part of it has code for the card, the rest {'; '.join(wrong)}")
+    if question.installed and Offered(Path(question.installed.root)).empty:
+        return LookedInto(State.UNVERIFIED, "the torch there has no libraries to hold its symbols against")
     if not question.cards:
         return LookedInto(State.UNVERIFIED, "no card is known to look for: name one with `--gpu`")
     code = "it is compiled for the card as it runs" if pure else f"it has code for {', '.join(targets)}"

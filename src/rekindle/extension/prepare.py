@@ -12,7 +12,7 @@ from rekindle.audit.mending import install_command
 from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
 from rekindle.build.configure.environment import BuildPlaces, VariableChange, compute, set_to
 from rekindle.build.configure.request import BuildFile, BuildRequest, resolve
-from rekindle.core.command import Command
+from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import MissingTool, StepFailed
 from rekindle.core.findings import Finding, Fix, State, failed, passed, warned
 from rekindle.core.version import Version
@@ -181,12 +181,14 @@ def _python(place: Environment, builder: str | None) -> Finding:
         found = f"{place.root} has no interpreter that can run here"
         return failed("extension.python", found, fix="name an environment of this system")
     if builder is None:
+        version = str(place.python.major_minor) if place.python else "3"
+        brought = Command("winget", "install", f"Python.Python.{version}", system="windows")
+        text = f"install a full Python {version} beside it; it will be found and used for the build"
         return failed(
             "extension.python",
             f"Python {place.python} in {place.root} has no headers",
             why="an embedded or minimal Python runs programs, but cannot compile extensions",
-            fix=f"install a full Python {place.python.major_minor if place.python else ''} beside it; "
-            "it will be found and used for the build",
+            fix=Fix(text=text, commands=(brought,) if place.os == "windows" else ()),
         )
     if builder != place.interpreter:
         return passed(
@@ -247,7 +249,10 @@ def _toolkit_finding(
             "extension.toolkit",
             f"torch {torch} is built with CUDA {cuda}, and no CUDA {cuda.major} toolkit is here (found: {have})",
             why="the runtimes of two CUDA majors in one process do not share streams or memory",
-            fix=f"install CUDA {cuda.major_minor}, or another {cuda.major}.x, without its driver",
+            fix=Fix(
+                text=f"bring CUDA {cuda.major_minor}, or another {cuda.major}.x; no driver is needed for it",
+                commands=(rekindle("toolchain", "install", f"cuda=={cuda.major_minor}"),),
+            ),
         )
     if kit.version.major_minor != cuda.major_minor:
         return warned(

@@ -35,9 +35,11 @@ def of(
     kind = read_system(system).system if system else paths.system()
     built = machine or ("x86_64" if system else paths.architecture())
     line = CudaLine(version).name if version else _usual(typed.release, kind, built)
-    note = (
-        f"which CUDA your torch has was not said, so {line} is taken: `--cuda` names another" if not version else None
+    notes = (
+        [f"which CUDA your torch has was not said, so {line} is taken: `--cuda` names another"] if not version else []
     )
+    if kind == "windows":
+        notes.append("`--env FOLDER` instead of `--torch` answers for the Python of a portable folder (ComfyUI)")
     return ExtensionQuestion(
         package=name,
         torch=typed.release,
@@ -45,7 +47,7 @@ def of(
         python=python or _python_here(),
         system=kind,
         machine=built,
-        note=note,
+        note="; ".join(notes) or None,
     )
 
 

@@ -29,8 +29,7 @@ from rekindle.diagnose.answer import Diagnosis, LogOutcome, shown
 from rekindle.diagnose.diagnosis import diagnose_file
 from rekindle.fleet import sources
 from rekindle.fleet.announcement import Announcement, pythons_here
-from rekindle.fleet.job import JobKind, plain_name
-from rekindle.fleet.order import JobOrder, JobResult, MadeFile
+from rekindle.fleet.job import JobKind, JobOrder, JobResult, MadeFile, plain_name
 from rekindle.knowledge.builds import efforts
 from rekindle.stack import plan as plans
 from rekindle.wheels.shelf import provenance

@@ -20,9 +20,8 @@ from rekindle.fleet import shelved, view, work
 from rekindle.fleet.announcement import Announcement, lacks, spoken, wealth
 from rekindle.fleet.checking import Checks, cannot_check
 from rekindle.fleet.intake import Intake
-from rekindle.fleet.job import FleetJob, JobState
+from rekindle.fleet.job import FleetJob, JobResult, JobState, JobStep
 from rekindle.fleet.journal import FINAL, FleetJournal, deaths, event, last_of
-from rekindle.fleet.order import JobResult, JobStep
 from rekindle.fleet.planning import Planned
 from rekindle.fleet.state import FleetState
 from rekindle.fleet.view import Pace
@@ -74,11 +73,7 @@ class Dispatcher:
         rules: DispatchRules,
         tell: Tell,
     ) -> None:
-        self.state = state
-        self.journal = journal
-        self.intake = intake
-        self.rules = rules
-        self.tell = tell
+        self.state, self.journal, self.intake, self.rules, self.tell = state, journal, intake, rules, tell
         self.running: dict[str, _Placed] = {}
         self.workers: dict[str, Announcement] = {}
         self.seen: dict[str, Announcement] = {}
@@ -200,13 +195,9 @@ class Dispatcher:
             self.waiting.insert(0, job.key)
 
     def _log_of(self, key: str) -> str:
-        said = [each.log for each in self.journal.events if each.key == key and each.log]
-        lines = [
-            f"{each.at} {each.event} {each.worker or ''} {each.step or ''}"
-            for each in self.journal.events
-            if each.key == key
-        ]
-        return "\n".join([*lines, *(said[-1:])])
+        mine = [each for each in self.journal.events if each.key == key]
+        lines = [f"{each.at} {each.event} {each.worker or ''} {each.step or ''}" for each in mine]
+        return "\n".join([*lines, *[each.log for each in mine if each.log][-1:]])
 
     # -- what goes where ------------------------------------------------------------------------------------------
 
@@ -250,11 +241,11 @@ class Dispatcher:
 
         The build's own check runs on a card where there is one; what others may need is left to them.
         """
-        free = [
-            (address, have)
-            for address, have in self.workers.items()
-            if self._free(address, have, alone=alone) and not lacks(job, have) and not self._was_full(job, have)
-        ]
+
+        def fits(address: str, have: Announcement) -> bool:
+            return self._free(address, have, alone=alone) and not lacks(job, have) and not self._was_full(job, have)
+
+        free = [each for each in self.workers.items() if fits(*each)]
         if not free:
             return None
         before = self.last_worker.get(job.key or "")
@@ -272,9 +263,8 @@ class Dispatcher:
 
     def _free(self, address: str, have: Announcement, *, alone: bool) -> bool:
         there = [placed for placed in self.running.values() if placed.address == address]
-        if any(placed.alone for placed in there) or (alone and there):
-            return False
-        return len(there) < have.slots
+        taken = any(placed.alone for placed in there) or (alone and there)
+        return not taken and len(there) < have.slots
 
     def _was_full(self, job: FleetJob, have: Announcement) -> bool:
         return have.name in self._full.get(job.key or "", ())
@@ -282,7 +272,7 @@ class Dispatcher:
     def _blocked(self) -> None:
         """A job whose need failed will never run."""
         for key in [each for each in self._with_needs if each in self.waiting]:
-            bad = [need for need in self.jobs[key].needs if self.ended.get(need, "done") not in ("done",)]
+            bad = [need for need in self.jobs[key].needs if self.ended.get(need, "done") != "done"]
             if bad:
                 self.waiting.remove(key)
                 self.final("failed", self.jobs[key], error=f"it needs {self.jobs[bad[0]].name}, which did not succeed")
@@ -328,8 +318,10 @@ class Dispatcher:
                     cache_hits=result.cache_hits, cache_misses=result.cache_misses,
                 )  # fmt: skip
                 self.checks.built(job, placed.name, entry)
+                # Whatever happens to its worker from now on, it is done.
+                del self.running[job.key]
                 if not self.rules.keep:
-                    await call(client, placed.address, work.forget, job.key)
+                    await self._forget(client, placed)
             else:
                 self._failed(placed, result)
         except RekindleError as error:
@@ -364,7 +356,13 @@ class Dispatcher:
             self.final("failed", job, worker=placed.name, error=error.message, seconds=_since(placed), step="check")
         else:
             self.checks.done(job, placed.name, entry)
-        await call(client, placed.address, work.forget, job.key)
+        await self._forget(client, placed)
+
+    async def _forget(self, client: Any, placed: _Placed) -> None:
+        """Its folder on the worker may go. A worker that does not hear it makes nothing of the job undone."""
+        self._hold(placed.task)
+        with contextlib.suppress(Exception):
+            await call(client, placed.address, work.forget, placed.job.key)
 
     async def _built(self, client: Any, placed: _Placed) -> JobResult:
         if placed.check:
@@ -438,10 +436,13 @@ class Dispatcher:
                 self.waiting.remove(key)
                 self.final("cancelled", self.jobs[key])
             elif key in self.running:
-                told = asyncio.ensure_future(call(client, self.running[key].address, work.stop, key))
-                self._told.add(told)
-                told.add_done_callback(self._told.discard)
+                self._hold(asyncio.ensure_future(call(client, self.running[key].address, work.stop, key)))
             self.state.answer_cancel(key)
+
+    def _hold(self, task: asyncio.Future[Any] | None) -> None:
+        if task is not None:
+            self._told.add(task)
+            task.add_done_callback(self._told.discard)
 
     def _settle(self) -> None:
         """The journal to the disk, beside the work and never twice at once: what ends meanwhile goes with the next."""

@@ -18,8 +18,7 @@ from rekindle.core.errors import ChecksFailed, NotFound
 from rekindle.core.paths import sha256_of
 from rekindle.core.untrusted import Sha256
 from rekindle.fleet import shelved, sources, work
-from rekindle.fleet.job import FleetJob, FleetLock, JobKind
-from rekindle.fleet.order import JobOrder, JobResult, MadeFile
+from rekindle.fleet.job import FleetJob, FleetLock, JobKind, JobOrder, JobResult, MadeFile
 from rekindle.fleet.planning import Planned
 from rekindle.fleet.shelved import ShelvedJob
 from rekindle.fleet.state import FleetState

@@ -1,28 +1,28 @@
 """What a run of a fleet has done, one JSON object per line, handed to the system before the next thing begins.
 
-It is all that `status` and `resume` need: the client may be killed at any moment. A torn last line is cut off. A disk
-takes milliseconds to promise that a line outlives a power cut; `settle` asks it for all lines since it was last asked.
+It is all that `status` and `resume` need: the client may be killed at any moment. A disk takes milliseconds to promise
+that a line outlives a power cut; `settle` asks it for all lines since it was last asked.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from rekindle.build.run.journal import stamp
-from rekindle.core import codec, files
-from rekindle.core.errors import BadInput, NotWritable
-from rekindle.core.files import told
+from rekindle.core import lines
 from rekindle.diagnose.answer import Diagnosis
 
 FINAL = ("done", "failed", "aside", "cancelled", "unplaced")
 """Events after which a job is not run again by itself."""
 CHECKS = ("check", "checked", "unchecked")
 """What becomes of a finished wheel on a card; the job stays done."""
+
+
+_HINT = "free some space, then `rekindle fleet resume`"
 
 
 class FleetEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,16 +56,9 @@ class FleetJournal:
         self.path = path
         self.events = read(path)
         self._unsettled = False
-        self._mend()
 
     def write(self, event: FleetEvent) -> None:
-        line = codec.to_json(event, indent=0).encode("utf-8") + b"\n"
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab") as stream:
-                stream.write(line)
-        except OSError as error:
-            raise self._unwritable(error) from error
+        lines.append(self.path, event, hint=_HINT, settled=False)
         self.events.append(event)
         # That a job was begun may be lost with a power cut: it is begun again.
         self._unsettled = self._unsettled or event.event != "begin"
@@ -82,16 +75,7 @@ class FleetJournal:
             with self.path.open("ab") as stream:
                 os.fsync(stream.fileno())
         except OSError as error:
-            raise self._unwritable(error) from error
-
-    def _unwritable(self, error: OSError) -> NotWritable:
-        message = f"cannot write the journal `{self.path}`: {told(error)}"
-        return NotWritable(message, hint="free some space, then `rekindle fleet resume`")
-
-    def _mend(self) -> None:
-        if not self.path.exists():
-            return
-        files.cut_half_line(self.path)
+            raise lines.not_written(self.path, error, _HINT) from error
 
 
 def event(kind: str, **values: Any) -> FleetEvent:
@@ -99,23 +83,7 @@ def event(kind: str, **values: Any) -> FleetEvent:
 
 
 def read(path: Path) -> list[FleetEvent]:
-    try:
-        lines = files.read_bytes(path).split(b"\n") if path.exists() else []
-    except FileNotFoundError:
-        return []
-    return list(_events(lines, path))
-
-
-def _events(lines: list[bytes], path: Path) -> Iterator[FleetEvent]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip(b"\0 \r"):
-            continue
-        try:
-            yield codec.from_json(line, FleetEvent, name=f"`{path}`, line {number}")
-        except BadInput:
-            # Only the last line can be torn.
-            if number < len(lines) - 1:
-                raise
+    return lines.read(path, FleetEvent)
 
 
 def last_of(events: list[FleetEvent]) -> dict[str, FleetEvent]:

@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 
 from rekindle.core import codec, files, untrusted
-from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.errors import BadInput, NotFound, UnknownName, did_you_mean
 from rekindle.core.untrusted import ProjectName
+from rekindle.knowledge.torch.companions import PROJECTS
 
 SCHEMA = "rekindle.matrix-file/1"
 CPU = "cpu"
@@ -106,9 +107,6 @@ def read(path: Path) -> MatrixFile:
     if (schema := head.get("schema", SCHEMA)) != SCHEMA:
         message = f"{name} is not a matrix: its schema is `{str(schema)[:60]}`, not `{SCHEMA}`"
         raise BadInput(message, hint="docs/guides/fleet.md shows a matrix")
-    if unknown := sorted(head.keys() - set(MatrixFile.__struct_fields__)):
-        message = f"{name}: a matrix has no `{unknown[0][:60]}`"
-        raise BadInput(message, hint=f"it has {', '.join(f'`{each}`' for each in MatrixFile.__struct_fields__)}")
     found = codec.from_toml(data, MatrixFile, name=name)
     _check(found, name)
     return found
@@ -120,6 +118,14 @@ def _check(matrix: MatrixFile, name: str) -> None:
             what = f"`{wrong[0][:60]}`" if said else "an empty `exclude` or `when`"
             message = f"{name}: {what} names no axis of the matrix"
             raise BadInput(message, hint=f"the axes are {', '.join(_NAMED)}")
+    for project in (
+        word for each in (matrix.project, *(more.project for more in matrix.include)) for word in _words(each)
+    ):
+        if project != "torch" and project not in PROJECTS and project not in matrix.projects:
+            known = ("torch", *PROJECTS, *matrix.projects)
+            own = f"declare your own as `[projects.{project[:60]}]`, with `source` (a folder) or `build` (a build file)"
+            hint = f"{did_you_mean(project, known)}{own}; known are {', '.join(known)}"
+            raise UnknownName(f"{name}: unknown project `{project[:60]}`", hint=hint)
     for project, entry in matrix.projects.items():
         untrusted.checked(ProjectName, project, name)
         if (entry.build is None) is (entry.source is None):

@@ -19,8 +19,7 @@ from rekindle.core.untrusted import Sha256
 from rekindle.fleet import announcement, carry_out, planning, shelved, sources
 from rekindle.fleet.factory import site as published
 from rekindle.fleet.intake import order_of
-from rekindle.fleet.job import FleetJob, JobKind, JobState
-from rekindle.fleet.order import JobOrder, JobResult
+from rekindle.fleet.job import FleetJob, JobKind, JobOrder, JobResult, JobState
 from rekindle.fleet.planning import Planned
 from rekindle.fleet.shelved import ShelvedJob
 from rekindle.fleet.state import keys_named

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.core import console
 from rekindle.core.errors import NotFound
 from rekindle.fleet import matrix_file, shelved
 from rekindle.fleet.job import FleetJob, FleetLock, JobEstimate, JobKind, JobState, cell_name, name_of
@@ -70,7 +71,8 @@ def make(path: Path, *, machines: Sequence[Path] = (), shelf_folder: Path | None
     resolving = Resolving(matrix, root, offers)
     cells = list(matrix_file.cells(matrix, tuple(named)))
     # What differs in its project alone is one question: its answer is not kept for long.
-    found = {cell: resolving.outcome(cell) for cell in sorted(cells, key=_question)}
+    with console.waiting(f"planning {console.plural(len(cells), 'job')}"):
+        found = {cell: resolving.outcome(cell) for cell in sorted(cells, key=_question)}
     outcomes = [(cell, found[cell]) for cell in cells]
     jobs, plans = _jobs(outcomes, have)
     ordered = _ordered(_with_needs(jobs, outcomes))

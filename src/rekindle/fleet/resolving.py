@@ -16,6 +16,8 @@ import msgspec
 from rekindle.build import backend_choice
 from rekindle.build.configure import request as build_request
 from rekindle.build.configure.request import BuildFile
+from rekindle.compat.judgement import Clash
+from rekindle.compat.torch_python import takes
 from rekindle.core.errors import RekindleError, UnknownName
 from rekindle.core.version import Version
 from rekindle.fleet import sources
@@ -24,8 +26,7 @@ from rekindle.fleet.matrix_file import CPU, MatrixCell, MatrixFile, ProjectEntry
 from rekindle.inputs.system import read_processor, read_system
 from rekindle.inputs.torch import with_cuda
 from rekindle.inputs.versions import read_python
-from rekindle.knowledge.torch import releases
-from rekindle.knowledge.torch.companions import PROJECTS, version_for
+from rekindle.knowledge.torch.companions import version_for
 from rekindle.machine import snapshot
 from rekindle.model.cuda_line import CudaLine
 from rekindle.stack import source_build
@@ -34,7 +35,7 @@ from rekindle.stack.from_machine import situation_of
 from rekindle.stack.offers import Offer
 from rekindle.stack.plan import Plan, plan_of
 from rekindle.stack.resolver import resolve
-from rekindle.stack.route import Route, spread
+from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Card, Situation, Wish, cards_named
 from rekindle.stack.verdict import Verdict
@@ -117,12 +118,7 @@ class Resolving:
         entry = self.matrix.projects.get(project)
         if entry is not None:
             return self._cmake if entry.build is not None else self._extension
-        if project == "torch":
-            return self._torch
-        if project in PROJECTS:
-            return self._extension
-        known = ", ".join(("torch", *PROJECTS, *self.matrix.projects))
-        raise UnknownName(f"unknown project `{project[:60]}`; the matrix knows {known}")
+        return self._torch if project == "torch" else self._extension
 
     # -- the question ---------------------------------------------------------------------------------------------
 
@@ -327,10 +323,8 @@ def torch_lock(plan: Plan, options: dict[str, str]) -> FleetLock:
 
 def _python(torch: str, wanted: _Wanted) -> str | None:
     """Why there is no PyTorch for the Python that was asked for; None when there is."""
-    have = releases.torch_release(torch).pythons(wanted.situation.system)
-    if wanted.python is None or wanted.python in have:
-        return None
-    return f"PyTorch {torch} is for Python {spread(have)}, not {wanted.python}"
+    answer = takes(torch, wanted.python, wanted.situation.system) if wanted.python is not None else None
+    return answer.sentence if isinstance(answer, Clash) else None
 
 
 def _toolkit(wanted: _Wanted) -> str | None:

@@ -15,7 +15,7 @@ import msgspec
 
 from rekindle.core import files, python
 from rekindle.core.errors import FetchFailed
-from rekindle.fleet import certs, planning, scheduler, shelved
+from rekindle.fleet import planning, scheduler, shelved
 from rekindle.fleet.dispatch import Dispatcher, DispatchRules, SchedulerLost, call
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.journal import FleetJournal, event
@@ -116,7 +116,7 @@ async def local_fleet(
     folder.mkdir(parents=True, exist_ok=True)
     with files.scratch("fleet") as secret:
         place = secret / "certs"
-        certs.make(place, days=30)
+        scheduler.make(place, days=30)
         async with scheduler.started("127.0.0.1", 0, place) as running:
             shared = ["--scheduler", running.address, "--certs", str(place), "--slots", str(slots)]
             shared += ["--memory", f"{max(0.5, memory_gb / workers):.3f}"]

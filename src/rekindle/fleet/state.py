@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from rekindle.core import codec, files
 from rekindle.core.errors import Locked, NotFound, UnknownName
@@ -32,22 +30,10 @@ class FleetState:
         self.asked = root / "cancel"
         self.arriving = root / "arriving"
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> contextlib.AbstractContextManager[None]:
         """Two runs of one matrix would build everything twice."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(str(self.root / "lock"))
-        try:
-            lock.acquire(timeout=0)
-        except Timeout as error:
-            message = f"another run holds `{self.root}`"
-            raise Locked(
-                message, hint="`rekindle fleet status` shows it; end it first, or name another `--state`"
-            ) from error
-        try:
-            yield
-        finally:
-            lock.release()
+        hint = "`rekindle fleet status` shows it; end it first, or name another `--state`"
+        return files.locked(self.root / "lock", Locked(f"another run holds `{self.root}`", hint=hint))
 
     @property
     def busy(self) -> bool:

@@ -18,7 +18,7 @@ from rekindle.core.errors import BadInput, RekindleError
 from rekindle.core.untrusted import InsidePath, Sha256
 from rekindle.fleet import carry_out
 from rekindle.fleet.announcement import Announcement
-from rekindle.fleet.order import JobOrder, JobResult, JobStep
+from rekindle.fleet.job import JobOrder, JobResult, JobStep
 
 PIECE = 8 * 1024 * 1024
 TOPIC = "rekindle"

@@ -20,7 +20,7 @@ import msgspec
 
 from rekindle.core import codec, files, paths, python
 from rekindle.core.errors import BadInput
-from rekindle.fleet import announcement, certs, scheduler, work
+from rekindle.fleet import announcement, scheduler, work
 
 AGAIN = 75
 """The exit code of a worker that lost its scheduler."""
@@ -58,7 +58,7 @@ def default_slots(cores: int, memory_gb: float) -> int:
 
 def serve(settings: WorkerSettings, tell: Callable[[str], None]) -> int:
     """Keep a worker running until this command is stopped."""
-    certs.settings(Path(settings.certs) if settings.certs else None, "worker")
+    scheduler.secured(Path(settings.certs) if settings.certs else None, "worker")
     folder = Path(settings.folder)
     folder.mkdir(parents=True, exist_ok=True)
     told = folder / "worker.json"

@@ -257,7 +257,8 @@ class Scanner:
             self.needs = header + wanted(entry.flags, stored)
             if len(data) - at < self.needs:
                 return False
-            self.budget.spend(work(entry.flags, self.needs))
+            whole = self._small and self.needs == header + stored
+            self.budget.spend(work(entry.flags, self.needs, header=not (whole or entry.target.ptx)))
             held = content(memoryview(data)[at : at + self.needs], entry.target, entry.flags, small=self._small)
             if held is Content.KERNELS:
                 # It is no stub: of the others only the beginning matters.

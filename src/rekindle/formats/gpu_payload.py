@@ -65,9 +65,9 @@ def wanted(flags: int, stored: int) -> int:
     return min(stored, _BLOCK if flags & ZSTD else _BEGINNING)
 
 
-def work(flags: int, looked_at: int) -> int:
-    """What `content` costs, in steps of a budget."""
-    return 16 if flags & ZSTD else looked_at // 16 if flags & LZ4 else 1
+def work(flags: int, looked_at: int, *, header: bool) -> int:
+    """What `content` costs, in steps of a budget; less where only the `header` of a cubin is unpacked."""
+    return 16 if flags & ZSTD else looked_at // (64 if header else 16) if flags & LZ4 else 1
 
 
 def content(entry: memoryview, target: Target, flags: int, *, small: bool) -> Content:

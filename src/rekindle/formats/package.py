@@ -23,6 +23,7 @@ from rekindle.formats.binary import Binary
 from rekindle.formats.remote import Remote
 
 _MOST_FILES = 500_000
+_MOST_FIELDS = 10_000
 
 
 class Package(Protocol):
@@ -165,6 +166,9 @@ def headers(package: Package, name: str) -> dict[str, list[str]]:
 
     message = HeaderParser().parsestr(package.read(path).decode("utf-8", "replace"))
     fields: dict[str, list[str]] = {}
+    if len(message) > _MOST_FIELDS:
+        detail = f"{name} of `{package.name}` has more than {_MOST_FIELDS:,} fields"
+        raise BadInput(detail, hint="do not use this file; download or build it again")
     for key, value in message.items():
         fields.setdefault(key, []).append(str(value))
     return fields

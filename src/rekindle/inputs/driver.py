@@ -25,6 +25,10 @@ class TypedDriver(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_driver(text: str, counting: str = "linux") -> TypedDriver:
     """A bare branch means its newest release."""
+    shown = re.fullmatch(r"(?i)\W*cuda(?: version)?:? ?(\d+)\.(\d)\W*", text.strip())
+    if shown:
+        hint = _of_cuda(int(shown[1]) * 1000 + int(shown[2]) * 10, counting)
+        raise UsageError(f"`{text[:40]}` is not a driver version", hint=hint)
     version = typed(_AROUND.sub("", text.strip()).strip(), "`--driver`", "550.54.14")
     if version.major >= 1000:
         raise UsageError(f"`{text[:40]}` is not a driver version", hint=_of_cuda(version.major, counting))

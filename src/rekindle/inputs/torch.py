@@ -41,9 +41,10 @@ def read_torch(text: str) -> TypedTorch:
     plain = re.sub(r"^(?:py)?torch(?=[ =<>!~]|$)", "", text.strip().lower()).strip()
     if plain in ("latest", "newest", ""):
         return TypedTorch()
-    if plain == "nightly":
-        message = "the nightly builds of PyTorch are not in Rekindle's data"
-        raise UsageError(message, hint="write `--torch latest` for the newest release, or one like `2.7.1`")
+    if plain == "nightly" or re.search(r"\d\.?(?:dev|rc|a)\d", plain):
+        message = "builds of PyTorch before a release, nightly ones too, are not in Rekindle's data"
+        hint = "write `--torch latest` for the newest release, or one like `2.7.1`; what code a file of them has for a "
+        raise UsageError(message, hint=f"{hint}card `rekindle inspect WHEEL` reads off it")
     exact = re.fullmatch(r"={0,3}\s*v?([\d.]*\d)(?:\.\*)?(?:\+([\w.]+))?", plain)
     wanted, local = (exact[1], exact[2]) if exact else (plain, None)
     Range(wanted, "`--torch`")

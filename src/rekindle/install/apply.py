@@ -14,10 +14,10 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from rekindle.core import console, files
-from rekindle.core.command import Command
+from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NoRoute, StepFailed
 from rekindle.core.paths import cache_folder, sha256_of
-from rekindle.install import conda, distributions, record
+from rekindle.install import conda, record
 from rekindle.install.installer import Installer, Request
 from rekindle.install.record import Replaced
 from rekindle.knowledge.gpu.capability import Capability, Coverage
@@ -26,8 +26,6 @@ from rekindle.stack.route import Route, RuntimeSetting
 from rekindle.stack.rules import RouteKind
 from rekindle.wheels.inspect import inspection
 from rekindle.wheels.shelf import store
-
-_BY_PIP = (RouteKind.OFFICIAL_WHEEL, RouteKind.SHELF)
 
 
 class InstallReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,13 +52,15 @@ def request_of(route: Route) -> Request:
     return Request(
         requirements=words,
         first=(route.numpy,) if route.numpy else (),
-        index_url=None if route.on_configured_index else route.index_url,
+        last=route.afterwards,
+        index=route.index_words,
     )
 
 
 def _composed(route: Route) -> tuple[str, ...]:
     """The pins of a route that was read from a plan, which names its parts one by one."""
-    local = f"+{route.variant}" if route.variant and not route.on_configured_index else ""
+    named = route.variant and not route.on_configured_index and route.route is not RouteKind.CPU_WHEEL
+    local = f"+{route.variant}" if named else ""
     parts = {"torch": route.torch, "torchvision": route.torchvision, "torchaudio": route.torchaudio}
     return tuple(f"{name}=={version}{local}" for name, version in parts.items() if version)
 
@@ -68,14 +68,18 @@ def _composed(route: Route) -> tuple[str, ...]:
 def check(route: Route, environment: Environment) -> None:
     """Can this route be carried out in this environment? An error that says what is in the way."""
     if route.route is RouteKind.NONE:
-        raise NoRoute(route.summary, hint=route.change.text if route.change else None)
+        hint = route.change.text if route.change else None
+        if route.change is not None and route.change.what == "torch" and route.change.commands:
+            own = rekindle("install", environment.root, "--torch", route.change.torch or "", system=environment.os)
+            hint = f"{hint}: `{own}`"
+        raise NoRoute(route.summary, hint=hint)
     if route.python is not None and route.python != environment.version:
         message = f"torch {route.version} needs Python {route.python}; `{environment.root}` has {environment.version}"
         why = route.why[0] if route.why else ""
         made = Command("uv", "venv", "--python", route.python, "ENV")
         hint = f"{why}\nmake an environment with it: `{made}`, then `rekindle install ENV`"
         raise MissingTool(message, hint=hint.strip())
-    if route.route in (*_BY_PIP, RouteKind.INSTALLED):
+    if route.route.by_pip or route.route is RouteKind.INSTALLED:
         return
     if route.route is RouteKind.CONDA_FORGE and environment.kind == "conda":
         return
@@ -114,8 +118,10 @@ def install(
         )
     if route.route is RouteKind.SHELF and route.location and (wheel := Path(route.location)).is_file():
         unchanged(wheel)
+    # One for the processor is not held against a card.
+    asked = () if route.route is RouteKind.CPU_WHEEL else capabilities
     with _alone(environment):
-        return _install(environment, route, installer, request, capabilities)
+        return _install(environment, route, installer, request, asked)
 
 
 def _pinned(arrived: list[Path], hashes: dict[str, str], installer: Installer) -> None:
@@ -174,15 +180,15 @@ def _install(
         for wheel in arrived:
             if wheel.name.lower().startswith("torch-"):
                 _serves(wheel, capabilities)
-        coming = {distributions.normalised(name) for name in installer.changes(request, wheels)}
-        before = distributions.installed(site)
+        coming = {canonicalize_name(name) for name in installer.changes(request, wheels)}
+        before = record.installed(site)
         replaced = [before[name] for name in sorted(coming) if name in before]
         configuration = [constraints_file(environment), pip_configuration(environment)]
         configuration += hook_files(environment)
         folder = record.begin(environment, route.route, replaced, configuration)
         try:
             installer.install(request, wheels)
-            after = distributions.installed(site)
+            after = record.installed(site)
             coverage = _serves(site / "torch", capabilities)
             pins = _pins(after)
             constraints = write_constraints(environment, pins, (route.numpy,) if route.numpy else ())
@@ -226,7 +232,7 @@ def _by_conda(
         return report
     site = environment.site
     with _alone(environment):
-        before = distributions.installed(site)
+        before = record.installed(site)
         number = conda.revision(environment)
         folder = record.begin(environment, route.route, [], [conda.pinned(environment)], number)
         try:
@@ -234,7 +240,7 @@ def _by_conda(
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        changes = _changes(before, distributions.installed(site))
+        changes = _changes(before, record.installed(site))
         record.finish(environment, folder, changes)
         try:
             coverage = _serves(site / "torch", capabilities)
@@ -259,9 +265,7 @@ def _serves(where: Path, capabilities: tuple[Capability, ...]) -> dict[str, Cove
     return coverage
 
 
-def _changes(
-    before: dict[str, distributions.Distribution], after: dict[str, distributions.Distribution]
-) -> tuple[Replaced, ...]:
+def _changes(before: dict[str, record.Distribution], after: dict[str, record.Distribution]) -> tuple[Replaced, ...]:
     names = sorted({*before, *after})
     pairs = [(name, before.get(name), after.get(name)) for name in names]
     return tuple(
@@ -284,7 +288,7 @@ def _forget_if_empty(environment: Environment) -> None:
         shutil.rmtree(environment.folder, ignore_errors=True)
 
 
-def _pins(after: dict[str, distributions.Distribution]) -> dict[str, str]:
+def _pins(after: dict[str, record.Distribution]) -> dict[str, str]:
     names: tuple[str, ...] = ("torch", "torchvision", "torchaudio")
     return {name: after[name].version for name in names if name in after}
 

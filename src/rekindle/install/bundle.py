@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from rekindle.stack.rules import RouteKind
 from rekindle.stack.verdict import Verdict
 
 _LONG = 3600.0
-_TAGS = ("manylinux1", "manylinux2010", "manylinux2014", "manylinux_2_17", "manylinux_2_27", "manylinux_2_28")
 
 
 class BundledFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,18 +40,24 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bundle(verdict: Verdict, folder: Path) -> Bundle:
-    """Collect it. What could not be fetched is an error, and the folder then holds what was."""
+    """Collect it. What could not be fetched is an error, and the folder then holds what was, or is not there."""
     plan = lock.plan_of(verdict)
     wheels = folder / "wheels"
+    made = [each for each in (wheels, folder) if not each.exists()]
     wheels.mkdir(parents=True, exist_ok=True)
     building = plan.route is RouteKind.SOURCE_BUILD
-    if building:
-        _download(plan, plan.requires, None, wheels)
-    elif plan.route is RouteKind.OFFICIAL_WHEEL:
-        request = request_of(verdict.recommended)
-        if request.first:
-            _download(plan, request.first, None, wheels)
-        _download(plan, request.requirements, request.index_url, wheels)
+    try:
+        if building:
+            _download(plan, plan.requires, wheels)
+        elif plan.route in (RouteKind.OFFICIAL_WHEEL, RouteKind.CPU_WHEEL):
+            request = request_of(verdict.recommended)
+            for words in request.steps:
+                _download(plan, words, wheels)
+    except FetchFailed:
+        for each in made:
+            with contextlib.suppress(OSError):  # it holds what was fetched before
+                each.rmdir()
+        raise
     found = tuple(
         BundledFile(name=PlainFileName(path.name), size=path.stat().st_size, sha256=sha256_of(path))
         for path in sorted(wheels.glob("*"))
@@ -59,7 +65,7 @@ def bundle(verdict: Verdict, folder: Path) -> Bundle:
     pins = tuple(lock.PinnedWheel(name=each.name, sha256=each.sha256) for each in found)
     plan = msgspec.structs.replace(plan, wheels=pins)
     lock.write(plan, folder / "plan.toml")
-    wanted = request_of(verdict.recommended).requirements
+    wanted = request_of(verdict.recommended).calls
     result = Bundle(
         folder=str(folder),
         plan="plan.toml",
@@ -68,7 +74,9 @@ def bundle(verdict: Verdict, folder: Path) -> Bundle:
         commands=(
             (rekindle("build", "plan.toml", "--bundle", ".", "--source", "pytorch", system=plan.system),)
             if building
-            else (pip("install", "--no-index", "--find-links", "wheels", *wanted, system=plan.system),)
+            else tuple(
+                pip("install", "--no-index", "--find-links", "wheels", *each, system=plan.system) for each in wanted
+            )
         ),
     )
     files.write_text(folder / "bundle.json", codec.to_json(result))
@@ -81,24 +89,18 @@ def _by_hand(plan: lock.Plan) -> tuple[str, ...]:
         pieces.append(f"PyTorch's source: `rekindle source --torch {plan.torch} -o pytorch`, then copy the folder")
     if plan.route in (RouteKind.CONDA_FORGE, RouteKind.COMMUNITY, RouteKind.WSL, RouteKind.CONTAINER):
         pieces += plan.commands
-    return (f"the driver: {plan.driver}", *pieces)
+    return (*([f"the driver: {plan.driver}"] if plan.driver else []), *pieces)
 
 
-def _download(plan: lock.Plan, wanted: tuple[str, ...], index: str | None, folder: Path) -> None:
+def _download(plan: lock.Plan, wanted: tuple[str, ...], folder: Path) -> None:
     """For the plan's system and Python, whatever this machine is."""
-    command = python.pip(sys.executable, "download")
-    command += ["--only-binary=:all:", "--dest", str(folder), "--python-version", plan.python or "3.12"]
-    command += [word for platform in _platforms(plan) for word in ("--platform", platform)]
-    command += ["--index-url", index] if index else []
-    result = run.call([*command, *wanted], timeout=_LONG)
+    # 3.6 alone is 3.6.0 to pip, and torch asks for 3.6.2: any later patch release stands for the one that is there.
+    words = ["--only-binary=:all:", "--python-version", f"{plan.python or '3.12'}.99"]
+    words += [*python.for_system(plan.system, plan.machine), *wanted]
+    result = run.call([*python.pip(sys.executable, "download"), "--dest", str(folder), *words], timeout=_LONG)
     if not result.ok:
         tail = last_words(result.err, result.out)
-        message = f"the wheels could not be had from {index or 'the configured package index'}\n{tail}"
-        spoken = pip("download", "--dest", "wheels", *wanted, *(("--index-url", index) if index else ()))
+        where = next((word for word in wanted if word.startswith("https:")), "the configured package index")
+        message = f"the wheels could not be had from {where}\n{tail}"
+        spoken = pip("download", "--dest", "wheels", *words)
         raise FetchFailed(message, hint=f"where that index can be reached, run:\n  {spoken}")
-
-
-def _platforms(plan: lock.Plan) -> tuple[str, ...]:
-    if plan.system == "windows":
-        return ("win_amd64",) if plan.machine == "x86_64" else ("win_arm64",)
-    return tuple(f"{tag}_{plan.machine}" for tag in _TAGS)

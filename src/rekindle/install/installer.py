@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 
-from rekindle.core import console, python, run
+from rekindle.core import console, files, python, run
 from rekindle.core.command import Command
 from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
 from rekindle.core.fetch import setting_behind
@@ -26,48 +23,35 @@ _FIRST_PIP = Version("22.2")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What to install. `index_url` None: the index that is configured. `first` is installed from that one always."""
+    """What to install. Without `index` words: from the index that is configured, as `first` and `last` always are.
+
+    `last` goes in without what it needs: that is there already.
+    """
 
     requirements: tuple[str, ...]
     first: tuple[str, ...] = ()
-    index_url: str | None = None
+    last: tuple[str, ...] = ()
+    index: tuple[str, ...] = ()
 
     def key(self, environment: Environment) -> str:
         """The name of the folder that its downloads are kept in."""
-        said = json.dumps([self.requirements, self.first, self.index_url, environment.tag, environment.os])
+        said = json.dumps([self.requirements, self.first, self.last, self.index, environment.tag, environment.os])
         return hashlib.sha256(said.encode("utf-8")).hexdigest()[:16]
 
     @property
     def steps(self) -> tuple[tuple[str, ...], ...]:
         """What the installer is told, one call after the other."""
-        index = ("--index-url", self.index_url) if self.index_url else ()
-        return (*([self.first] if self.first else []), (*self.requirements, *index))
-
-
-class _Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One wheel of pip's report. `direct`: it was named by its own address."""
-
-    name: str
-    version: str
-    url: str
-    direct: bool
-    sha256: str | None
-
-    @classmethod
-    def of(cls, item: dict[str, Any]) -> _Item:
-        info = item["download_info"]
-        hashes = info.get("archive_info", {}).get("hashes", {})
-        return cls(
-            name=item["metadata"]["name"],
-            version=item["metadata"]["version"],
-            url=info["url"],
-            direct=bool(item.get("is_direct")),
-            sha256=hashes.get("sha256"),
-        )
+        first = (self.first,) if self.first else ()
+        return (*first, (*self.requirements, *self.index), *(("--no-deps", pin) for pin in self.last))
 
     @property
-    def file(self) -> str:
-        return unquote(self.url.rpartition("/")[2].partition("#")[0])
+    def calls(self) -> tuple[tuple[str, ...], ...]:
+        """The same without indexes, in as few calls as it takes."""
+        return ((*self.first, *self.requirements), *([("--no-deps", *self.last)] if self.last else []))
+
+    @property
+    def index_url(self) -> str | None:
+        return self.index[-1] if self.index else None
 
 
 class Pip:
@@ -87,9 +71,9 @@ class Pip:
         """Every wheel of the request and of what it needs, one after the other; what is there already is kept."""
         folder.mkdir(parents=True, exist_ok=True)
         wanted = [
-            (item, index)
-            for words, index in ((request.first, None), (request.requirements, request.index_url))
-            for item in (self._resolved(words, index, request) if words else [])
+            (item, request.index if words == request.requirements else ())
+            for words in (request.first, request.requirements, *((pin,) for pin in request.last))
+            for item in (self._resolved(words, request) if words else [])
         ]
         found: list[Path] = []
         for number, (item, index) in enumerate(wanted, start=1):
@@ -101,40 +85,37 @@ class Pip:
             found.append(path)
         return [path for path in found if path.is_file()] or sorted(folder.glob("*.whl"))
 
-    def _resolved(self, wanted: tuple[str, ...], index: str | None, request: Request) -> list[_Item]:
+    def _resolved(self, wanted: tuple[str, ...], request: Request) -> list[python.PipWheel]:
         """What pip chooses, by its own resolver, before anything large is fetched."""
         words = [*self._words, "install", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
-        words += ["--index-url", index] if index else []
+        words += request.index if wanted == request.requirements else []
+        words += ["--no-deps"] if set(wanted) <= set(request.last) else []
         console.say(f"resolving {', '.join(wanted)}")
         # Not quiet: why an index could not be read, pip says beside its progress.
-        with tempfile.TemporaryDirectory() as folder:
-            report = Path(folder) / "report.json"
+        with files.scratch("pip") as folder:
+            report = folder / "report.json"
             result = run.call([*words, "--report", str(report), *wanted], timeout=_LONG)
             if not result.ok:
                 raise _fetch_failed(result, request, self.commands(request))
-            return [_Item.of(item) for item in json.loads(report.read_bytes())["install"]]
+            return python.pip_report(report.read_text(encoding="utf-8"))
 
-    def _fetch(self, item: _Item, index: str | None, folder: Path, request: Request) -> None:
-        words = [*self._words, "download", "--no-deps", "--only-binary=:all:", "--dest", str(folder)]
-        words += ["--index-url", index] if index else []
+    def _fetch(self, item: python.PipWheel, index: tuple[str, ...], folder: Path, request: Request) -> None:
+        words = [*self._words, "download", "--no-deps", "--only-binary=:all:", "--dest", str(folder), *index]
         result = run.call([*words, item.url if item.direct else f"{item.name}=={item.version}"], timeout=_LONG)
         if not result.ok:
             raise _fetch_failed(result, request, self.commands(request))
 
     def changes(self, request: Request, folder: Path) -> dict[str, str]:
         """Name and version of everything that an install from `folder` would bring in."""
-        words = [*self._words, "install", "-q", "--dry-run", "--report", "-", "--no-index", "--find-links", str(folder)]
-        result = run.call([*words, *request.first, *request.requirements], timeout=600)
-        if not result.ok:
-            raise _step_failed(result)
-        items = json.loads(result.out)["install"]
-        return {item["metadata"]["name"]: item["metadata"]["version"] for item in items}
+        said = self._from(folder, request, "--dry-run", "--report", "-")
+        return {wheel.name: wheel.version for each in said for wheel in python.pip_report(each)}
 
     def install(self, request: Request, folder: Path) -> None:
-        words = [*self._words, "install", "-q", "--no-index", "--find-links", str(folder)]
-        result = run.call([*words, *request.first, *request.requirements], timeout=_LONG)
-        if not result.ok:
-            raise _step_failed(result)
+        self._from(folder, request)
+
+    def _from(self, folder: Path, request: Request, *options: str) -> list[str]:
+        words = [*self._words, "install", "-q", *options, "--no-index", "--find-links", str(folder)]
+        return [_done(run.call([*words, *wanted], timeout=_LONG)) for wanted in request.calls]
 
 
 class Uv:
@@ -154,20 +135,21 @@ class Uv:
         return []
 
     def changes(self, request: Request, folder: Path) -> dict[str, str]:
-        result = run.call([*self._all(request), "--dry-run"], timeout=_LONG)
-        if not result.ok:
-            raise _fetch_failed(result, request, self.commands(request))
-        lines = [line.strip().removeprefix("+ ") for line in result.err.splitlines() if line.strip().startswith("+ ")]
-        return dict(line.split("==", 1) for line in lines if "==" in line)
+        lines: list[str] = []
+        for words in self._calls(request):
+            result = run.call([*words, "--dry-run"], timeout=_LONG)
+            if not result.ok:
+                raise _fetch_failed(result, request, self.commands(request))
+            lines += [line.strip() for line in result.err.splitlines()]
+        return dict(line[2:].split("==", 1) for line in lines if line.startswith("+ ") and "==" in line)
 
     def install(self, request: Request, folder: Path) -> None:
-        result = run.call(self._all(request), timeout=_LONG)
-        if not result.ok:
-            raise _step_failed(result)
+        for words in self._calls(request):
+            _done(run.call(words, timeout=_LONG))
 
-    def _all(self, request: Request) -> list[str]:
-        index = ["--index-url", request.index_url] if request.index_url else []
-        return [*self._words, *index, *request.first, *request.requirements]
+    def _calls(self, request: Request) -> list[list[str]]:
+        first, *rest = request.calls
+        return [[*self._words, *request.index, *first], *([*self._words, *each] for each in rest)]
 
 
 Installer = Pip | Uv
@@ -206,6 +188,9 @@ def _fetch_failed(result: run.Result, request: Request, commands: Sequence[Comma
     return FetchFailed(message, hint="where that index can be reached, run:\n  " + "\n  ".join(commands))
 
 
-def _step_failed(result: run.Result) -> StepFailed:
+def _done(result: run.Result) -> str:
+    """What it said, or an error with its last lines."""
+    if result.ok:
+        return result.out
     tail = "\n".join((result.err.strip() or result.out.strip()).splitlines()[-8:])
-    return StepFailed(f"the installer exited with code {result.code}\n{tail}", hint="the environment was restored")
+    raise StepFailed(f"the installer exited with code {result.code}\n{tail}", hint="the environment was restored")

@@ -1,22 +1,134 @@
-"""What was changed in an environment, and the way back."""
+"""What was changed in an environment, and the way back.
+
+Nothing is imported and no pip is needed: a distribution is the files that its RECORD names. What is replaced is kept by
+hard links and put back byte for byte.
+"""
 
 from __future__ import annotations
 
+import csv
+import glob
+import io
 import os
+import re
 import shutil
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from rekindle.core import codec, files
-from rekindle.core.errors import BadInput, NotFound, StepFailed
+from rekindle.core.errors import BadInput, NotFound, NotWritable, StepFailed
+from rekindle.core.files import told
 from rekindle.core.untrusted import InsidePath, leads_inside
-from rekindle.install import conda, distributions
-from rekindle.install.distributions import Distribution
+from rekindle.install import conda
 from rekindle.model.environment import Environment
 from rekindle.stack.rules import RouteKind
+
+_LARGEST = 8 << 20
+_INFO = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*?)-(?P<version>[^-]+)\.dist-info\Z")
+
+
+class Distribution(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    version: str
+    info: str
+    """Its `.dist-info` folder, inside the site folder."""
+
+
+def installed(site: Path) -> dict[str, Distribution]:
+    """Every distribution of a site folder, by its normalised name."""
+    found: dict[str, Distribution] = {}
+    for info in sorted(site.glob("*.dist-info")):
+        match = _INFO.match(info.name)
+        if match and info.is_dir():
+            name = canonicalize_name(match["name"])
+            found[name] = Distribution(name=name, version=match["version"], info=info.name)
+    return found
+
+
+def freeze(distributions: Mapping[str, Distribution]) -> tuple[str, ...]:
+    """As `pip freeze` would say it."""
+    return tuple(f"{each.name}=={each.version}" for _, each in sorted(distributions.items()))
+
+
+def files_of(distribution: Distribution, site: Path, prefix: Path) -> list[Path]:
+    """The files of a distribution that exist, and that lie inside the environment: a RECORD can say anything."""
+    record = site / distribution.info / "RECORD"
+    named: list[Path] = []
+    if record.is_file():
+        text = files.read_bytes(record, limit=_LARGEST).decode("utf-8", "surrogateescape")
+        rows = csv.reader(io.StringIO(text.replace("\0", "")))
+        try:
+            named = [Path(os.path.normpath(site / row[0])) for row in rows if row and row[0]]
+        except csv.Error as error:
+            raise BadInput(f"`{record}` is not a list of files: {error}", hint="install the package again") from error
+    own = [path for path in (site / distribution.info).rglob("*") if path.is_file()]
+    inside = [path for path in dict.fromkeys([*named, *own]) if path.is_relative_to(prefix)]
+    folders = {folder for folder in {path.parent for path in inside} if leads_inside(folder, prefix)}
+    return [path for path in inside if path.parent in folders and (path.is_file() or path.is_symlink())]
+
+
+def keep(distributions: Iterable[Distribution], site: Path, prefix: Path, store: Path) -> None:
+    """Link (or copy, where links cannot be made) every file into `store`, under its path from the prefix."""
+    for distribution in distributions:
+        for path in files_of(distribution, site, prefix):
+            _link(path, store / path.relative_to(prefix))
+
+
+def put_back(store: Path, prefix: Path) -> int:
+    """Every kept file at its place again, exactly; the number of files."""
+    count = 0
+    for path in sorted(store.rglob("*")):
+        if path.is_file() or path.is_symlink():
+            target = prefix / path.relative_to(store)
+            if not leads_inside(target.parent, prefix):
+                message = f"`{target}` leads out of the environment through a link"
+                raise BadInput(message, hint=f"replace the link by the folder itself; the files are in `{store}`")
+            target.unlink(missing_ok=True)
+            _link(path, target)
+            count += 1
+    return count
+
+
+def remove(distribution: Distribution, site: Path, prefix: Path) -> None:
+    """Take a distribution out: its files, their compiled copies, and the folders that are empty then."""
+    folders: set[Path] = set()
+    for path in files_of(distribution, site, prefix):
+        path.unlink(missing_ok=True)
+        folders.add(path.parent)
+        beside = path.parent / "__pycache__"
+        kept = path.suffix == ".py" and not files.is_link(beside)
+        for compiled in beside.glob(f"{glob.escape(path.stem)}.*.pyc") if kept else ():
+            compiled.unlink(missing_ok=True)
+            folders.add(compiled.parent)
+    shutil.rmtree(site / distribution.info, ignore_errors=True)
+    for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
+        _prune(folder, site, prefix)
+
+
+def _prune(folder: Path, site: Path, prefix: Path) -> None:
+    while folder not in (site, prefix) and folder.is_relative_to(prefix):
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except OSError:
+            shutil.copy2(source, target, follow_symlinks=False)
+    except OSError as error:
+        message = f"cannot keep `{source}`: {told(error)}"
+        raise NotWritable(message, hint="nothing was changed; free some space in the environment's disk") from error
 
 
 class Replaced(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,11 +168,11 @@ def begin(
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%f")
     folder = environment.folder / f"undo-{stamp}"
     try:
-        distributions.keep(replaced, site, prefix, folder / "files")
+        keep(replaced, site, prefix, folder / "files")
         record = InstallRecord(
             when=stamp,
             route=route,
-            freeze=distributions.freeze(distributions.installed(site)),
+            freeze=freeze(installed(site)),
             kept=tuple(replaced),
             conda_revision=conda_revision,
             entries=tuple(sorted(_entries(environment))),
@@ -91,6 +203,14 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
 
     Only what the install touched is put back; what a person has added since stays.
     """
+    try:
+        return _restored(environment, folder)
+    except OSError as error:
+        message = f"`{environment.root}` could not be restored: {told(error)}"
+        raise StepFailed(message, hint=f"what is kept of it is in `{folder}`") from error
+
+
+def _restored(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
     site, prefix = environment.site, Path(environment.root)
     _check_links(environment)
     record = read(environment, folder)
@@ -98,22 +218,22 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
         return _restore_conda(environment, folder, record)
     before = {name: version for name, _, version in (line.partition("==") for line in record.freeze)}
     touched = {each.name for each in record.changes} | {each.name for each in record.kept}
-    now = distributions.installed(site)
+    now = installed(site)
     if not record.changes:  # it failed before it could say what changed: everything new is its own
         touched |= {name for name, each in now.items() if before.get(name) != each.version}
     undone: list[Replaced] = []
     for name in sorted(touched):
         have = now.get(name)
         if have is not None and before.get(name) != have.version:
-            distributions.remove(have, site, prefix)
+            remove(have, site, prefix)
         if (have.version if have else None) != before.get(name):
             undone.append(Replaced(name=name, before=have.version if have else None, after=before.get(name)))
     if not record.changes:
         _remove_new(environment, record)
     if (folder / "files").is_dir() and leads_inside(folder / "files", folder):
-        distributions.put_back(folder / "files", prefix)
+        put_back(folder / "files", prefix)
     _put_back_files(prefix, record)
-    again = distributions.installed(site)
+    again = installed(site)
     wrong = [name for name in touched if (again[name].version if name in again else None) != before.get(name)]
     if wrong:
         message = f"could not be restored: {', '.join(sorted(wrong))}"
@@ -139,7 +259,7 @@ def _entries(environment: Environment) -> set[str]:
     prefix = Path(environment.root)
     programs = Path(environment.program).parent
     tops = [*_inside(environment.site), *(_inside(programs) if programs != prefix else ())]
-    below = [path for top in tops if top.is_dir() and not top.is_symlink() for path in _inside(top)]
+    below = [path for top in tops if top.is_dir() and not files.is_link(top) for path in _inside(top)]
     return {str(path) for path in (*tops, *below)}
 
 
@@ -156,7 +276,7 @@ def _remove_new(environment: Environment, record: InstallRecord) -> None:
         return
     for spelled in sorted(_entries(environment) - set(record.entries)):
         path = Path(spelled)
-        if path.is_dir() and not path.is_symlink():
+        if path.is_dir() and not files.is_link(path):
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)

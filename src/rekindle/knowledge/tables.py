@@ -266,9 +266,14 @@ _load: Any = lru_cache(maxsize=None)(_read_merged)
 _CACHES: list[Any] = [_load, _bytes, _toml]
 
 
-def cached(function: LookUp) -> LookUp:
-    """`lru_cache` for a look-up without arguments, emptied when the overlay changes."""
-    cache: Any = lru_cache(maxsize=None)(function)
+def cached(function: LookUp, *, most: int | None = None) -> LookUp:
+    """`lru_cache` for a look-up, emptied when the overlay changes. None: there are only so many answers."""
+    cache: Any = lru_cache(maxsize=most)(function)
     _CACHES.append(cache)
     result: LookUp = cache
     return result
+
+
+def cached_questions(function: LookUp) -> LookUp:
+    """The same for what people ask, which has no end: a server keeps the last of them."""
+    return cached(function, most=128)

@@ -269,6 +269,8 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     total: int | None = None
     free: int | None = None
+    dev_drive: bool | None = None
+    """A volume of Windows 11 made for builds; None where Windows does not say."""
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):

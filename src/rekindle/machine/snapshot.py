@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 
 from rekindle import __version__
-from rekindle.core import codec
+from rekindle.core import codec, console
 from rekindle.core.errors import BadInput
+from rekindle.knowledge.gpu.gpus import find
+from rekindle.machine.gpu.cards import known
 from rekindle.machine.host import Host, Recording, Replay
-from rekindle.machine.model import Machine
+from rekindle.machine.model import FoundGpu, Machine
 from rekindle.machine.probe import look
 
 SCHEMA = "rekindle.machine/1"
@@ -68,11 +70,37 @@ def read(data: bytes | str, *, name: str = "the snapshot") -> Machine:
         raise BadInput(message, hint="write one with `rekindle doctor --save machine.json`")
     snapshot = codec.from_json(data, Snapshot, name=name)
     if snapshot.recording is not None:
-        return look(Replay(snapshot.recording))
+        machine = look(Replay(snapshot.recording))
+        if snapshot.machine is not None and snapshot.rekindle == __version__:
+            _say_if_edited(snapshot.machine, machine, name)
+        return machine
     if snapshot.machine is None:
         message = f"{name} holds neither facts nor raw answers"
         raise BadInput(message, hint="write one with `rekindle doctor --save machine.json`")
-    return snapshot.machine
+    gpus = tuple(_completed(gpu) for gpu in snapshot.machine.gpus)
+    return msgspec.structs.replace(snapshot.machine, gpus=gpus)
+
+
+def _say_if_edited(written: Machine, read: Machine, name: str) -> None:
+    """The facts of a recorded machine are for people: what somebody changes there would be dropped without a word."""
+    for fact in ("os", "arch", "gpus", "driver"):
+        if getattr(written, fact) != getattr(read, fact):
+            console.say(
+                f"{name}: `machine.{fact}` was changed and is not used, because the file holds what was recorded; "
+                "take `recording` out of it to be taken at your word"
+            )
+
+
+def _completed(gpu: FoundGpu) -> FoundGpu:
+    """A card that somebody wrote down by its name or PCI id alone."""
+    query = gpu.pci_id or gpu.name
+    if gpu.capability is not None or gpu.candidates or query is None:
+        return gpu
+    find(query)
+    told, candidates = known(gpu.pci_id, gpu.name)
+    source = next(iter(told), None)
+    capability = told[source] if source else None
+    return msgspec.structs.replace(gpu, capability=capability, capability_from=source, candidates=candidates)
 
 
 def redacted(snapshot: Snapshot) -> Snapshot:
@@ -93,3 +121,82 @@ def _walk(value: Any, names: set[str]) -> Any:
     if isinstance(value, (list, tuple)):
         return [_walk(item, names) for item in value]
     return value
+
+
+# They change from minute to minute and explain nothing.
+_RESTLESS = frozenset({"memory.available", "disks.free", "unread"})
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """`what` is the fact, `first` and `second` what each side has of it; None where it has nothing."""
+
+    what: str
+    first: str | None
+    second: str | None
+
+
+def differences(first: Machine, second: Machine) -> tuple[Difference, ...]:
+    one, other = _facts(first), _facts(second)
+    found = [
+        Difference(what=name, first=one.get(name), second=other.get(name))
+        for name in dict.fromkeys((*one, *other))
+        if one.get(name) != other.get(name)
+    ]
+    return (*path_differences(first, second), *found)
+
+
+def path_differences(first: Machine, second: Machine) -> tuple[Difference, ...]:
+    """Entries of PATH that only one has; and, when both have the same ones, the first that changed its turn."""
+    one, other = _path(first), _path(second)
+    found = [Difference(what="PATH entry", first=entry, second=None) for entry in one if entry not in other]
+    found += [Difference(what="PATH entry", first=None, second=entry) for entry in other if entry not in one]
+    common = [entry for entry in one if entry in other]
+    turned = [entry for entry in other if entry in one]
+    if common != turned:
+        place = next(turn for turn, entry in enumerate(common) if turned[turn] != entry)
+        what = f"PATH order, from entry {place + 1} of those in both"
+        found.append(Difference(what=what, first=common[place], second=turned[place]))
+    return tuple(found)
+
+
+def _path(machine: Machine) -> list[str]:
+    text = next((value for name, value in machine.environment.items() if name.upper() == "PATH"), "")
+    return [entry for entry in text.split(";" if machine.os == "windows" else ":") if entry]
+
+
+def _facts(machine: Machine) -> dict[str, str]:
+    found: dict[str, str] = {}
+    _flatten("", codec.to_builtins(machine), found)
+    return {
+        name: value
+        for name, value in found.items()
+        if name.split("[")[0] not in _RESTLESS and not _restless(name) and name.upper() != "ENVIRONMENT.PATH"
+    }
+
+
+def _restless(name: str) -> bool:
+    plain = "".join(part.split("]")[-1] for part in name.split("["))
+    return plain in _RESTLESS
+
+
+def _flatten(name: str, value: Any, found: dict[str, str]) -> None:
+    """Lists of things are told apart by what they are, not by their turn, so that one more moves none of the rest."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _flatten(f"{name}.{key}" if name else key, item, found)
+    elif isinstance(value, (list, tuple)) and any(isinstance(item, dict) for item in value):
+        for turn, item in enumerate(value):
+            _flatten(f"{name}[{_identity(item, turn)}]", item, found)
+    elif isinstance(value, (list, tuple)):
+        if value:
+            found[name] = ", ".join(str(item) for item in value)
+    elif value is not None:
+        found[name] = str(value)
+
+
+def _identity(item: Any, turn: int) -> str:
+    if isinstance(item, dict):
+        for key in ("root", "bus", "role", "path", "name"):
+            if item.get(key):
+                return str(item[key])
+    return str(turn)

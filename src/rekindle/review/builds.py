@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import script_rules
@@ -16,7 +17,7 @@ from rekindle.knowledge.torch import wheel_platforms
 from rekindle.review.asked import Asked
 from rekindle.review.document import Dialect, Document
 from rekindle.review.other_files import OtherFile
-from rekindle.review.packages import Install, install_of, listed, parts_of, plain_name
+from rekindle.review.packages import Install, install_of, listed, parts_of
 from rekindle.review.readers.recorder import moved
 from rekindle.review.trace import Assignment, Image, Invocation, Trace, Value, Word
 
@@ -117,8 +118,10 @@ class ScriptBuilds:
     def system_python(self, image: Image) -> str | None:
         """The `python3` of an image's distribution, where the script brings no other."""
         found = image_system(image.name)
-        others = re.compile(r"(?:python|pip)3\.\d|conda|mamba|pyenv|\buv\b|deadsnakes|Miniforge|python_version", re.I)
-        return None if found is None or others.search(self.document.text) else found[0].python.get(found[1])
+        own = found[0].python.get(found[1]) if found else None
+        named = set(re.findall(r"(?:python|pip)(3\.\d{1,3})", self.document.text)) - {own}
+        others = re.compile(r"conda|mamba|pyenv|\buv\b|deadsnakes|Miniforge|python_version", re.I)
+        return None if named or others.search(self.document.text) else own
 
     def system(self, item: Invocation | None = None) -> str:
         if self.told_system:
@@ -201,7 +204,8 @@ class ScriptBuilds:
             elif found.pages:
                 continue  # ready-made, from a page that is asked about on its own
             elif row is not None and row.from_source and wanted.requirement is not None and not found.binary:
-                what, certain = "extension", True
+                # A page of somebody's may have it ready-made.
+                what, certain = "extension", all("download.pytorch.org" in page for page in found.find)
             elif self._asked_to_compile(item) and wanted.name not in _TORCH_FAMILY and not found.binary:
                 what, certain = "extension", False
             else:
@@ -431,5 +435,5 @@ def _limits(trace: Trace, item: Invocation, names: tuple[str, ...]) -> dict[str,
         for word in listed(other.text, item.line) if other is not None else ():
             parts = parts_of(word.text) if re.match(r"[A-Za-z0-9]", word.text) else None
             if parts is not None:
-                found[plain_name(parts[0])] = parts[1]
+                found[canonicalize_name(parts[0])] = parts[1]
     return found

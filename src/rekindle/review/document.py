@@ -39,6 +39,11 @@ class Dialect(str, Enum):
     def windows(self) -> bool:
         return self in (Dialect.BATCH, Dialect.POWERSHELL)
 
+    @property
+    def unattended(self) -> bool:
+        """It runs where nobody answers, and where no card is seen."""
+        return self in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.GITLAB, Dialect.COMPOSE)
+
 
 LISTS = (Dialect.REQUIREMENTS, Dialect.ENVIRONMENT, Dialect.RECIPE, Dialect.PROJECT)
 """What only names packages, and runs nothing."""
@@ -143,6 +148,10 @@ _LISTED = re.compile(
 )
 
 
+# A line of `conda list --export`, or of `--explicit`; pip knows neither.
+_CONDA_PIN = re.compile(r"(?m)^(?:[A-Za-z][\w.-]*=\d[\w.*]*(?:=[\w.]+)?|@EXPLICIT)[ \t]*$")
+
+
 def _dialect(name: str, text: str) -> Dialect | None:
     path = Path(name.replace("\\", "/"))
     suffix, base = path.suffix.lower(), path.name.lower()
@@ -157,6 +166,8 @@ def _dialect(name: str, text: str) -> Dialect | None:
     if suffix in _KNOWN_OTHERS or base == "cmakelists.txt":
         return None
     named = re.match(r"(?:requirements|constraints)\b|.*[-_]requirements\.", base)
+    if suffix in (".txt", ".in", ".pip") and _CONDA_PIN.search(text) and not re.search(r"[<>=!~]=[ \d]", text):
+        return Dialect.ENVIRONMENT
     if suffix in (".txt", ".in", ".pip") and (named or _is_list(text)):
         return Dialect.REQUIREMENTS
     return _guessed(text)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import msgspec
 
@@ -20,59 +19,16 @@ from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import asks_torch, needs_torch, pins_torch
 from rekindle.knowledge.torch.releases import torch_release
-from rekindle.model.cuda_line import LINE, CudaLine, variant_of
+from rekindle.model.cuda_line import LINE, variant_of
 from rekindle.review.document import LISTS
 from rekindle.review.packages import Install, Wanted, excludes
 from rekindle.review.pythons import image_of, python_of, pythons_at
+from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
 from rekindle.review.subject import Subject, complete, exact_text, exact_version
-from rekindle.review.trace import Image, Invocation, started
+from rekindle.review.trace import Copied, Image, Invocation, started
 
-_IMAGE = re.compile(
-    r"(?:^|/)(?:(?:pytorch|runpod|anibali)/pytorch|pytorch/pytorch-binary)"
-    r":v?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)\S*?-cu(?:da)?-?(\d{2}(?:\.?\d))"
-)
-_PROGRAM_IMAGE = re.compile(r"(?:^|/)vllm/vllm-openai(?::|$)")
-_PLAIN_IMAGE = re.compile(r"(?:^|/)pytorch/pytorch:(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
-_WHEEL = re.compile(
-    r"torch-(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:\.(?:dev|post|a|b|rc)\w*|[ab]\w+|rc\w*)?(?:\+([\w.]+))?-"
-)
-_CONDA_CUDA = ("pytorch-cuda", "cudatoolkit", "cuda-version", "cuda-toolkit", "cuda")
 _INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL",
                     "UV_INDEX", "PIP_FIND_LINKS")  # fmt: skip
-
-
-class ScriptTorch(msgspec.Struct, frozen=True, kw_only=True):
-    """The torch of an environment. `version` None: not known, and `question` says what is not.
-
-    `kind`: wheel, conda (PyTorch's channel), conda-forge, image, program (its own image), or other: somebody else's.
-    """
-
-    line: int
-    order: int
-    version: str | None
-    variant: str | None = None
-    kind: str = "wheel"
-    pinned: bool = True
-    """The script names the release itself."""
-    system: str = "linux"
-    python: str | None = None
-    glibc: Version | None = None
-    index: str | None = None
-    question: str | None = None
-    by: str = "torch"
-    """The package that brings it."""
-    name: str | None = None
-    """Of an image."""
-    branch: bool = False
-    """Only one of several ways leads to it."""
-
-    @property
-    def spoken(self) -> str:
-        plain = f"torch {self.version}" if self.version else "torch"
-        return f"{plain}+{self.variant}" if self.variant else plain
-
-    def same(self, other: ScriptTorch) -> bool:
-        return (self.version, self.variant) == (other.version, other.variant)
 
 
 class TorchReplaced(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,11 +67,16 @@ class ScriptEnvironments:
     # --- the walk -------------------------------------------------------------------------------------------------
 
     def _walk(self) -> None:
-        points: list[tuple[int, Image | Invocation]] = [(image.order, image) for image in self.subject.trace.images]
-        points += [(item.order, item) for item in self.subject.trace.invocations]
-        for _, point in sorted(points, key=lambda each: each[0]):
+        trace = self.subject.trace
+        points: list[Image | Invocation | Copied] = [*trace.images, *trace.invocations, *trace.copies]
+        for point in sorted(points, key=lambda each: each.order):
+            if isinstance(point, Copied):
+                origin = {scope.number for scope in trace.scopes[point.origin].chain()}
+                taken_over = {name: state for (scope, name), state in self._states.items() if scope in origin}
+                self._states.update({(point.scope, name): state for name, state in taken_over.items()})
+                continue
             image = point if isinstance(point, Image) else started(point)
-            torch = _of_image(image) if image is not None else None
+            torch = of_image(image) if image is not None else None
             if torch is not None:
                 self._states[(point.scope, "" if image is point else str(torch.name))] = [torch]
             if isinstance(point, Invocation):
@@ -128,7 +89,7 @@ class ScriptEnvironments:
             self._active[stage] = entered
         before = self._state(item, self._name(item, None))
         self._seen[item.order] = tuple(before)
-        packaged = _by_apt(item)
+        packaged = by_apt(item)
         if packaged is not None:
             self.every.append(packaged)
             self._states[(stage, self._name(item, None))] = [packaged]
@@ -198,7 +159,7 @@ class ScriptEnvironments:
     def _taken(self, found: Install, before: list[ScriptTorch], python: str | None) -> ScriptTorch | None:
         subject, item = self.subject, found.item
         system = subject.system(item)
-        wanted = [each for each in found.wanted if _applies(each, system, python)]
+        wanted = [each for each in found.wanted if each.applies(system, python)]
         asks = next((each for each in reversed(wanted) if found.torch and each.name == found.torch.name), None)
         image = image_of(subject, item)
         base = ScriptTorch(
@@ -206,9 +167,9 @@ class ScriptEnvironments:
             glibc=subject.glibc(image) if image is not None else None,
         )  # fmt: skip
         if found.tool == "conda":
-            return _by_conda(found, asks, base)
+            return by_conda(found, asks, base)
         if asks is not None and asks.wheel is not None:
-            return _by_file(asks.wheel, base)
+            return by_file(asks.wheel, base)
         bringer = asks or self._bringer(found, wanted, before)
         if bringer is None:
             return None
@@ -272,7 +233,7 @@ class ScriptEnvironments:
             if pins_torch(each.name) or (not before and needs_torch(each.name)):
                 return each
             # pip takes its newest release, and another torch for it; where torch is limited, an older release instead.
-            asks = asks_torch(each.name) if not each.requirement and not found.limits.get("torch") else None
+            asks = _asks(each) if not found.limits.get("torch") else None
             if asks and before[-1].version and excludes(asks, before[-1].version):
                 return each
         return None
@@ -288,7 +249,7 @@ class ScriptEnvironments:
             return f"=={rows[-1]}" if rows else None
         if pins_torch(bringer.name) and not bringer.requirement and before and before[-1].version:
             return ">" + before[-1].version  # its newest release asks for the newest torch
-        return (asks_torch(bringer.name) or "") if not bringer.requirement else ""
+        return _asks(bringer) or ""
 
     def _from_index(self, found: Install, requirement: str, base: ScriptTorch) -> ScriptTorch:
         """What pip or uv takes: from PyTorch's index of a line, else from the ordinary one."""
@@ -352,6 +313,12 @@ class ScriptEnvironments:
         return None, False
 
 
+def _asks(wanted: Wanted) -> str | None:
+    """The torch that a package asks for: its newest release, or the very one that is named."""
+    exact = exact_text(wanted.requirement)
+    return asks_torch(wanted.name, exact) if exact or not wanted.requirement else None
+
+
 def _upgrades(found: Install) -> bool:
     return found.has("-U", "--upgrade", "--force-reinstall", "--upgrade-package", "-P")
 
@@ -373,82 +340,6 @@ def _ordinary_of(version: str, system: str, machine: str) -> str | None:
         return CPU if system == "windows" and Version(version) >= Version("1.3") else None
 
 
-def _by_file(file: str, base: ScriptTorch) -> ScriptTorch:
-    match = _WHEEL.match(file)
-    if match is None:
-        return msgspec.structs.replace(base, kind="other", question=f"what is in `{file[:60]}`")
-    local = match[2] or ""
-    line = local if local == CPU or CudaLine.parse(local) else None
-    if line is None or ".dev" in file:
-        words = f"what is in `{file[:60]}`"
-        return msgspec.structs.replace(base, version=match[1], kind="other", question=words)
-    return msgspec.structs.replace(base, version=match[1], variant=line)
-
-
-def _by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptTorch | None:
-    """conda's pytorch: PyTorch's own channel until 2.5, else conda-forge or the defaults."""
-    if asks is None or found.verb not in ("install", "create"):
-        return None
-    channels = " ".join((*found.channels, asks.raw if "::" in asks.raw else ""))
-    named = {each.name for each in found.wanted}
-    pytorchs = bool(re.search(r"\bpytorch\b", channels)) or "pytorch-cuda" in named
-    forge = "conda-forge" in channels and not pytorchs
-    line = next(
-        (
-            CudaLine(number).name
-            for name in _CONDA_CUDA
-            if (each := found.named(name)) and (number := Version.find(each.requirement or "")) is not None
-        ),
-        None,
-    )
-    if "cpuonly" in named or re.match(r"\*?cpu", asks.build):
-        line = CPU
-    built = re.search(r"cuda(\d\d)(\d)|cuda(\d+\.\d)", asks.build)
-    if built and line is None:
-        line = CudaLine(Version(built[3] or f"{built[1]}.{built[2]}")).name
-    exact = exact_version(asks.requirement)
-    version = taken(
-        lambda patch: not excludes(asks.requirement, patch) and not (pytorchs and Version(patch) >= Version("2.6")),
-        line=line if pytorchs and exact is None else None, python=base.python, system=base.system,
-    ) if asks.requirement is not None else None  # fmt: skip
-    if version is None and exact is not None:
-        version = complete(str(exact))
-    torch = msgspec.structs.replace(
-        base, version=version, variant=line, pinned=exact is not None, by=asks.name, line=asks.line,
-        kind="conda-forge" if forge else "conda",
-    )  # fmt: skip
-    if version is None:
-        return msgspec.structs.replace(torch, question=f"which torch `{asks.raw.strip()[:60]}` is")
-    return torch
-
-
-def _by_apt(item: Invocation) -> ScriptTorch | None:
-    """Debian's and Ubuntu's own package: `python3-torch` has no CUDA, `python3-torch-cuda` is nobody's wheel."""
-    found = next((word for word in item.words if re.fullmatch(r"python3-(?:py)?torch(?:-cuda)?", word.text)), None)
-    if found is None or item.program not in ("apt", "apt-get", "aptitude") or "install" not in item.arguments:
-        return None
-    question = f"which torch the package `{found.text}` of the distribution is"
-    base = ScriptTorch(line=found.line, order=item.order, version=None, kind="other", question=question, by=found.text)
-    return base if found.text.endswith("-cuda") else msgspec.structs.replace(base, variant=CPU)
-
-
-def _of_image(image: Image) -> ScriptTorch | None:
-    """The torch that an image carries; None where it carries none."""
-    base = ScriptTorch(
-        line=image.line, order=image.order, version=None, kind="image", name=image.name, by="the base image"
-    )
-    match = _IMAGE.search(image.name)
-    if match:
-        return msgspec.structs.replace(base, version=complete(match[1]), variant="cu" + match[2].replace(".", ""))
-    plain = _PLAIN_IMAGE.search(image.name)
-    if plain:
-        return msgspec.structs.replace(base, version=plain[1], question=f"which CUDA is in `{image.name[:80]}`")
-    kind = "program" if _PROGRAM_IMAGE.search(image.name) else "other"
-    words = f"which torch is in the image `{image.name[:80]}`"
-    known = kind == "program" or "pytorch" in image.name
-    return msgspec.structs.replace(base, kind=kind, question=words) if known else None
-
-
 def _entered(item: Invocation) -> str | None:
     """The environment that is entered; empty when one is left."""
     words = [word.text.strip("\"'") for word in item.words]
@@ -467,28 +358,6 @@ def _entered(item: Invocation) -> str | None:
 
 def _last(path: str) -> str:
     return re.split(r"[\\/]", path.rstrip("\\/"))[-1].lower()
-
-
-def _applies(wanted: Wanted, system: str, python: str | None) -> bool:
-    """Whether its marker holds; one that cannot be read does."""
-    if not wanted.marker:
-        return True
-    from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
-
-    windows = system == "windows"
-    place: dict[str, Any] = {
-        "sys_platform": "win32" if windows else "linux",
-        "platform_system": "Windows" if windows else "Linux",
-        "os_name": "nt" if windows else "posix",
-        "platform_machine": "AMD64" if windows else "x86_64",
-        "python_version": python or "3.11",
-        "python_full_version": f"{python or '3.11'}.5",
-        "extra": "",
-    }
-    try:
-        return Marker(wanted.marker).evaluate(place)
-    except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName):
-        return True
 
 
 def environments_of(subject: Subject) -> ScriptEnvironments:

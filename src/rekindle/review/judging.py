@@ -12,20 +12,26 @@ from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.compat.old_wheels import share
 from rekindle.compat.toolkit_card import able_toolkits, compiles
 from rekindle.compat.torch_cuda import CPU, any_code
+from rekindle.compat.torch_python import takes
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import programs
+from rekindle.knowledge.builds import extension_files, programs
 from rekindle.knowledge.cuda.toolkits import toolkits
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.knowledge.gpu.capability import Capability, Coverage, Runs, Target, runs
+from rekindle.knowledge.gpu.jetson import jetpacks
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import projects
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.model.cuda_line import CudaLine, index_of
-from rekindle.review.document import LISTS, Dialect
-from rekindle.review.environment import ScriptTorch, environments_of
-from rekindle.review.rules import architecture
-from rekindle.review.subject import Subject
+from rekindle.review.builds import ScriptBuild
+from rekindle.review.document import LISTS
+from rekindle.review.environment import environments_of
+from rekindle.review.rules import architecture, code
+from rekindle.review.script_torch import ScriptTorch
+from rekindle.review.subject import Subject, exact_text
+from rekindle.review.trace import Invocation, Word
 from rekindle.stack import offers, prebuilt
+from rekindle.stack.candidates import JETSON_WHEELS
 from rekindle.stack.driver import window_of
 from rekindle.stack.programs import for_program
 from rekindle.stack.rules import Effect
@@ -48,8 +54,10 @@ class CardAnswers(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clashes(self) -> list[tuple[ScriptTorch, Clash]]:
+        """What none of the alternatives does. One that is meant for the CPU is nobody's fault beside others."""
         found = [(torch, answer) for torch, answer in self.every if isinstance(answer, Clash)]
-        return found if len(found) == len(self.every) else []
+        card = [(torch, answer) for torch, answer in found if torch.variant != CPU]
+        return (card or found) if len(found) == len(self.every) else []
 
     @property
     def questions(self) -> list[str]:
@@ -75,6 +83,38 @@ def answered(subject: Subject) -> list[CardAnswers]:
     return found
 
 
+def ready_made(subject: Subject, step: ScriptBuild) -> bool:
+    """The project has a wheel for the torch that is there, and its own setup.py takes it: nothing is compiled."""
+    found = subject.install(step.item) if step.how == "pip" else None
+    wanted = found.named(step.name) if found is not None else None
+    if wanted is None or wanted.source is not None or (found is not None and found.has("--no-binary")):
+        return False
+    exact = exact_text(wanted.requirement)
+    for torch in environments_of(subject).at(step.item)[-1:]:
+        for row in extension_files.files(step.name) if torch.version and (exact or not wanted.requirement) else ():
+            asked = extension_files.AskedFile(
+                torch=torch.version or "", line=torch.variant, python=torch.python or row.pythons[-1],
+                system=torch.system, machine=subject.machine,
+            )  # fmt: skip
+            own = row.by is None and row.switch is None and exact in (None, row.version)
+            if own and not extension_files.lacking(row, asked):
+                return True
+    return False
+
+
+def settled(subject: Subject) -> Iterator[str]:
+    """Each question about the cards that was asked and is answered with yes."""
+    for answers in answered(subject):
+        fitting = next((torch for torch, answer in answers.every if isinstance(answer, Fits)), None)
+        if fitting is not None:
+            yield f"{fitting.name or fitting.spoken} serves {answers.situation.cards[0].name}"
+    archs = architecture.compiled_for(subject)
+    targets = [Target.parse(each) for each in archs]
+    if subject.gpus and all(any(runs(each, card) is not Runs.NO for each in targets) for card in subject.gpus):
+        yield f"what is compiled for {', '.join(archs)} runs on the card"
+    yield from code.settled(subject) if subject.gpus else ()
+
+
 def _asked(subject: Subject, final: list[ScriptTorch]) -> Iterator[CardAnswers]:
     first = final[0]
     whole = subject.asked.situation(first.system, python=first.python, glibc=first.glibc)
@@ -95,6 +135,8 @@ def serves(torch: ScriptTorch, situation: Situation) -> Judgement:
         return Clash(sentence=sentence, source="download.pytorch.org")
     if torch.kind == "program":
         return _program(torch, situation)
+    if torch.kind == "wheel" and any(card.jetson for card in situation.cards):
+        return Clash(sentence=f"{torch.spoken} is PyTorch's own: {JETSON_WHEELS}", source="NVIDIA: PyTorch for Jetson")
     found = [] if torch.kind == "other" or torch.version is None else _offers(torch, situation)
     if not found:
         return _otherwise(torch, situation)
@@ -195,7 +237,7 @@ _MONTH = re.compile(r"nvcr\.io/nvidia/pytorch:(\d\d\.\d\d)")
 _NO_CENTRE = re.compile(r"GeForce|TITAN")
 
 
-def _monthly(name: str, situation: Situation) -> Clash | None:
+def _monthly(name: str, situation: Situation) -> Clash | Fits | None:
     """NVIDIA's image of a month, by the rows around it: their CUDA and their oldest card only grow."""
     asked = _MONTH.match(name)
     months = {found[1]: row for row in projects.images() if (found := _MONTH.match(row.tag))}
@@ -215,7 +257,10 @@ def _monthly(name: str, situation: Situation) -> Clash | None:
         if after and first is not None and first > after[0].cuda:
             sentence = f"`{name}` is older than CUDA {first}, the first that compiles for {card.name}"
             return Clash(sentence=sentence, source=after[0].source)
-    return None
+    around = (least, *after[:1])
+    served = after and all(row.serves(card) for row in around for card in situation.capabilities)
+    driven = driver is None or not any(isinstance(driver_cuda.runs(driver, row.cuda), Clash) for row in around)
+    return Fits() if served and driven else None
 
 
 @cached
@@ -240,15 +285,20 @@ def _early(torch: ScriptTorch, card: Capability) -> Judgement | None:
 
 
 def better(torch: ScriptTorch, situation: Situation) -> str:
-    """A build that serves the cards, as the end of a sentence: of the same release if there is one."""
+    """A build that serves the cards and has the script's Python, as the end of a sentence: of its release if one is."""
     try:
         same = offers.official_of(torch.version, torch.system, situation.arch) if torch.version else ()
     except UnknownName:
         same = ()
-    for offer in (*same, *offers.official(torch.system, situation.arch)):
-        if isinstance(_considered(offer, situation), Fits):
-            return f". {offer.label} has code for it: --index-url {index_of(offer.variant or '')}"
-    return ""
+    able = [
+        offer
+        for offer in (*same, *offers.official(torch.system, situation.arch))
+        if torch.python is None or not isinstance(takes(offer.torch, torch.python, torch.system), Clash)
+    ]
+    found = next((offer for offer in able if isinstance(_considered(offer, situation), Fits)), None)
+    if found is not None:
+        return f". {found.label} has code for it: --index-url {index_of(found.variant or '')}"
+    return f". No torch for Python {torch.python} has code for it: take a newer Python" if torch.python else ""
 
 
 def _taking(archs: Sequence[str]) -> str:
@@ -263,29 +313,74 @@ def _taking(archs: Sequence[str]) -> str:
     return f"; the whole list is taken by CUDA {first if first == last else f'{first} to {last}'} only"
 
 
+def _of_board(subject: Subject, archs: Sequence[str]) -> bool:
+    """A Jetson compiles with the toolkit of its JetPack: does each of them take the whole list?"""
+    place = subject.asked.place
+    boards = [card.jetson for card in place.cards if card.jetson] if place else []
+    cudas = {pack.cuda for board in boards for pack in jetpacks(board)}
+    wanted = [Target.parse(each).capability for each in archs]
+    rows = [row for row in toolkits() if row.version in cudas]
+    return bool(wanted) and len(rows) == len(cudas) > 0 and all(row.has_target(each) for row in rows for each in wanted)
+
+
+def unsaid(subject: Subject) -> list[Word]:
+    """What is installed and stands in a variable whose value nobody knows."""
+    return [word for found in subject.installs for word in found.item.words if not word.known]
+
+
 def questions(subject: Subject) -> Iterator[str]:
     """Each question that the named cards raise and nothing answers."""
     if not subject.gpus:
         return
     for answers in answered(subject):
         yield from answers.questions
-    steps = [step for step in subject.builds if step.what != "other" and step.item.reached]
+    yield from code.open_questions(subject)
+    every = [step for step in subject.builds if step.what != "other" and step.item.reached]
+    steps = [step for step in every if not ready_made(subject, step)]
     archs = architecture.compiled_for(subject)
     for step in steps[:1]:
         cuda = subject.cuda_at(step.item)
+        if cuda is None and _of_board(subject, archs):
+            continue
         if cuda is None:
             yield f"line {step.line}: which CUDA toolkit compiles {step.name or 'it'}{_taking(archs)}"
         elif isinstance(compiles(cuda.version, min(subject.gpus), "the card"), Unknown):
             yield f"line {step.line}: what CUDA {cuda.version} compiles for is not in the tables"
-        if not archs and subject.document.dialect in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.GITLAB):
+        if not archs and subject.document.dialect.unattended:
             yield f"line {step.line}: which architectures it is compiled for, where no GPU is visible"
     for unread in subject.trace.not_understood:
         if not unread.text or re.search(r"\b(?:pip3?|conda|mamba|uv|poetry|pixi|torch)\b", unread.text):
             yield f"line {unread.line}: what it installs: {unread.why}"
+    for word in unsaid(subject) if not answered(subject) else ():
+        yield f"line {word.line}: what `{word.raw[:60]}` is, which is installed"
     for found in subject.installs:
         for name in found.lists:
             if not subject.lies_beside(name, found.item):
                 yield f"line {found.item.line}: what `{name[:60]}` asks for: it does not lie beside the script"
-    if not steps and not answered(subject):
-        what = "list" if subject.document.dialect in LISTS else "script"
-        yield f"which torch this {what} is for: it installs and builds none"
+    listed = any(not subject.lies_beside(name, found.item) for found in subject.installs for name in found.lists)
+    if not every and not listed and not unsaid(subject) and not answered(subject) and not code.compiled(subject):
+        yield _nothing_said(subject)
+
+
+def _nothing_said(subject: Subject) -> str:
+    """Where no torch shows: the project or the script that does the work and was not read, else that there is none."""
+    for found in subject.installs:
+        own = any(re.fullmatch(r"\.[\\/]?(?:\[[\w, -]+\])?", each.source or "") for each in found.wanted)
+        if (own or found.verb == "sync") and not subject.lies_beside("pyproject.toml", found.item):
+            return (
+                f"line {found.item.line}: what the project in this folder asks for: it does not lie beside the script"
+            )
+    other = next((run for item in subject.trace.invocations if (run := _runs_script(item))), None)
+    if other is not None:
+        return f"line {other[1]}: what `{other[0][:60]}` does, which this script runs: it was not read"
+    what = "list" if subject.document.dialect in LISTS else "script"
+    return f"which torch this {what} is for: it installs and builds none"
+
+
+def _runs_script(item: Invocation) -> tuple[str, int] | None:
+    """Another script that a command hands the work to, with its line."""
+    script = re.compile(r"(?i)[\w./\\~-]*\.(?:sh|bash|bat|cmd|ps1)\Z")
+    found = next((word for word in item.words if script.match(word.text)), None)
+    starts = item.program in ("bash", "sh", "zsh", "source", ".", "call", "cmd", "powershell", "pwsh")
+    direct = found is item.words[0] if item.words else False
+    return (found.text, found.line) if found is not None and (starts or direct) and item.reached else None

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from rekindle.compat.wheel_platform import BuiltFor, built_for
+from rekindle.model.requirement import holds, place, requirement
 from rekindle.review.trace import Invocation, Word, program_of
 
 _VALUED = frozenset(
@@ -42,11 +44,6 @@ _CLAUSE = re.compile(r"(?:[<>!~]=?|={1,3})\s*[\w.*+!-]+\Z")
 _PLAIN_CLAUSE = re.compile(r"(==|~=|!=|<=|>=|<|>)\s*(\d{1,9}(?:\.\d{1,9}){0,7})(\.\*)?\Z")
 
 
-def plain_name(text: str) -> str:
-    """A package's name in the one spelling that the index compares."""
-    return re.sub(r"[-_.]+", "-", text).lower()
-
-
 def option_meant(name: str) -> str:
     """`--index-url` for `--inde-url`, at which pip stops: what the rest of the line means is read with it."""
     if not name.startswith("--") or any(known.startswith(name) for known in _PIP_OPTIONS):
@@ -68,6 +65,18 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     marker: str = ""
     build: str = ""
     """conda's build string."""
+
+    def applies(self, system: str, python: str | None) -> bool:
+        """Whether its marker holds; one that cannot be read does."""
+        asked = requirement(f"it ; {self.marker}") if self.marker else None
+        windows, version = system == "windows", python or "3.11"
+        here = place(
+            windows,
+            platform_machine="AMD64" if windows else "x86_64",
+            python_version=version,
+            python_full_version=f"{version}.5",
+        )
+        return asked is None or holds(asked, here)
 
 
 class Install(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,10 +261,10 @@ def _wanted(word: Word, tool: str, *, editable: bool) -> Wanted | None:
         return _placed(word, text, text)
     parts = parts_of(text)
     if parts is None:
-        return Wanted(name=plain_name(re.split(r"[=<>!~\[\s]", text)[0]), line=word.line, raw=word.raw)
+        return Wanted(name=canonicalize_name(re.split(r"[=<>!~\[\s]", text)[0]), line=word.line, raw=word.raw)
     name, requirement, marker = parts
     return Wanted(
-        name=plain_name(name), line=word.line, raw=word.raw, quoted=word.quoted, marker=marker,
+        name=canonicalize_name(name), line=word.line, raw=word.raw, quoted=word.quoted, marker=marker,
         # What a variable holds that nobody knows is no version.
         requirement=requirement,
     )  # fmt: skip
@@ -266,7 +275,7 @@ def _placed(word: Word, named: str, address: str) -> Wanted:
     file = re.split(r"[\\/]", re.split(r"[#?]", address.replace("%2B", "+").replace("%2b", "+"))[0])[-1]
     wheel = file.lower().endswith(".whl")
     glob = bool(re.search(r"[*?]|^(?:\./)?dist[\\/]", address)) and "://" not in address
-    name = plain_name(file.split("-")[0]) if wheel and "*" not in file else _name_of(named)
+    name = canonicalize_name(file.split("-")[0]) if wheel and "*" not in file else _name_of(named)
     return Wanted(
         name=name, line=word.line, raw=word.raw, source=None if wheel or glob else address, quoted=word.quoted,
         wheel=file if wheel else None,
@@ -315,7 +324,7 @@ def _conda(word: Word, text: str) -> Wanted | None:
     elif label:
         specifier = f"=={label[1]}"
     return Wanted(
-        name=plain_name(match[1]), line=word.line, raw=word.raw, requirement=specifier, build=build or "",
+        name=canonicalize_name(match[1]), line=word.line, raw=word.raw, requirement=specifier, build=build or "",
         source=None,
     )  # fmt: skip
 
@@ -323,14 +332,14 @@ def _conda(word: Word, text: str) -> Wanted | None:
 def _name_of(text: str) -> str:
     egg = re.search(r"[#&]egg=([\w.-]+)", text)
     if egg:
-        return str(plain_name(egg[1]))
+        return canonicalize_name(egg[1])
     sub = re.search(r"#subdirectory=([^&\s]+)", text)
     plain = re.split(r"[@#]", re.sub(r"^(?:git\+)?\w+://(?:[^/@]*@)?", "", text))[0]
     last = [part for part in re.split(r"[\\/]", plain) if part and part not in (".", "..")]
     name = last[-1] if last else "."
     if sub:
-        return str(plain_name(name.removesuffix(".git"))) + "#" + sub[1]
-    return str(plain_name(name.removesuffix(".git").removesuffix(".whl"))) or "."
+        return canonicalize_name(name.removesuffix(".git")) + "#" + sub[1]
+    return canonicalize_name(name.removesuffix(".git").removesuffix(".whl")) or "."
 
 
 def listed(text: str, line: int | None = None) -> list[Word]:

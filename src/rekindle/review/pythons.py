@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rekindle.core.version import Version
+from rekindle.knowledge.torch.projects import image_python
 from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Image, Invocation
 
@@ -80,9 +81,11 @@ def pythons_at(subject: Subject, item: Invocation) -> list[Known]:
         return chosen
     image = image_of(subject, item)
     match = _IN_IMAGE.search(image.name) if image is not None and image.known else None
-    if image is None or match is None or any(subject.trace.ran("pyenv")):
+    if image is None or any(subject.trace.ran("pyenv")):
         return []
-    return [Known(Version(match[1] or match[2]), image.line)]
+    release = image.pytorchs if image.known else None
+    python = (match[1] or match[2]) if match else image_python(release) if release else None
+    return [Known(Version(python), image.line)] if python else []
 
 
 def image_of(subject: Subject, item: Invocation) -> Image | None:

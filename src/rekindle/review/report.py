@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,7 +37,7 @@ def comparison(answer: Review) -> str:
                 ",".join(one.architectures) or "?",
                 one.toolset or "?",
                 f"{count[0]} wrong, {count[1]} careful",
-                _verdict(one, answer.gpus),
+                _verdict(one, answer.gpus).partition(":")[0],
             )
         )
     return table(rows, head=("script", "torch", "CUDA", "code for", "toolset", "found", "verdict"))
@@ -47,10 +48,18 @@ def _verdict(one: Reviewed, gpus: Sequence[str]) -> str:
     if one.refused:
         return "refused"
     if not one.recognised:
-        return "UNVERIFIED: nothing in it installs or builds torch, so nothing was checked"
+        return "UNVERIFIED: nothing in it installs torch or compiles CUDA code, so nothing was checked"
     if not gpus:
         return "no fault found; no card was named"
-    return "UNVERIFIED" if one.questions else "accepted"
+    if not one.questions:
+        return "accepted"
+    first, more = _without_line(one.questions[0]), len(one.questions) - 1
+    known = f"{'; '.join(one.settled)}; " if one.settled else ""
+    return f"UNVERIFIED: {known}not known: {first}{f', and {more} more' if more else ''}"
+
+
+def _without_line(question: str) -> str:
+    return re.sub(r"^line \d+: ", "", question)
 
 
 def sarif(answer: Review) -> dict[str, Any]:

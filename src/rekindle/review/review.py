@@ -14,12 +14,13 @@ from rekindle.knowledge.builds.script_rules import rule, script_rules
 from rekindle.review.asked import Asked
 from rekindle.review.document import Dialect, Document, load
 from rekindle.review.environment import environments_of
-from rekindle.review.judging import questions
+from rekindle.review.judging import questions, settled, unsaid
 from rekindle.review.other_files import OtherFiles
 from rekindle.review.pythons import python_of
 from rekindle.review.remark import Raised, Remark, raised
 from rekindle.review.rules import (
     architecture,
+    code,
     environments,
     failures,
     installs,
@@ -55,6 +56,8 @@ class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
     generator: str | None = None
     by_rekindle: bool = False
     """It calls `rekindle build`, which checks what it builds itself."""
+    settled: tuple[str, ...] = ()
+    """What was asked about the named cards and is answered with yes."""
     questions: tuple[str, ...] = ()
     """What could not be answered, where a card was named: the script is not accepted while there is one."""
     recognised: bool = True
@@ -89,7 +92,20 @@ def review_script(document: Document, asked: Asked | None = None) -> Reviewed:
 
 def every(subject: Subject) -> list[Raised]:
     """What the rules found; of two that one change of the toolkit settles, the one about the GPU."""
-    parts = (architecture, toolchain, options, installs, wheels, order, environments, words, shells, lines, failures)
+    parts = (
+        architecture,
+        code,
+        toolchain,
+        options,
+        installs,
+        wheels,
+        order,
+        environments,
+        words,
+        shells,
+        lines,
+        failures,
+    )
     found = [each for part in parts for each in part.check(subject)]
     settled = {each.line for each in found if each.rule.startswith("toolkit-") and each.fields.get("also")}
     return [each for each in found if not (each.rule == "toolkit-too-new-for-torch" and each.line in settled)]
@@ -119,8 +135,13 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
     toolset, studio, _ = toolchain.toolset_at(subject, last) if last is not None else (None, None, 0)
     python = python_of(subject)
     by_rekindle = any(_calls_rekindle(item) for item in subject.trace.invocations)
-    generator, archs = options.generator(subject), architecture.compiled_for(subject)
+    generator, archs = options.generator(subject), architecture.compiled_for(subject) or code.code_for(subject)
     facts = (torch, cuda, archs, toolset, studio, python, generator)
+    unindexed = [
+        f"line {each.line}: whether the command that reads this list names PyTorch's index"
+        for each in ordered
+        if each.id == "local-no-index-list" and subject.gpus
+    ]
     return Reviewed(
         script=subject.document.name,
         dialect=subject.document.dialect.value,
@@ -137,9 +158,12 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
         python=str(python.version) if python else None,
         generator=generator,
         by_rekindle=by_rekindle,
-        questions=tuple(dict.fromkeys(questions(subject))) if not by_rekindle else (),
+        settled=tuple(dict.fromkeys(settled(subject))),
+        questions=tuple(dict.fromkeys([*questions(subject), *unindexed])) if not by_rekindle else (),
         recognised=by_rekindle
         or bool(subject.builds or environments_of(subject).every or environments_of(subject).final or ordered)
+        or bool(code.compiled(subject))
+        or bool(unsaid(subject))
         or any(facts),
     )
 

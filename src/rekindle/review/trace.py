@@ -184,7 +184,14 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     scope: int
     known: bool = True
 
+    @property
+    def pytorchs(self) -> str | None:
+        """The release of PyTorch's own image, as its tag begins."""
+        found = _PYTORCHS.search(self.name)
+        return found[1] if found else None
 
+
+_PYTORCHS = re.compile(r"(?:^|/)pytorch/pytorch:(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
 _IMAGE_NAME = re.compile(r"[a-z0-9][\w.-]*(?:/[\w.-]+)+(?::[\w.-]+)?\Z")
 
 
@@ -211,6 +218,14 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
     choices: dict[str, tuple[tuple[str, int], ...]] = {}
 
 
+class Copied(NamedTuple):
+    """An environment that one stage takes from another."""
+
+    order: int
+    origin: int
+    scope: int
+
+
 class WithoutCards(NamedTuple):
     """A service of docker-compose that asks for no GPU, and what was read of it."""
 
@@ -231,6 +246,7 @@ class Trace:
         self.not_understood: list[NotUnderstood] = []
         self.slips: list[Raised] = []  # faults that show while reading
         self.without_cards: list[WithoutCards] = []
+        self.copies: list[Copied] = []
         self.missing: dict[tuple[str, Dialect], int] = {}
         self.empty: dict[str, int] = {}  # what an ENV of a Dockerfile reads and nobody set before
         self.asked: set[str] = set()

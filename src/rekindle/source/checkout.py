@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,11 +36,10 @@ from rekindle.core.errors import (
 from rekindle.core.files import told
 from rekindle.core.paths import STATE_FOLDER
 from rekindle.core.untrusted import Commit, InsidePath
-from rekindle.source import git, submodules, tree
+from rekindle.source import git, tree
 from rekindle.source.journal import PatchJournal
 from rekindle.source.origin import Origin, copy
 
-_SCRATCH = "work-"
 UPSTREAM = "https://github.com/pytorch/pytorch.git"
 
 
@@ -150,7 +148,7 @@ def forget_left_out(copy: Path) -> None:
     if mark is None or not mark.without or not listed.exists():
         return
     text = files.plain_text(listed, errors="surrogateescape")
-    kept = submodules.without(text, mark.without)
+    kept = git.without(text, mark.without)
     if kept != text:
         files.write_bytes(listed, kept.encode("utf-8", errors="surrogateescape"))
     if "path = third_party/fbgemm\n" in text and "path = third_party/fbgemm\n" not in kept:
@@ -185,7 +183,7 @@ def _everything(
                     say(f"[{len(done)}/{known}] {result.state.value} {job.path} at {job.commit[:12]}")
                 for pin in pins:
                     path = pin.path if job.path == "." else f"{job.path}/{pin.path}"
-                    if submodules.outside(path, without):
+                    if git.outside(path, without):
                         done.append(
                             Repository(path=path, commit=pin.commit, url=pin.url, state=RepositoryState.LEFT_OUT)
                         )
@@ -210,7 +208,7 @@ def _everything(
 
 def _tried(
     root: Path, job: _Job, origin: Origin, without: tuple[str, ...]
-) -> tuple[Repository, list[submodules.SubmodulePin]] | RekindleError:
+) -> tuple[Repository, list[git.SubmodulePin]] | RekindleError:
     try:
         return _repository(root, job, origin, without)
     except (NotFound, FetchFailed, StepFailed) as error:
@@ -219,19 +217,19 @@ def _tried(
 
 def _repository(
     root: Path, job: _Job, origin: Origin, without: tuple[str, ...]
-) -> tuple[Repository, list[submodules.SubmodulePin]]:
+) -> tuple[Repository, list[git.SubmodulePin]]:
     """One repository whole: its objects, its files, at its commit. Also the submodules that the commit pins."""
     work = root if job.path == "." else tree.place(root, job.path)
     here = within(job.path, without)
     _check_places(root, job, work)
     work.mkdir(parents=True, exist_ok=True)
     head = tree.head_of(job.git_dir)
-    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=root / STATE_FOLDER) as scratch:
-        ours = git.make(Path(scratch) / "repository")
+    with files.scratch("work", root / STATE_FOLDER) as scratch:
+        ours = git.make(scratch / "repository")
         came_from = ""
         if not git.has_commit(job.git_dir, job.commit) or copy(job.git_dir, job.commit, ours, _names_submodules):
             came_from = origin.bring(job.url, job.commit, ours, without=here)
-        index = _Index(ours, job.commit, work, Path(scratch) / "index", here)
+        index = _Index(ours, job.commit, work, scratch / "index", here)
         if head is not None and head != job.commit:
             _leave(root, job, head, index)
         back, edited = index.differences()
@@ -241,7 +239,7 @@ def _repository(
                 came_from = origin.bring(job.url, job.commit, ours, without=here)
             index.bring_back(back, job.path)
             _, edited = index.differences()
-        pins = submodules.pins(ours, job.commit, parent_url=job.url)
+        pins = git.pins(ours, job.commit, parent_url=job.url)
         if came_from:
             _hand_over(ours, job)
         if moved := bool(came_from) or head != job.commit or not _linked(job, work):
@@ -264,8 +262,8 @@ def _repository(
 def edited(root: Path, commit: str) -> list[str]:
     """The files of a checkout that somebody changed since its commit. Our patches and other line ends do not count."""
     tree.check_state(root)
-    with tempfile.TemporaryDirectory(prefix=_SCRATCH) as scratch:
-        index = _Index(root / ".git", commit, root, Path(scratch) / "index", ())
+    with files.scratch("work") as scratch:
+        index = _Index(root / ".git", commit, root, scratch / "index", ())
         _, differing = index.differences()
         blobs = index.blobs() if differing else {}
     journal = PatchJournal(root)
@@ -296,7 +294,7 @@ class _Index:
         self._git(
             ["update-index", "--skip-worktree", "-z", "--stdin"],
             "leave folders out",
-            [path for path in self.paths if submodules.outside(path, without)],
+            [path for path in self.paths if git.outside(path, without)],
         )
 
     def differences(self) -> tuple[set[str], set[str]]:
@@ -454,8 +452,6 @@ def _held(root: Path) -> Iterator[None]:
             folder.mkdir(parents=True, exist_ok=True)
             files.write_text(folder / ".gitignore", "*\n")
             ending.enter_context(files.locked(folder / "lock", busy))
-            for left in folder.glob(f"{_SCRATCH}*"):  # of a run that was killed
-                shutil.rmtree(left, ignore_errors=True)
         except OSError as error:
             hint = "choose another place with `-o`"
             raise NotWritable(f"cannot write to `{root}`: {told(error)}", hint=hint) from error

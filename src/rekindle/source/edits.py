@@ -1,7 +1,7 @@
 """One edit on the bytes of one file: does its text stand there, was it made already, is it fixed upstream?
 
 Works on bytes, so that encoding, byte-order mark and everything outside the edit survive; a line end in the patch
-matches the file's own, and what is put in gets the file's.
+matches the file's own, and what is put in gets the file's. Needs Python alone: a build script carries this file along.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from enum import Enum
-
-import msgspec
+from typing import NamedTuple
 
 from rekindle.knowledge.torch.patches import Edit
 
@@ -22,7 +21,7 @@ class Found(Enum):
     MISMATCH = "mismatch"
 
 
-class EditOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class EditOutcome(NamedTuple):
     """What an edit finds; `data` is the file after it, `reason` says what is wrong with a mismatch."""
 
     found: Found
@@ -92,6 +91,6 @@ def _nearest(data: bytes, wanted: str) -> tuple[int, str]:
         if not line:
             continue
         matcher.set_seq1(line)
-        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best and (ratio := matcher.ratio()) > best:
-            best, number, text = ratio, index, line[:100]
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best and matcher.ratio() > best:
+            best, number, text = matcher.ratio(), index, line[:100]
     return number, text

@@ -62,28 +62,25 @@ class PatchJournal:
     @classmethod
     @contextlib.contextmanager
     def open(cls, root: Path) -> Iterator[PatchJournal]:
-        from filelock import FileLock, Timeout
-
         folder = root / STATE_FOLDER
         tree.check_state(root)
-        lock = FileLock(folder / "lock")
-        try:
-            folder.mkdir(exist_ok=True)
-            lock.acquire(timeout=0)
-        except Timeout as busy:
-            message = f"another `rekindle patch` is working on `{root}`"
-            raise Locked(message, hint="wait for it to finish, then rerun the command") from busy
-        except OSError as error:
-            message = f"cannot write to `{folder}`: {told(error)}"
-            raise NotWritable(message, hint="the tree must be yours to write; copy it first if it is not") from error
-        journal = cls(root)
-        try:
-            yield journal
-        finally:
-            lock.release()
-            if not journal._entries:
-                shutil.rmtree(journal.folder, ignore_errors=True)
-                _leave_no_trace(folder)
+        busy = Locked(
+            f"another `rekindle patch` is working on `{root}`", hint="wait for it to finish, then rerun the command"
+        )
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(files.locked(folder / "lock", busy))
+            except NotWritable as error:
+                hint = "the tree must be yours to write; copy it first if it is not"
+                raise NotWritable(error.message, hint=hint) from error
+            journal = cls(root)
+            try:
+                yield journal
+            finally:
+                held.close()
+                if not journal._entries:
+                    shutil.rmtree(journal.folder, ignore_errors=True)
+                    _leave_no_trace(folder)
 
     def entry(self, path: str) -> PatchedFile | None:
         return self._entries.get(path)

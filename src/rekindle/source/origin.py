@@ -13,7 +13,7 @@ from typing import Protocol
 
 from rekindle.core.errors import FetchFailed, NotFound
 from rekindle.core.fetch import setting_behind
-from rekindle.source import git, submodules
+from rekindle.source import git
 
 _TRIES = 4
 _GENERIC = {"repo", ".git", "git", "modules"}
@@ -86,7 +86,7 @@ class Mirrors:
             commit = git.tag_of(mirror, tag)
             if commit is not None:
                 return commit
-        message = f"no mirror of `{submodules.repository_name(url)}` in `{self.folder}` has the tag `{tag}`"
+        message = f"no mirror of `{git.repository_name(url)}` in `{self.folder}` has the tag `{tag}`"
         looked = ", ".join(f"`{mirror}`" for mirror in named) or "no folder of that name"
         raise NotFound(message, hint=f"looked in {looked}; fetch the tag there first")
 
@@ -97,10 +97,10 @@ class Mirrors:
         for mirror in [*named, *others]:
             if not git.has_commit(mirror, commit):
                 continue
-            lacking = copy(mirror, commit, into, lambda path: not submodules.outside(path, without))
+            lacking = copy(mirror, commit, into, lambda path: not git.outside(path, without))
             if not lacking:
                 return str(mirror)
-        wanted = f"{submodules.repository_owner(url)}/{submodules.repository_name(url)}"
+        wanted = f"{git.repository_owner(url)}/{git.repository_name(url)}"
         if lacking:
             message = f"the mirror of `{wanted}` is not whole: {lacking}"
             raise NotFound(message, hint="complete it, or leave that folder out with `--without FOLDER`")
@@ -109,7 +109,7 @@ class Mirrors:
         raise NotFound(message, hint=f"fetch it there: `git clone --mirror {url}`")
 
     def named(self, url: str) -> list[Path]:
-        owner, name = submodules.repository_owner(url), submodules.repository_name(url)
+        owner, name = git.repository_owner(url), git.repository_name(url)
         same = [(words, folder) for words, folder in self._found if words[-1] == name]
         return [folder for words, folder in sorted(same, key=lambda one: owner not in one[0])]
 

@@ -17,7 +17,7 @@ from rekindle.core.files import told
 from rekindle.core.paths import STATE_FOLDER, sha256_of
 from rekindle.core.untrusted import PlainFileName
 from rekindle.formats import tar as tar_files
-from rekindle.source import submodules, tree
+from rekindle.source import git, tree
 
 MOST_BYTES = 12 * 1024**3
 MOST_MEMBERS = 400_000
@@ -72,7 +72,7 @@ def unpack(where: str, root: Path, *, sha256: str | None, say: Callable[[str], N
         message = f"`{archive}` has the SHA-256 {found}, not {sha256}"
         raise FetchFailed(message, hint="fetch it again; do not build from this file")
     part = root.with_name(f".{root.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
+    files.discard(part)
     try:
         count = _extract(archive, part)
         if root.exists():
@@ -90,7 +90,7 @@ def unpack(where: str, root: Path, *, sha256: str | None, say: Callable[[str], N
         sha256=found,
         checked=None if sha256 is None else True,
         files=count,
-        empty=submodules.empty(root),
+        empty=git.empty(root),
     )
 
 

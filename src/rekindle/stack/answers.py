@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,11 @@ _COLUMNS = 100
 def verdict(answer: Verdict, *, everything: bool = False) -> str:
     lines = [heading(answer.situation)]
     lines += [console.wrap(note) for note in answer.notes]
-    lines += ["", *_route(answer.recommended, answer, everything=everything)]
+    instead = [line for each in answer.alternatives for line in alternative(each)]
+    instead = ["", "Or", *instead] if instead else []
+    # Who is sent to hours of building sees at once what another way would spare.
+    building = answer.recommended.route is RouteKind.SOURCE_BUILD
+    lines += ["", *_route(answer.recommended, answer, instead if building else (), everything=everything)]
     if answer.outlook:
         lines += ["", "What comes next"]
         for step in answer.outlook:
@@ -39,8 +43,7 @@ def verdict(answer: Verdict, *, everything: bool = False) -> str:
             lines += [f"      {command}" for command in step.commands]
     if found := reported(answer):
         lines += ["", "Reported from real cards", *(console.wrap(each, indent="  ") for each in found)]
-    if answer.alternatives:
-        lines += ["", "Or", *(line for each in answer.alternatives for line in alternative(each))]
+    lines += () if building else instead
     # By what they are: the commands of the recommended one change when its plan is written.
     shown_above = {_same(route) for route in (answer.recommended, *(each.route for each in answer.alternatives))}
     others = [route for route in answer.routes if _same(route) not in shown_above]
@@ -83,10 +86,10 @@ def why_not(answer: WhyNot, *, everything: bool = False) -> str:
 
 def program(answer: ProgramAnswer) -> str:
     """What to install, what it needs, and why not the newest."""
-    last = "" if answer.newest else ": the newest that runs here"
-    said = (
-        f"{answer.program} {answer.version}{last}" if answer.version else f"no {answer.program} of the tables runs here"
-    )
+    last = "" if answer.newest else ": the newest in the tables that runs here"
+    inside = "; in WSL 2 one does:" if answer.commands else ""
+    none = f"no {answer.program} of the tables runs here{inside}"
+    said = f"{answer.program} {answer.version}{last}" if answer.version else none
     lines = [heading(answer.situation), "", console.paint(said, "bold")]
     lines += [f"    {command}" for command in answer.commands]
     lines += [console.table(list(answer.lines), indent="  ")]
@@ -219,10 +222,11 @@ def _chain(chain: Iterable[Rejection]) -> list[str]:
     return [*lines, ""]
 
 
-def _route(route: Route, answer: Verdict, *, everything: bool) -> list[str]:
+def _route(route: Route, answer: Verdict, instead: Sequence[str], *, everything: bool) -> list[str]:
     lines = [console.wrap(f"{route.route.value}: {route.summary}", first="", indent="  ")]
     shown = [row for row in facts(route, everything=everything) if row[1]]
     lines += [console.table(shown, indent="  ")] if shown else []
+    lines += instead
     why = [*([answer.decisive] if answer.decisive else []), *route.why]
     for title, items in (
         ("why", why),
@@ -231,7 +235,7 @@ def _route(route: Route, answer: Verdict, *, everything: bool) -> list[str]:
         ("not supported on this GPU", route.lacks if len(answer.situation.cards) == 1 else ()),
     ):
         lines += _items(title, items)
-    lines += _per_card(answer) if len(answer.situation.cards) > 1 else []
+    lines += _per_card(answer) if len(answer.situation.cards) > 1 and route.route is not RouteKind.CPU_WHEEL else []
     if route.missing:
         lines += ["", "  missing"]
         for piece in route.missing:
@@ -241,7 +245,9 @@ def _route(route: Route, answer: Verdict, *, everything: bool) -> list[str]:
         lines += ["", console.wrap(f"what would help: {route.change.text}", indent="  ")]
         if route.change.torch:
             lines.append(f"    then {route.change.route.value}: torch {route.change.torch}, CUDA {route.change.cuda}")
-            if route.change.what == "torch":
+            if route.change.commands:
+                lines += ["", "  Run instead", *(f"    {line}" for line in route.change.commands)]
+            elif route.change.what == "torch":
                 there = answer.situation
                 again = rekindle("plan", *place_words(there), "--torch", route.change.torch, system=there.system)
                 lines += ["", f"Next: {again}"]
@@ -293,7 +299,7 @@ def alternative(other: OtherWay) -> list[str]:
     route = other.route
     words = [f"{other.wins}: {route.route.value} torch {route.version}", route.estimate.time if route.estimate else ""]
     words += [route.change.text] if route.change else []
-    words += [f"loses {loss}" for loss in route.loses]
+    words += [f"loses: {loss}" for loss in route.loses]
     # A build begins with its plan, which shows the rest.
     steps = route.commands[:1] if route.route is RouteKind.SOURCE_BUILD else route.commands
     said = console.wrap("; ".join(word for word in words if word), first="  - ", indent="    ")

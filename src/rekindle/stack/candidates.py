@@ -10,23 +10,26 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from rekindle.compat.companion import release_for, to_build_for
 from rekindle.compat.driver_card import Window
 from rekindle.compat.feature_card import has
-from rekindle.core.command import Command, pip_install
-from rekindle.core.errors import UnknownName
+from rekindle.compat.judgement import Clash
+from rekindle.compat.library_card import cudnn_serves
+from rekindle.core.command import Command, pip, pip_install
+from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import efforts
-from rekindle.knowledge.cuda import cudnn, toolkits
+from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.gpu.jetson import JetPack, jetpacks
 from rekindle.knowledge.tables import Evidence
-from rekindle.knowledge.torch import releases
+from rekindle.knowledge.torch import companions, releases
 from rekindle.stack import containers, offers, prebuilt, source_build
 from rekindle.stack.driver import Driving, cards_driven, drive, window_of
 from rekindle.stack.offers import Offer
 from rekindle.stack.ranking import Ranked, is_ready, ranked
-from rekindle.stack.route import Route, lacks
+from rekindle.stack.route import Missing, Route, lacks
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
 from rekindle.stack.situation import Card, Installed, Situation, Wish
 
@@ -68,15 +71,31 @@ def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) ->
 
 def _checked(situation: Situation, wish: Wish) -> None:
     """A release or toolkit that is not in the data is an error of its own, with what is."""
+    if wish.torch is not None and wish.torchvision is not None:
+        _together(wish)
     early = (each.torch for each in offers.old(situation.system, situation.arch))
     if wish.torch is not None and not any(map(wish.admits, early)):
         _released(wish, wish.torch)
-    if wish.cuda is not None and len(wish.cuda.parts) > 1:
+    if wish.cuda is not None and not any(wish.admits_cuda(each.version) for each in toolkits.toolkits()):
         toolkits.toolkit(wish.cuda)
+    if wish.cuda is not None and len(wish.cuda.parts) > 1:
         least = releases.oldest_cuda()
         if wish.torch is None and wish.cuda < least:
             message = f"no PyTorch since {releases.torch_releases()[0].minor} was built with CUDA {wish.cuda}"
             raise UnknownName(message, hint=f"{least} is the oldest; name an older release with `--torch`")
+
+
+def _together(wish: Wish) -> None:
+    """A torch and a torchvision that do not belong together are told so before anything is searched for."""
+    made = companions.made_with("torchvision", wish.torchvision or "")
+    alone = msgspec.structs.replace(wish, torchvision=None)
+    if any(map(alone.admits, made)):
+        return
+    owners = " and ".join(sorted(made, key=Version))
+    message = f"torchvision {wish.torchvision} belongs to torch {owners}, not {wish.torch}"
+    named = release_for("torchvision", wish.torch or "")
+    hint = f"torch {wish.torch} goes with torchvision {named}; " if named else ""
+    raise UsageError(message, hint=f"{hint}leave `--torch` or `--torchvision` out")
 
 
 def _released(wish: Wish, torch: str) -> None:
@@ -102,7 +121,7 @@ def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterabl
             version = max(having, key=Version, default=None) or wish.version_of(release)
             if version is not None:
                 yield from offers.official_of(version, *where)
-    yield from offers.old(*where) if wish.torch is not None else ()
+    yield from offers.old(*where) if wish.torch is not None or wish.torchvision is not None else ()
     yield from offers.conda(*where)
     yield from (offer for offer in shelf if (offer.system, offer.machine) == where)
     yield from offers.community(*where)
@@ -128,7 +147,7 @@ def _source_builds(situation: Situation, wish: Wish, window: Window) -> tuple[li
         built, broken_rules = source_build.consider(release, version, usable, situation, wish)
         rejections += broken_rules
         if built:
-            found.append(Ranked(route=built.route, proof=built.proof.rank))
+            found.append(Ranked(route=built.route, proof=built.proof.rank, untried=built.proof.untried))
     return found, rejections
 
 
@@ -151,9 +170,10 @@ def _installed(situation: Situation, wish: Wish) -> list[Ranked]:
     if isinstance(driving, Rejection) or not native:
         return []
     loses = tuple(
-        f"cuDNN {have.cudnn} has no code for {capability}"
+        answer.sentence
         for capability in situation.capabilities
-        if have.cudnn is not None and cudnn.serves(have.cudnn, capability, cuda_major=have.cuda.major) is False
+        if have.cudnn is not None
+        and isinstance(answer := cudnn_serves(have.cudnn, capability, cuda_major=have.cuda.major), Clash)
     )
     lower = _lower_numpy(have, situation.system)
     but = f"; NumPy {have.numpy} beside it is too new for it" if lower else ""
@@ -265,6 +285,9 @@ def _needs(situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejec
     ]
 
 
+JETSON_WHEELS = "a Jetson runs NVIDIA's wheels for its JetPack: PyTorch's aarch64 wheels are for servers"
+
+
 def jetson_routes(situation: Situation, wish: Wish) -> tuple[list[Route], list[Rejection]]:
     """The routes of a situation that has a Jetson, newest JetPack first. Nothing else is considered for one."""
     card = next(card for card in situation.cards if card.jetson)
@@ -284,7 +307,25 @@ def jetson_routes(situation: Situation, wish: Wish) -> tuple[list[Route], list[R
     return [], [broken("place-jetson", candidate, card=card.name, jetpacks=listed, why=why)]
 
 
+def _beside_jetson(jetpack: JetPack) -> tuple[Missing, ...]:
+    """What NVIDIA's wheel needs and does not bring."""
+    packages = Command("sudo", "apt-get", "install", "-y", *jetpack.packages, system="linux")
+    found = [Missing(what="apt", need=", ".join(jetpack.packages), why="the wheel loads them", commands=(packages,))]
+    if jetpack.cusparselt:
+        place = "libcusparseLt.so.0 of cuSPARSELt, in /usr/local/cuda/lib64"
+        page = Command.page(jetpack.cusparselt)
+        found.append(Missing(what="cusparselt", need=place, why="JetPack does not bring it", commands=(page,)))
+    return tuple(found)
+
+
 def _jetson_route(jetpack: JetPack, card: Card, situation: Situation) -> Route:
+    vision, its = to_build_for("torchvision", jetpack.torch, jetpack.python), release_for("torchvision", jetpack.torch)
+    belongs = f"torchvision {vision} belongs to it and is built on the board"
+    if vision != its:
+        belongs = (
+            f"torchvision {vision} is built on the board: {its}, which belongs to it, takes no Python {jetpack.python}"
+        )
+    source = ("git", "clone", "--depth", "1", "--branch", f"v{vision}", "https://github.com/pytorch/vision")
     return Route(
         route=RouteKind.NVIDIA_WHEEL,
         torch=jetpack.torch,
@@ -293,13 +334,22 @@ def _jetson_route(jetpack: JetPack, card: Card, situation: Situation) -> Route:
         driver=f"the one of {jetpack.covers} (L4T R{jetpack.l4t})",
         location=jetpack.wheel,
         requirements=(jetpack.wheel,),
-        commands=(pip_install([jetpack.wheel], system=situation.system),),
+        commands=(
+            pip_install([jetpack.wheel], system=situation.system),
+            Command(*source, system=situation.system),
+            pip("install", "--no-deps", "--no-build-isolation", "./vision", system=situation.system),
+        ),
         summary=f"NVIDIA's own wheel of torch {jetpack.torch} for {jetpack.covers} is made for {card.name}",
         why=(
-            "a Jetson runs NVIDIA's wheels for its JetPack: PyTorch's aarch64 wheels are for servers",
+            JETSON_WHEELS,
             f"{jetpack.covers} has Python {jetpack.python}; `cat /etc/nv_tegra_release` shows R{jetpack.l4t} there",
+            f"{belongs}; the package index's has no GPU code for it",
         ),
-        unverified=("the wheel's address: NVIDIA's server was not asked for it here",),
+        unverified=(
+            "the wheel's address: NVIDIA's server was not asked for it here",
+            "the build of torchvision there: nobody ran it for Rekindle",
+        ),
+        missing=_beside_jetson(jetpack),
         lacks=lacks(situation),
         evidence=jetpack.evidence,
     )

@@ -8,13 +8,15 @@ from typing import TypeVar
 import msgspec
 
 from rekindle.compat import old_wheels
+from rekindle.compat.judgement import holds
+from rekindle.compat.library_card import last_cudnn, math_serves
 from rekindle.compat.old_wheels import OldShare
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda import cudnn, toolkits
-from rekindle.knowledge.gpu import capabilities, gpus, jetson
+from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu import capabilities, gpus, jetson, names
 from rekindle.knowledge.gpu.capabilities import CardAdvice, advice
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.tables import Evidence
@@ -97,10 +99,12 @@ def describe(query: str) -> CardAnswer:
     match = found[0]
     capability = None if match.ambiguous else match.capabilities[0]
     facts = capabilities.facts(capability) if capability else None
+    end = last_cudnn(capability) if capability else None
     last = toolkits.last_toolkit_for(capability) if capability else None
     listed = match.by is gpus.MatchedBy.CAPABILITY
     name = f"cards of compute capability {capability}" if listed else match.name
     places = _places(match)
+    slowed = names.slowed(match.name)
     return CardAnswer(
         query=match.query,
         matched_by=match.by.value,
@@ -112,14 +116,14 @@ def describe(query: str) -> CardAnswer:
         last_driver_branch=_single({gpu.last_driver_branch for gpu in match.gpus}),
         first_cuda=facts.first_cuda if facts else None,
         last_cuda=_last_cuda(facts, last),
-        last_cudnn=facts.last_cudnn if facts else None,
+        last_cudnn=end.release if end else None,
         ambiguous=match.ambiguous,
-        notes=match.notes,
+        notes=(*match.notes, *([slowed] if slowed else [])),
         candidates=tuple(_candidate(gpu) for gpu in match.gpus),
         torch=facts.torch if facts else None,
         lacks=facts.lacks if facts else (),
-        advice=advice(capability) if capability else None,
-        math_libraries={str(cuda): cudnn.math_serves(cuda, capability) for cuda in _last_of_majors()}
+        advice=advice(capability) if capability and not slowed else None,
+        math_libraries={str(cuda): holds(math_serves(cuda, capability)) for cuda in _last_of_majors()}
         if capability
         else {},
         official_wheels={
@@ -174,7 +178,7 @@ def _serving(offer: Offer, capability: Capability, broken: list[Rejection], lose
         variant=offer.variant or "",
         cuda=offer.cuda,
         cudnn=offer.cudnn,
-        cudnn_serves=prebuilt.cudnn_serves(offer, capability),
+        cudnn_serves=holds(prebuilt.cudnn_inside(offer, capability)),
         by_jit=any(each.rule == prebuilt.BY_JIT for each in broken),
         experimental=offer.experimental,
         loses=loses,

@@ -64,15 +64,18 @@ def _head(verdict: Verdict, route: Route | None = None) -> str:
     route = route or verdict.recommended
     cards = ", ".join(card.name for card in verdict.situation.cards)
     lines = [f"torch {route.version} for {cards} on {verdict.situation.system}, by rekindle plan"]
+    lines += [f"first: {route.change.text}"] if route.change else []
+    lines += [each.why for each in route.missing if each.what == "python"]
     lines += [f"driver: {route.driver}"] if route.driver else []
     lines += [f"loses: {each}" for each in route.loses]
+    lines += [f"afterwards, from the usual index: pip install --no-deps {each}" for each in route.afterwards]
     lines += [f"run first in the program: {each.code}" for each in route.settings]
     return "\n".join(f"# {' '.join(each.split())}" for each in lines)
 
 
 def _requirements(verdict: Verdict) -> str:
     route = verdict.recommended
-    index = [f"--index-url {route.index_url}"] if route.index_url and not route.on_configured_index else []
+    index = [" ".join(route.index_words)] if route.index_words else []
     # One index holds PyTorch's line and nothing of the rest, so what else is needed goes into a file of its own.
     numpy = [f"# install first, from the usual index: {route.numpy}"] if route.numpy else []
     return "\n".join([_head(verdict), *numpy, *index, *route.requirements])
@@ -114,7 +117,7 @@ def _conda(verdict: Verdict) -> str:
     if not route.requirements:
         message = f"the route is `{route.route.value}`, which conda cannot go"
         raise UsageError(message, hint="`--as pip` prints its commands")
-    index = [f"      - --index-url {route.index_url}"] if route.index_url and not route.on_configured_index else []
+    index = [f"      - {' '.join(route.index_words)}"] if route.index_words else []
     numpy = [f'  - "{route.numpy}"'] if route.numpy else []
     pip = ["  - pip", *numpy, "  - pip:", *index, *(f"      - {pin}" for pin in route.requirements)]
     return "\n".join([*lines, "  - {}={}".format(*_python(route)), *pip])
@@ -124,20 +127,16 @@ def _pixi(verdict: Verdict) -> str:
     route, where = verdict.recommended, verdict.situation
     platform = {"windows": "win-64", "linux": "linux-64" if where.arch == "x86_64" else "linux-aarch64"}[where.system]
     lines = [_head(verdict), "[workspace]", 'name = "torch"', 'channels = ["conda-forge"]']
-    lines += [
-        f'platforms = ["{platform}"]',
-        "",
-        "[system-requirements]",
-        f'cuda = "{route.cuda}"',
-        "",
-        "[dependencies]",
-    ]
+    # The major version: pixi refuses a machine whose driver is of less, and a driver runs all of its major.
+    system = ["[system-requirements]", f'cuda = "{route.cuda.major}"', ""] if route.cuda else []
+    lines += [f'platforms = ["{platform}"]', "", *system, "[dependencies]"]
     if route.route is RouteKind.CONDA_FORGE:
         return "\n".join([*lines, *(_pixi_pin(pin) for pin in route.conda)])
     if not route.requirements:
         message = f"the route is `{route.route.value}`, which pixi cannot go"
         raise UsageError(message, hint="`--as pip` prints its commands")
-    lines += ['{} = "{}.*"'.format(*_python(route)), "", "[pypi-dependencies]"]
+    numpy = [_pixi_pin(route.numpy)] if route.numpy else []
+    lines += ['{} = "{}.*"'.format(*_python(route)), *numpy, "", "[pypi-dependencies]"]
     index = f', index = "{route.index_url}"' if route.index_url and not route.on_configured_index else ""
     for pin in route.requirements:
         value = f'url = "{pin}"' if _linked(pin) else _version(pin, index)
@@ -157,15 +156,16 @@ def _python(route: Route) -> tuple[str, str]:
 
 
 def _packaged(verdict: Verdict) -> Route:
-    """conda's own package of the same release where it loses nothing, else what is recommended."""
-    best = verdict.recommended
-    mine = (each for each in verdict.routes if each.route is RouteKind.CONDA_FORGE and not each.loses)
+    """conda's own package where it loses nothing and has the Python that was asked for, else what is recommended."""
+    best, asked = verdict.recommended, verdict.situation.python
+    whole = (each for each in verdict.routes if each.route is RouteKind.CONDA_FORGE and not each.loses)
+    mine = (each for each in whole if asked in (None, each.python))
     return next((each for each in mine if best.route.ready_made), best)
 
 
 def _pixi_pin(pin: str) -> str:
-    """`cudnn<=8.7` and `python=3.12` as pixi writes them."""
-    for sign in ("<=", ">="):
+    """`cudnn<=8.7`, `numpy<2` and `python=3.12` as pixi writes them."""
+    for sign in ("<=", ">=", "<"):
         name, found, version = pin.partition(sign)
         if found:
             return f'{name} = "{sign}{version}"'
@@ -187,14 +187,13 @@ def _dockerfile(verdict: Verdict) -> str:
     if str(route.python).endswith("t"):
         message = f"there is no image of Python {route.python}: the official ones have no free-threaded Python"
         raise UsageError(message, hint="`--as pip` prints the command for an image of yours")
-    index = ("--index-url", route.index_url) if route.index_url and not route.on_configured_index else ()
-    steps = [(route.numpy,)] if route.numpy else []
-    steps.append((*route.requirements, *index))
+    steps: list[tuple[str, ...]] = [(route.numpy,)] if route.numpy else []
+    steps.append((*route.requirements, *route.index_words))
     platform = "--platform=linux/arm64 " if verdict.situation.arch == "aarch64" else ""
     return "\n".join(
         [
             _head(verdict),
-            f"# the host needs driver {route.driver}; run it with `docker run --gpus all`",
+            *([f"# the host needs driver {route.driver}; run it with `docker run --gpus all`"] if route.driver else []),
             f"FROM {platform}python:{route.python}-slim",
             *(dockerfile(pip("install", "--no-cache-dir", *words)) for words in steps),
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -14,11 +15,11 @@ from rekindle.core.version import Version
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import old_windows, read_processor, read_system
 from rekindle.inputs.versions import read_python
-from rekindle.knowledge.gpu import jetson
 from rekindle.knowledge.gpu.gpus import find
+from rekindle.knowledge.gpu.names import is_virtual
 from rekindle.machine import snapshot as snapshots
 from rekindle.machine.model import FoundGpu, Machine
-from rekindle.stack.situation import Card, Installed, Situation, cards_named, machine_of, named
+from rekindle.stack.situation import Card, Installed, Situation, by_chips, cards_named, machine_of, named
 
 _ARM_BOARD = "Linux is assumed: this GPU comes on a board with an Arm processor, and its software is for Linux"
 
@@ -79,14 +80,15 @@ def _card(gpu: FoundGpu) -> Card | None:
         return None
     # A snapshot is somebody else's text: its names reach sentences and commands, and must not drive a terminal.
     name = clean(gpu.name or gpu.pci_id or "") or "a card without a name"
-    return Card(name=name, capabilities=capabilities, jetson=_jetson(name), tcc=gpu.driver_model == "TCC")
+    tcc = gpu.driver_model == "TCC"
+    return Card(name=name, capabilities=capabilities, **_chips(name), guest=is_virtual(name), tcc=tcc)
 
 
-def _jetson(name: str) -> str | None:
+def _chips(name: str) -> dict[str, Any]:
     try:
-        return next((gpu.chip for gpu in find(name).gpus if jetson.is_jetson(gpu.chip)), None)
+        return by_chips(find(name).gpus)
     except RekindleError:
-        return None
+        return {}
 
 
 def _installed(machine: Machine) -> Installed | None:

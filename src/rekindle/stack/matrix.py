@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rekindle.compat.torch_python import spread
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolkits import Toolkit
 from rekindle.knowledge.tables import Evidence
@@ -11,7 +12,6 @@ from rekindle.knowledge.torch import releases
 from rekindle.knowledge.torch.releases import TorchRelease
 from rekindle.stack import offers, prebuilt, source_build
 from rekindle.stack.driver import Driving, cards_driven, window_of
-from rekindle.stack.route import spread
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation, Wish
 

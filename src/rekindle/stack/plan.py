@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import msgspec
 
 from rekindle import __version__
-from rekindle.core import codec, files, untrusted
+from rekindle.core import codec, console, files, untrusted
 from rekindle.core.errors import BadInput, NoRoute, UsageError
 from rekindle.core.paths import sha256_of
 from rekindle.core.untrusted import Commit, CondaPin, LocalLabel, PipRequirement, PipVersion, PlainFileName, Sha256
@@ -60,7 +60,7 @@ LOCKED = (
     "patches",
 )
 """What nobody edits by hand. Which Python and toolset of a machine are taken may be changed there."""
-_AGAIN = "write the plan again with `rekindle plan -o`; a lock is not edited by hand"
+_AGAIN = "write the plan again with `rekindle plan -o`; `rekindle build --unlocked` takes it as it is"
 _STANDS_ON = (
     "builds/building.toml",
     "gpu/capabilities.toml",
@@ -122,7 +122,7 @@ class Plan(Stack, frozen=True, kw_only=True):
     """SHA-256 over the tables the verdict stands on: two plans with the same one were made from the same facts."""
     system: str
     machine: str
-    cards: tuple[Card, ...]
+    cards: Annotated[tuple[Card, ...], msgspec.Meta(max_length=256)]
     wish: Wish
     torch: _Version
     variant: LocalLabel | None = None
@@ -280,14 +280,16 @@ def _wheels(route: Route, situation: Situation) -> tuple[PinnedWheel, ...]:
     )  # fmt: skip
 
 
-def check_seal(plan: Plan) -> None:
-    """What is locked is as it was written; an error names the fields that are not."""
-    if not plan.seal and plan.knowledge == fingerprint():
-        raise BadInput("the plan has lost its `seal`, so that nobody can see what was edited", hint=_AGAIN)
+def check_seal(plan: Plan, *, unlocked: bool = False) -> None:
+    """What is locked is as it was written; an error, or with `unlocked` a line, names the fields that are not."""
     edited = [name for name in LOCKED if name in plan.seal and plan.seal[name] != _sealed(plan, name)]
-    if edited:
-        listed = ", ".join(f"`{name}`" for name in edited)
-        raise BadInput(f"the plan was edited after it was written: {listed}", hint=_AGAIN)
+    message = f"the plan was edited after it was written: {', '.join(f'`{name}`' for name in edited)}" if edited else ""
+    if not plan.seal and plan.knowledge == fingerprint():
+        message = "the plan has lost its `seal`, so that nobody can see what was edited"
+    if message and not unlocked:
+        raise BadInput(message, hint=_AGAIN)
+    if message:
+        console.say(f"{message}; it is built as it is")
 
 
 def check_cards(plan: Plan) -> None:

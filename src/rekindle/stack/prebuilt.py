@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
+from rekindle.compat.companion import none_for
 from rekindle.compat.driver_card import Window
 from rekindle.compat.gpu_code import overall, served
-from rekindle.compat.judgement import Clash
+from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
+from rekindle.compat.library_card import cudnn_serves, last_cudnn, math_serves
 from rekindle.compat.old_wheels import nearly
 from rekindle.compat.toolkit_card import compiles
+from rekindle.compat.torch_python import among
 from rekindle.core.command import Command, ShellVariable, Word, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import efforts
@@ -29,10 +33,10 @@ from rekindle.stack.route import (
     environment_note,
     environment_pip,
     environment_steps,
+    index_words,
     lacks,
     numpy_pin,
     python_missing,
-    spread,
     weakest,
 )
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
@@ -68,9 +72,10 @@ def consider(offer: Offer, situation: Situation, wish: Wish, window: Window) -> 
         # What it would have cost besides is of no interest any more.
         return None, fatal
     route = _route(offer, situation, wish, driving, found)
-    if situation.python is not None and route.python != situation.python:
-        words: dict[str, Any] = {"torch": offer.torch, "pythons": spread(offer.pythons), "python": situation.python}
-        found.append(broken("torch-python", candidate, row=offer.row, **words))
+    if situation.python is not None and isinstance(
+        answer := among(offer.torch, offer.pythons, situation.python), Clash
+    ):
+        found.append(broken("torch-python", candidate, row=offer.row, sentence=answer.sentence))
     return route, found
 
 
@@ -134,7 +139,7 @@ def _code(
     if state.jit:
         if isinstance(driving, Driving) and not driving.jit:
             return [*found, broken("wheel-jit-driver", candidate, cuda=offer.cuda, full=driving.need.full, **words)]
-        if cudnn.math_serves(offer.cuda, capability) is not True:
+        if not isinstance(math_serves(offer.cuda, capability), Fits):
             return [*found, broken("math-unknown", candidate, row=offer.row, cuda=offer.cuda, **words)]
         found.append(broken(BY_JIT, candidate, row=offer.row, **words))
     return found
@@ -143,9 +148,9 @@ def _code(
 def libraries(offer: Offer, card: Card, capability: Capability, candidate: Candidate) -> list[Rejection]:
     """cuDNN and the math libraries that come with the build."""
     found: list[Rejection] = []
-    if cudnn.math_serves(offer.cuda, capability) is False:
+    if isinstance(math_serves(offer.cuda, capability), Clash):
         found.append(broken("math-code", candidate, cuda=offer.cuda, card=card.name, capability=capability))
-    if cudnn_serves(offer, capability) is False:
+    if isinstance(cudnn_inside(offer, capability), Clash):
         spoken = offer.cudnn or f"{offer.cudnn_pin} (any that the package admits)"
         found.append(
             broken("cudnn-code", candidate, cudnn=spoken, card=card.name, capability=capability, last=_ends(capability))
@@ -153,19 +158,21 @@ def libraries(offer: Offer, card: Card, capability: Capability, candidate: Candi
     return found
 
 
-def cudnn_serves(offer: Offer, capability: Capability) -> bool | None:
+def cudnn_inside(offer: Offer, capability: Capability) -> Judgement:
+    """Of a conda package, which cuDNN it admits decides: conda chooses."""
+    unknown = Unknown(missing="which cuDNN is inside, and whether it has code for the card")
     if offer.cudnn is not None:
-        answer = cudnn.serves(offer.cudnn, capability, cuda_major=offer.cuda.major)
+        answer = cudnn_serves(offer.cudnn, capability, cuda_major=offer.cuda.major)
         # The rows were read off x86_64 files: they say nothing of a chip that is sold with an Arm processor only.
-        return None if answer is False and offer.machine != "x86_64" and capability in _ARM_ONLY else answer
-    last = cudnn.last_for(capability)
-    if offer.cudnn_pin is not None and last is not None and last < Version.parse(offer.cudnn_pin).major_minor:
-        return False
-    return None
+        arm = offer.machine != "x86_64" and capability in _ARM_ONLY
+        return unknown if arm and isinstance(answer, Clash) else answer
+    last = last_cudnn(capability)
+    oldest = Version.parse(offer.cudnn_pin).major_minor if offer.cudnn_pin is not None else None
+    return cudnn_serves(oldest, capability) if oldest and last is not None and last < oldest else unknown
 
 
 def _ends(capability: Capability) -> str:
-    last = cudnn.last_for(capability)
+    last = last_cudnn(capability)
     return f"{last} was the last with it" if last else "no release before the newest has it"
 
 
@@ -179,6 +186,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
     official = offer.route is RouteKind.OFFICIAL_WHEEL
     beside = _companions(offer, choice.python) if official else {}
     requirements = _requirements(offer, beside) if official else ()
+    afterwards = _afterwards(offer, choice.python, beside) if official else ()
     conda = _conda_pins(offer, choice.python, situation) if offer.route is RouteKind.CONDA_FORGE else ()
     numpy = numpy_pin(offer.torch, situation.system)
     rows = [offer.evidence, toolkits.toolkit(offer.cuda).evidence]
@@ -191,7 +199,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
     if offer.route is RouteKind.COMMUNITY:
         why.append(f"WHEEL in the commands is the file that {offer.location} gives you")
     if official:
-        why += _left_out(offer, choice.python, beside)
+        why += _left_out(offer, choice.python, (*beside, *(pin.partition("==")[0] for pin in afterwards)))
     if offer.evidence.confirmed and cudnn_row is not None and not cudnn_row.evidence.confirmed:
         why.append(f"not yet confirmed: which cards cuDNN {offer.cudnn} serves (known of versions before and after it)")
     return Route(
@@ -212,10 +220,12 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
         builder=offer.builder,
         location=offer.location,
         requirements=requirements,
+        afterwards=afterwards,
         conda=conda,
         commands=(
             *(environment_steps(situation, choice) if offer.route is not RouteKind.CONDA_FORGE else ()),
             *_commands(offer, choice, numpy, conda or requirements, situation),
+            *(environment_pip(situation, choice, "install", "--no-deps", pin) for pin in afterwards),
         ),
         loses=tuple(dict.fromkeys(each.sentence for each in found if each.kind is Effect.COSTS)),
         evidence=weakest([*rows, *([cudnn_row.evidence] if cudnn_row else [])]),
@@ -254,14 +264,25 @@ def _companions(offer: Offer, python: str | None) -> dict[str, str]:
     """torchvision and torchaudio for this line, Python and platform, as far as there are any."""
     if offer.torchvision is not None:
         return {"torchvision": offer.torchvision}
-    line = offer.variant or "cpu"
-    rows = {
-        project: companions.companion(
-            project, offer.torch, line=line, python=python, system=offer.system, machine=offer.machine
-        )
+    place = {"system": offer.system, "machine": offer.machine}
+    found: dict[str, str] = {}
+    for project in companions.PROJECTS:
+        row = companions.companion(project, offer.torch, line=offer.variant or "cpu", python=python, **place)
+        if row is None and offer.on_configured_index:
+            row = companions.without_gpu_code(project, offer.torch, python=python, **place)
+        found |= {project: row.version} if row else {}
+    return found
+
+
+def _afterwards(offer: Offer, python: str | None, beside: Collection[str]) -> tuple[str, ...]:
+    """A companion that goes with every line, and is not on the index of this one."""
+    place = {"system": offer.system, "machine": offer.machine}
+    rows = (
+        companions.without_gpu_code(project, offer.torch, python=python, **place)
         for project in companions.PROJECTS
-    }
-    return {project: row.version for project, row in rows.items() if row is not None}
+        if project not in beside and not offer.on_configured_index
+    )
+    return tuple(f"{row.project}=={row.version}" for row in rows if row)
 
 
 def _summary(offer: Offer) -> str:
@@ -300,7 +321,7 @@ def _commands(
         return _by_hand(offer, situation, choice)
     if offer.route is RouteKind.SHELF:
         return (environment_pip(situation, choice, "install", str(offer.location)),)
-    index = () if offer.on_configured_index else ("--index-url", str(offer.index_url))
+    index = () if offer.on_configured_index else index_words(offer.index_url, choice.python)
     first = (environment_pip(situation, choice, "install", numpy),) if numpy else ()
     return (*first, environment_pip(situation, choice, "install", *requirements, *index))
 
@@ -310,7 +331,7 @@ def _conda_pins(offer: Offer, python: str | None, situation: Situation) -> tuple
     pins = [f"python={python}", f"pytorch={offer.torch}=cuda*", f"cuda-version={offer.cuda}"]
     last = _oldest_cudnn_end(situation)
     package = "libcudnn" if Version.parse(offer.torch) >= Version.parse("2.10") else "cudnn"
-    if last is not None and cudnn_serves(offer, min(situation.capabilities)) is not False:
+    if last is not None and not isinstance(cudnn_inside(offer, min(situation.capabilities)), Clash):
         pins.append(f"{package}<={last}")
     return tuple(pins)
 
@@ -350,10 +371,18 @@ def _requirements(offer: Offer, beside: dict[str, str]) -> tuple[str, ...]:
     return (f"torch=={offer.torch}{local}", *(f"{project}=={version}{local}" for project, version in beside.items()))
 
 
-def _left_out(offer: Offer, python: str | None, beside: dict[str, str]) -> list[str]:
+def _left_out(offer: Offer, python: str | None, beside: Collection[str]) -> list[str]:
     """A companion that is not in the command, and why."""
-    where = f"torch {offer.torch}+{offer.variant}, Python {python} and {offer.system.capitalize()}"
-    return [f"{name} is left out: none is known for {where}" for name in companions.PROJECTS if name not in beside]
+    opened = offer.machine == "x86_64" or offer.on_configured_index
+    place = {"system": offer.system, "machine": offer.machine}
+    found = {
+        name: none_for(name, offer.torch, line=offer.variant or "cpu", python=python, opened=opened, **place)
+        for name in companions.PROJECTS
+        if name not in beside
+    }
+    return [
+        f"{name} is left out: {why.sentence if isinstance(why, Clash) else why.missing}" for name, why in found.items()
+    ]
 
 
 def _settings(found: list[Rejection]) -> tuple[RuntimeSetting, ...]:
@@ -365,7 +394,7 @@ def _settings(found: list[Rejection]) -> tuple[RuntimeSetting, ...]:
 
 
 def _oldest_cudnn_end(situation: Situation) -> Version | None:
-    ends = [last for capability in situation.capabilities if (last := cudnn.last_for(capability))]
+    ends = [last for capability in situation.capabilities if (last := last_cudnn(capability))]
     return min(ends, default=None)
 
 
@@ -377,12 +406,12 @@ def _unverified(offer: Offer, situation: Situation) -> tuple[str, ...]:
     old = situation.cpu is not None and situation.arch == "x86_64" and "avx" not in situation.cpu
     if offer.route is RouteKind.SHELF and old and offer.wheel is not None and offer.wheel.cpu is None:
         found.append("which processor the wheel was built for: this one has no AVX, and the wheel does not say")
-    unknown = [each for each in situation.capabilities if cudnn_serves(offer, each) is None]
+    unknown = [each for each in situation.capabilities if isinstance(cudnn_inside(offer, each), Unknown)]
     if unknown and offer.route is not RouteKind.CONDA_FORGE:
         found.append("which cuDNN is inside, and whether it has code for the card")
     if unknown and offer.route is RouteKind.CONDA_FORGE:
         found.append("which cuDNN conda chooses; the command holds it to one with code for the card")
-    if any(cudnn.math_serves(offer.cuda, each) is None for each in situation.capabilities):
+    if any(isinstance(math_serves(offer.cuda, each), Unknown) for each in situation.capabilities):
         found.append(f"whether cuBLAS and the other libraries of CUDA {offer.cuda} have code for the card")
     return tuple(found)
 

@@ -7,20 +7,33 @@ from __future__ import annotations
 
 import msgspec
 
+from rekindle.compat.feature_card import has
+from rekindle.compat.library_card import last_cudnn
+from rekindle.compat.torch_python import spread
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command, rekindle
+from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
-from rekindle.knowledge.builds.programs import OtherProgram, ProgramRelease, program, programs, releases
+from rekindle.knowledge.builds.programs import (
+    OtherProgram,
+    ProgramRelease,
+    known,
+    portable,
+    program,
+    programs,
+    releases,
+)
 from rekindle.knowledge.cuda.toolkits import toolkit
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Runs
+from rekindle.knowledge.logs.extension_homes import home_of_folder
 from rekindle.knowledge.tables import Evidence
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.driver import drive, window_of
 from rekindle.stack.resolver import resolve
-from rekindle.stack.route import Route, choose_python, environment_pip, environment_steps, spread
+from rekindle.stack.route import Route, choose_python, environment_pip, environment_steps
 from rekindle.stack.rules import Candidate, Rejection, RouteKind
-from rekindle.stack.situation import Situation, Wish, place_words
+from rekindle.stack.situation import Situation, Wish, card_words, place_words
 
 
 class TooNew(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,17 +85,22 @@ class ProgramAnswer(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
 
 def for_program(name: str, situation: Situation) -> ProgramAnswer:
     """The newest release of a program that runs on these cards."""
+    if known(name) is None and home_of_folder(name) is not None:
+        raise _an_extension(name, situation)
     row = program(name)
     if row.torch is not None:
         return _by_torch(row, situation)
-    refused: dict[str, TooNew] = {}
     every = releases(row.id)
     here = [release for release in every if situation.system in release.systems]
-    for release in here or every[:1]:
+    if not here or situation.arch != "x86_64":
+        return _elsewhere(row, situation)
+    refused: dict[str, TooNew] = {}
+    for release in here:
         found = _considered(row, release, situation)
         if isinstance(found, ProgramAnswer):
             refused.pop(release.version, None)  # a second row of it knows of more cards
-            return msgspec.structs.replace(found, newest=not refused, too_new=tuple(refused.values()))
+            notes = (*_newer_driver(row, situation, found.version), *found.notes) if refused else found.notes
+            return msgspec.structs.replace(found, newest=not refused, notes=notes, too_new=tuple(refused.values()))
         refused[release.version] = TooNew(
             version=release.version, reason=found, source=release.source, evidence=release.evidence
         )
@@ -91,12 +109,62 @@ def for_program(name: str, situation: Situation) -> ProgramAnswer:
         program=row.id,
         situation=situation,
         version=None,
-        notes=(row.otherwise,),
+        notes=_newer_driver(row, situation, None) or (row.otherwise,),
         page=row.page,
         source=last.source,
         evidence=Evidence.weakest(each.evidence for each in refused.values()),
         too_new=tuple(refused.values()),
     )
+
+
+def _an_extension(name: str, situation: Situation) -> UnknownName:
+    """What is compiled against torch is looked for with the torch of the plan."""
+    best = resolve(situation, Wish()).recommended
+    python = ("--python", best.python) if best.python else ()
+    torch = ("--torch", best.version, *python) if best.torch else ()
+    # Of the machine that asks, the environment says all of it.
+    words = () if situation.here else (*place_words(situation), *torch)
+    find = rekindle("extension", "find", name, *words, system=situation.system)
+    one_of = ", ".join(row.id for row in programs())
+    hint = f"it is an extension of torch: `{find}` looks for its ready-made wheels"
+    return UnknownName(f"`{name}` is not one of {one_of}", hint=hint)
+
+
+def _newer_driver(row: OtherProgram, situation: Situation, version: str | None) -> tuple[str, ...]:
+    """The newer release that only the driver is in the way of; nothing where none is."""
+    if situation.driver is None:
+        return ()
+    best = for_program(row.id, msgspec.structs.replace(situation, driver=None))
+    if best.version in (None, version):
+        return ()
+    return (f"with driver {best.driver} (https://www.nvidia.com/en-us/drivers/) {row.id} {best.version} runs",)
+
+
+def _elsewhere(row: OtherProgram, situation: Situation) -> ProgramAnswer:
+    """The tables have no build for such a computer. Windows runs what is for Linux only in WSL 2."""
+    arm = f" on {situation.arch}" if situation.arch != "x86_64" else ""
+    reason = f"no build of {row.id} for {situation.system.capitalize()}{arm} is in the tables"
+    answer = ProgramAnswer(
+        program=row.id,
+        situation=situation,
+        version=None,
+        notes=(row.jetson,) if row.jetson and any(card.jetson for card in situation.cards) else (),
+        page=row.page,
+        source=row.source,
+        evidence=row.evidence,
+        too_new=(TooNew(version=releases(row.id)[0].version, reason=reason, source=row.source, evidence=row.evidence),),
+    )
+    if arm or situation.system != "windows":
+        return answer
+    inside = for_program(row.id, msgspec.structs.replace(situation, system="linux", wsl=True))
+    if inside.version is None:
+        return msgspec.structs.replace(inside, situation=situation)
+    driver = ("--driver", str(situation.driver)) if situation.driver else ()
+    words = ("plan", "--for", row.id, *card_words(situation.cards), "--os", "wsl", *driver)
+    old = [card.name for card in situation.cards if not has("wsl", max(card.capabilities))]
+    doubt = [f"NVIDIA supports CUDA in WSL 2 for Pascal and newer: {name} may not work there." for name in old]
+    found = f"Take WSL 2: {row.id} {inside.version} is for Linux; that command says what it needs there."
+    return msgspec.structs.replace(answer, commands=(rekindle(*words, system="windows"),), notes=(found, *doubt))
 
 
 def for_card(situation: Situation) -> tuple[ProgramAnswer, ...]:
@@ -107,14 +175,14 @@ def for_card(situation: Situation) -> tuple[ProgramAnswer, ...]:
 def _considered(row: OtherProgram, release: ProgramRelease, situation: Situation) -> ProgramAnswer | str:
     """The answer with this release, or the sentence that speaks against it."""
     name = f"{row.id} {release.version}"
-    if situation.system not in release.systems or situation.arch != "x86_64":
-        place = situation.system.capitalize() + (f" on {situation.arch}" if situation.arch != "x86_64" else "")
-        return f"{name}: no build for {place} is in the tables"
     driving = drive(toolkit(release.cuda), situation, window_of(situation), Candidate(name=name, cuda=release.cuda))
     if isinstance(driving, Rejection):
         return f"{name}: {driving.sentence}"
-    if release.least_driver and situation.driver and situation.driver < release.least_driver:
-        return f"{name} asks for driver {release.least_driver} or newer, not {situation.driver}"
+    least = release.driver_for(situation.capabilities)
+    if least and situation.driver and situation.driver < least:
+        return f"{name} asks for driver {least} or newer, not {situation.driver}"
+    if least and driving.need.floor < least:
+        driving = msgspec.structs.replace(driving, need=msgspec.structs.replace(driving.need, floor=least))
     by_jit = False
     for card in situation.capabilities:
         how = release.serves(card)
@@ -122,8 +190,8 @@ def _considered(row: OtherProgram, release: ProgramRelease, situation: Situation
             begins = min(release.targets)
             return f"{name} has no code that runs on {card.sm}: it begins with {begins}"
         by_jit = by_jit or how is not Runs.NATIVE
-    ends = [facts.last_cudnn for card in situation.capabilities if (facts := capabilities.facts(card))]
-    cudnn = min((end for end in ends if end), default=None)
+    ends = [last for card in situation.capabilities if (last := last_cudnn(card))]
+    cudnn = min(ends).release if ends else None
     if release.cudnn_from and cudnn and cudnn < release.cudnn_from:
         return f"{name} needs cuDNN {release.cudnn_from}; the last with code for the card is {cudnn}"
     torch = None
@@ -176,7 +244,14 @@ def _by_torch(row: OtherProgram, situation: Situation) -> ProgramAnswer:
     """A program without GPU code of its own takes the PyTorch of the plan."""
     best = resolve(situation, Wish(torch=row.torch)).recommended
     advice = [capabilities.advice(card) for card in situation.capabilities]
-    flags = dict.fromkeys(each.apps for each in advice if each)
+    wanted = [each.comfyui for each in dict.fromkeys(advice) if each and row.id == "comfyui"]
+    flags = [f"flags: {each}" for each in (["--cpu"] if best.route is RouteKind.CPU_WHEEL else wanted)]
+    folder = portable(row.id, situation.system, situation.capabilities)
+    inside = rekindle("install", "FOLDER", system=situation.system)
+    ready = [
+        f"in its portable folder `{inside}` does this, with the Python that is in there",
+        f"or take its makers' folder with everything in it: {folder.link}",
+    ] if folder else []  # fmt: skip
     plan = rekindle("plan", *place_words(situation), "--torch", str(row.torch), system=situation.system)
     served = best.route is not RouteKind.NONE
     return ProgramAnswer(
@@ -188,7 +263,7 @@ def _by_torch(row: OtherProgram, situation: Situation) -> ProgramAnswer:
         driver=best.driver,
         pythons=(best.python,) if best.python else (),
         cuda=best.cuda,
-        notes=(row.note, best.summary, *flags) if served else (row.otherwise,),
+        notes=(row.note, best.summary, *best.loses, *flags, *ready) if served else (row.otherwise,),
         page=row.page,
         source=row.source,
         evidence=Evidence.weakest([row.evidence, best.evidence]),

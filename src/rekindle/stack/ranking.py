@@ -25,6 +25,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
     route: Route
     proof: int = 0
+    untried: bool = False
     default_variant: bool = True
     experimental: bool = False
     jit: bool = True
@@ -48,7 +49,8 @@ def _key(each: Ranked, situation: Situation, wish: Wish) -> tuple[object, ...]:
     changed = situation.python is not None and route.python != situation.python
     cuda = route.cuda or Version("0")
     newest = tuple(-part for part in version.parts)
-    taste: tuple[object, ...] = (each.proof == 2, newest)
+    # Of releases to build, one that somebody has built for such a card.
+    taste: tuple[object, ...] = (each.proof == 2, each.untried and wish.prefer is not Prefer.NEWEST, newest)
     if wish.prefer is Prefer.STABLE:
         latest = version.major_minor == Version(releases.torch_releases()[-1].minor)
         taste = (each.proof, each.experimental, latest, newest)

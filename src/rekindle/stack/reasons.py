@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rekindle.compat.judgement import Fits
+from rekindle.compat.torch_python import takes
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.torch import releases
 from rekindle.stack.route import Change, Route
 from rekindle.stack.rules import Effect, Rejection, RouteKind
-from rekindle.stack.situation import Situation, Wish
+from rekindle.stack.situation import SYSTEMS, Situation, Wish
 
 
-def why_nothing(situation: Situation, wish: Wish, rejections: Sequence[Rejection], change: Change) -> str:
+def why_nothing(situation: Situation, wish: Wish, rejections: Sequence[Rejection], change: Change | None) -> str:
     """Why no PyTorch can be had as it was asked for."""
     if not situation.cards:
         return "no NVIDIA card was found or named"
@@ -23,7 +25,7 @@ def why_nothing(situation: Situation, wish: Wish, rejections: Sequence[Rejection
         about = _about_cuda(wish, rejections)
         if about:
             return about.sentence
-    if change.what == "driver":
+    if change is not None and change.what == "driver":
         old = [each for each in rejections if each.rule == "driver-too-old"]
         near = next((each for each in old if each.candidate.cuda == change.cuda), None)
         if near:
@@ -37,7 +39,8 @@ def why_nothing(situation: Situation, wish: Wish, rejections: Sequence[Rejection
         return ended.sentence
     card = next(card.name for card in situation.cards if oldest in card.capabilities)
     said = facts.torch.removeprefix("never: ") if facts else "it is not in Rekindle's data"
-    return f"no PyTorch runs on {card} ({oldest}): {said}"
+    asked = f" with CUDA {wish.cuda}" if wish.cuda is not None else ""
+    return f"no PyTorch{asked} runs on {card} ({oldest}): {said}"
 
 
 def _ended_early(last: Version, rejections: Sequence[Rejection]) -> Rejection | None:
@@ -78,30 +81,32 @@ def _first(rejections: Sequence[Rejection], rules: tuple[str, ...]) -> Rejection
 
 
 def why_not_newest(best: Route, wish: Wish, rejections: Sequence[Rejection], routes: Sequence[Route]) -> str | None:
-    """Why the recommended release is not the newest; None when it is, or when an older one was asked for."""
+    """Why the recommended release is not the newest, or why one that was asked for has no official wheel; else None."""
     newest = releases.torch_releases()[-1].newest
+    if best.route in (RouteKind.SOURCE_BUILD, RouteKind.CONDA_FORGE, RouteKind.WSL) and wish.torch is not None:
+        official = (each for each in rejections if each.candidate.route is RouteKind.OFFICIAL_WHEEL)
+        wheels = [each for each in official if each.candidate.torch == best.torch]
+        chosen = decisive(sorted(wheels, key=lambda each: each.candidate.cuda or Version("0"), reverse=True))
+        return f"no official wheel of {best.torch} serves: {chosen.sentence}" if chosen else None
     if best.torch is None or wish.torch is not None or wish.torchvision is not None or best.route is RouteKind.NONE:
         return None
     if Version(best.torch) >= Version(newest):
         return None
-    return _against(_next_after(best.torch), best, rejections, routes)
+    return _against(_later(best.torch), best, rejections, routes)
 
 
-def _next_after(torch: str) -> str:
-    """The release that the recommended one stops short of."""
-    later = [row.newest for row in releases.torch_releases() if Version(row.newest) > Version(torch)]
-    return later[0]
+def _later(torch: str) -> list[str]:
+    """The releases after the recommended one; the first is the one that it stops short of."""
+    return [row.newest for row in releases.torch_releases() if Version(row.newest) > Version(torch)]
 
 
 def _takes(torch: str, python: str | None) -> bool:
     """The release has wheels for this Python, so another one is no reason against it."""
-    row = releases.torch_release(torch)
-    return python in {*row.pythons_linux, *row.pythons_windows}
+    return any(isinstance(takes(torch, python or "", system), Fits) for system in SYSTEMS)
 
 
-def _against(version: str, best: Route, rejections: Sequence[Rejection], routes: Sequence[Route]) -> str | None:
-    about = [each for each in rejections if each.candidate.torch == version]
-    about = [each for each in about if each.candidate.route is best.route] or about
+def _against(later: list[str], best: Route, rejections: Sequence[Rejection], routes: Sequence[Route]) -> str | None:
+    version = later[0]
     losing = next((each for each in routes if each.torch == version and each.loses), None)
     if losing is not None:
         return f"not {losing.version}: {losing.loses[0]}"
@@ -110,14 +115,28 @@ def _against(version: str, best: Route, rejections: Sequence[Rejection], routes:
         return f"not {version}: it needs another Python ({same.python} instead of {best.python})"
     if same is not None:
         return f"not {version}: it works by the same route and is less tested (`--torch {version}` plans it)"
-    chosen = decisive(about)
-    return f"not {version}: {chosen.sentence}" if chosen else None
+    # Where no wheel of the next release has the card's code, one of a later release may lack only the driver.
+    every = {each: _of_route(best.route, [one for one in rejections if one.candidate.torch == each]) for each in later}
+    nearest = next((each for each in later if _with_code(every[each])), version)
+    chosen = decisive(every[nearest])
+    return f"not {nearest}: {chosen.sentence}" if chosen else None
+
+
+def _of_route(route: RouteKind, about: list[Rejection]) -> list[Rejection]:
+    """What speaks against the same route, else against the official wheel for this platform, else all."""
+    kinds = ([each for each in about if each.candidate.route is kind] for kind in (route, RouteKind.OFFICIAL_WHEEL))
+    return next((each for each in kinds if each), about)
+
+
+def _with_code(about: Sequence[Rejection]) -> list[Rejection]:
+    """What speaks against those that have the card's code."""
+    lost = {each.candidate for each in about if each.rule in ("wheel-code", "wheel-code-partial", "toolkit-target")}
+    return [each for each in about if each.candidate not in lost]
 
 
 def decisive(about: Sequence[Rejection]) -> Rejection | None:
     """The one reason to name, of all against the wheels of a release: that against the one that came closest."""
     # A wheel without the card's code would not be saved by another driver; one that has the code came closer.
-    lost = {each.candidate for each in about if each.rule in ("wheel-code", "wheel-code-partial", "toolkit-target")}
-    about = [each for each in about if each.candidate not in lost] or about
+    about = _with_code(about) or about
     order = ("wheel-glibc", "wheel-code", "wheel-code-partial", "driver-branch", "driver-too-old", "torch-python")
     return _first(about, order) or next((each for each in about if each.kind is not Effect.COSTS), None)

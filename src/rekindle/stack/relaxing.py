@@ -9,7 +9,7 @@ import msgspec
 from rekindle.core.command import pip_install
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import drivers
-from rekindle.knowledge.tables import cached
+from rekindle.knowledge.tables import cached_questions
 from rekindle.knowledge.torch import releases
 from rekindle.model.cuda_line import index_of
 from rekindle.stack.candidates import candidates
@@ -53,13 +53,14 @@ def smallest_change(
     if not situation.cards:
         return Change(what="card", text='name one, e.g. `rekindle plan --gpu "Tesla K40c"`', route=RouteKind.NONE)
     if len(situation.cards) > 1:
-        text = f"use separate environments: {_apart(situation, wish, shelf)}"
+        how = "one card at a time" if window_of(situation).empty else "separate environments"
+        text = f"use {how}: {_apart(situation, wish, shelf)}"
         return Change(what="card", text=text, route=RouteKind.NONE)
     without = pip_install(["torch"], index_url=index_of("cpu"), system=situation.system)
     return Change(what="card", text=f"another card; PyTorch without a GPU is `{without}`", route=RouteKind.NONE)
 
 
-@cached
+@cached_questions
 def _without_shelf(situation: Situation, wish: Wish) -> list[Ranked]:
     """Kept: for every driver that is too old, the question without a driver is the same."""
     return candidates(situation, wish)[0]
@@ -77,7 +78,8 @@ def _change(trial: Trial, best: Route) -> Change:
     text = trial.text.format(**words)
     if trial.what == "driver":
         text += _package(trial.situation, best)
-    return Change(what=trial.what, text=text, route=best.route, torch=best.torch, cuda=best.cuda)
+    instead = best.commands if trial.what == "torch" and best.route.ready_made else ()
+    return Change(what=trial.what, text=text, route=best.route, torch=best.torch, cuda=best.cuda, commands=instead)
 
 
 def _package(situation: Situation, best: Route) -> str:
@@ -142,7 +144,8 @@ def trials(situation: Situation, wish: Wish) -> Iterator[Trial]:
         # The early wheels are offered only where they are asked for.
         early = _before_the_tables(wish)
         other = f">={early}" if early else None
-        yield trial("torch", "a different PyTorch: {torch}", torch=other, torchvision=None, cuda=None)
+        text = "a different PyTorch: {torch}, the nearest to the one asked for"
+        yield trial("torch", text, torch=other, torchvision=None, cuda=None)
     if wish.needs:
         free_wish = msgspec.structs.replace(wish, needs=())
         text = "a program that does without it"

@@ -10,7 +10,7 @@ from rekindle.compat import driver_cuda
 from rekindle.compat.feature_card import has
 from rekindle.compat.old_wheels import spoken
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu import gpus
+from rekindle.knowledge.gpu import gpus, names
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import projects, releases
 from rekindle.knowledge.torch.torch_wheels import old_wheels
@@ -18,12 +18,13 @@ from rekindle.stack import reasons
 from rekindle.stack.candidates import candidates
 from rekindle.stack.offers import Offer
 from rekindle.stack.outlook import outlook
+from rekindle.stack.processor import small_cards
 from rekindle.stack.ranking import Ranked, ranked
 from rekindle.stack.relaxing import smallest_change
 from rekindle.stack.route import Change, Route, lacks
 from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.search import Way, after_all, alternatives, choose, ways
-from rekindle.stack.situation import Card, Prefer, Situation, Wish
+from rekindle.stack.situation import Prefer, Situation, Wish
 from rekindle.stack.source_build import complete
 from rekindle.stack.verdict import AnswerFor, Verdict
 
@@ -72,7 +73,8 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = (), *, as
 
 def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
     """What was assumed, where the data ends, and how several cards are told apart."""
-    found = [*_assumed(situation), *several_cards(situation, best)]
+    small = () if best.route is RouteKind.CPU_WHEEL else small_cards(situation)
+    found = [*_assumed(situation), *small, *several_cards(situation, best)]
     if best.route is RouteKind.SOURCE_BUILD and wish.torch is None and situation.system == "linux":
         opened = f"official Linux wheels before 1.10 ({len(old_wheels())} opened)"
         found += [f"{opened} with code for {one}: {spoken(one)}" for one in sorted(set(situation.capabilities))]
@@ -88,13 +90,7 @@ def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer], *, 
     unsure = next(card for card in situation.cards if card.ambiguous)
     answers: list[tuple[Capability, Verdict]] = []
     for capability in unsure.capabilities:
-        known = Card(
-            name=unsure.name,
-            capabilities=(capability,),
-            last_driver_branch=unsure.last_driver_branch,
-            count=unsure.count,
-            notes=unsure.notes,
-        )
+        known = msgspec.structs.replace(unsure, capabilities=(capability,))
         cards = tuple(known if card is unsure else card for card in situation.cards)
         alone = msgspec.structs.replace(situation, cards=cards)
         answers.append((capability, resolve(alone, wish, shelf, as_it_is=as_it_is)))
@@ -121,6 +117,7 @@ def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer], *, 
     return Verdict(
         situation=situation,
         wish=wish,
+        notes=tuple(small_cards(situation)),
         recommended=Route(route=RouteKind.NONE, summary=summary, change=change),
         routes=(),
         rejections=tuple(rejection for _, verdict in answers for rejection in verdict.rejections),
@@ -130,16 +127,16 @@ def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer], *, 
 
 
 def _changed(way: Way, situation: Situation, wish: Wish, rejections: list[Rejection]) -> Verdict:
-    """Nothing works as it is, and something does after a change of the machine."""
+    """Nothing serves the card as it is, and something does after a change of the machine, or without the card."""
     change = way.route.change
-    reason = reasons.why_nothing(situation, wish, rejections, change) if change else ""
+    reason = reasons.why_nothing(situation, wish, rejections, change)
     route = msgspec.structs.replace(way.route, why=(reason, *way.route.why))
     return Verdict(
         notes=_notes(situation, wish, way.route),
         situation=msgspec.structs.replace(situation, cards=way.situation.cards),
         wish=wish,
         recommended=route,
-        routes=(),
+        routes=() if change else (route,),
         rejections=tuple(rejections),
         missing=route.missing,
     )
@@ -169,7 +166,7 @@ def _none(
 
 def _assumed(situation: Situation) -> list[str]:
     """How names, processor and driver were read: said whether or not anything works."""
-    found = [note for card in situation.cards for note in card.notes]
+    found = [note for card in situation.cards for note in (*card.notes, names.slowed(card.name)) if note]
     oldest = releases.torch_releases()[0]
     if situation.python is not None and Version(situation.python.rstrip("t")) < Version(oldest.pythons("linux")[0]):
         found.append(
@@ -181,6 +178,8 @@ def _assumed(situation: Situation) -> list[str]:
         for card in situation.cards
         if situation.wsl and not has("wsl", max(card.capabilities))
     ]
+    if situation.wsl:
+        found.append("the driver is that of Windows, and counted as there: install none inside WSL")
     return [*found, *(note for note in (situation.arch_note, situation.system_note, situation.driver_note) if note)]
 
 
@@ -197,7 +196,7 @@ def _from_others(situation: Situation, wish: Wish) -> list[str]:
 def several_cards(situation: Situation, route: Route) -> list[str]:
     """What the owner of several cards has to know: which device is which, and how they talk to each other."""
     every = [card for card in situation.cards for _ in range(card.count)]
-    if len(every) < 2 or route.route is RouteKind.NONE:
+    if len(every) < 2 or route.route in (RouteKind.NONE, RouteKind.CPU_WHEEL):
         return []
     found: list[str] = []
     if len({card.name for card in every}) > 1:

@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
+from rekindle.compat.torch_python import spread
 from rekindle.core.command import Command, Word, pip
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.tables import Evidence
-from rekindle.knowledge.torch import releases
+from rekindle.knowledge.torch import releases, wheel_platforms
 from rekindle.stack.estimates import RouteEstimate
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation
@@ -43,6 +44,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     route: RouteKind
     torch: str | None = None
     cuda: Version | None = None
+    commands: tuple[Command, ...] = ()
+    """What to run instead, where another release is all that it takes."""
 
 
 class RuntimeSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +118,8 @@ class Route(Stack, frozen=True, kw_only=True):
     """`driver` with the releases behind it."""
     requirements: tuple[str, ...] = ()
     """What pip is asked for, pin by pin."""
+    afterwards: tuple[str, ...] = ()
+    """What goes in by itself, without its dependencies, from the usual index."""
     evidence: Evidence = Evidence.NOTES
     summary: str = ""
     builder: str | None = None
@@ -151,9 +156,22 @@ class Route(Stack, frozen=True, kw_only=True):
         return words[self.evidence]
 
     @property
+    def index_words(self) -> tuple[str, ...]:
+        """How pip is told of PyTorch's index; empty where it is the configured one."""
+        return () if self.on_configured_index else index_words(self.index_url, self.python)
+
+    @property
     def driver_first(self) -> Missing | None:
         """The driver that has to be installed before anything of it works."""
         return next((each for each in self.missing if each.what == "driver" and self.change), None)
+
+
+def index_words(index_url: str | None, python: str | None) -> tuple[str, ...]:
+    """PyTorch's index alone; before Python 3.7 beside the usual one, because it keeps no dependencies for those."""
+    if index_url is None:
+        return ()
+    old = python is not None and Version.parse(python.rstrip("t")) < Version.parse("3.7")
+    return ("--extra-index-url" if old else "--index-url", index_url)
 
 
 class PythonChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +187,12 @@ def choose_python(situation: Situation, pythons: tuple[str, ...], torch: str) ->
         why = f"Python {have} is free-threaded: its wheels are files of their own" if have.endswith("t") else ""
         return PythonChoice(python=have, changed=False, why=why)
     best = limits.preferred_python(pythons)
+    own = wheel_platforms.own_python(situation.system_name) if situation.system_name and have is None else None
+    if own in pythons:
+        return PythonChoice(python=own, changed=False, why=f"Python {own}: {situation.system_name} comes with it")
+    if own is not None:
+        why = f"Python {best}: {situation.system_name} comes with {own}, and PyTorch {torch} is for {spread(pythons)}"
+        return PythonChoice(python=best, changed=True, why=why)
     if have is None:
         return PythonChoice(python=best, changed=False, why=f"Python {best}: {limits.python_reason()}")
     if have.endswith("t"):
@@ -235,12 +259,6 @@ def _activation(situation: Situation, choice: PythonChoice) -> Command:
     if situation.system == "windows":
         return Command(rf"{_FOLDER}\Scripts\activate", system="windows")
     return Command(".", f"{_FOLDER}/bin/activate", system="linux")
-
-
-def spread(versions: Iterable[str]) -> str:
-    """`3.8 to 3.11` for a run of versions; free-threaded ones are their own matter."""
-    found = [version for version in versions if not version.endswith("t")]
-    return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}" if found else "none"
 
 
 def numpy_pin(torch: str, system: str) -> str | None:

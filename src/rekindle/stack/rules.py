@@ -20,6 +20,8 @@ class RouteKind(str, Enum):
     CONDA_FORGE = "conda-forge"
     SHELF = "shelf"
     COMMUNITY = "community"
+    CPU_WHEEL = "cpu-wheel"
+    """PyTorch without a GPU, beside a card that computes little."""
     SOURCE_BUILD = "source-build"
     WSL = "wsl"
     CONTAINER = "container"
@@ -34,6 +36,11 @@ class RouteKind(str, Enum):
     def ready_made(self) -> bool:
         """Nothing has to be compiled."""
         return self.tier < RouteKind.SOURCE_BUILD.tier
+
+    @property
+    def by_pip(self) -> bool:
+        """`rekindle install` brings it with pip or uv."""
+        return self in (RouteKind.OFFICIAL_WHEEL, RouteKind.NVIDIA_WHEEL, RouteKind.SHELF, RouteKind.CPU_WHEEL)
 
 
 class Effect(str, Enum):

@@ -13,8 +13,9 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import efforts
-from rekindle.knowledge.tables import cached
-from rekindle.stack.candidates import candidates
+from rekindle.knowledge.tables import cached_questions
+from rekindle.stack import processor
+from rekindle.stack.candidates import against_place, candidates
 from rekindle.stack.driver import card_window
 from rekindle.stack.prebuilt import driver_page
 from rekindle.stack.ranking import READY, is_ready, ranked
@@ -63,6 +64,7 @@ def ways(
     if is_ready(best):
         # Nothing to be spared: only what another driver would open is worth a word.
         return [*found, *(way for way in _driven(situation, wish) if way.torch > found[0].torch)]
+    found += _on_the_processor(situation, wish)
     for step in (*_without_a_card(situation, wish), *trials(situation, wish)):
         found += _after((step,), wish) if efforts.change(step.what) else ()
     return [*found, *(_pairs(situation, wish) if _cheapest(found).minutes > _PAIRS_FROM else ())]
@@ -74,7 +76,16 @@ def after_all(situation: Situation, wish: Wish) -> Way | None:
     found = _driven(situation, wish, ready=False)
     found += [way for step in steps for way in _after(step, wish, ready=False)]
     found = [each for each in found or _pairs(situation, wish) if each.first]
+    # A release that was asked for, and that no build of it brings to the card.
+    found += _on_the_processor(situation, wish) if wish.torch and not against_place(situation, wish) else ()
     return _cheapest(found) if found else None
+
+
+def _on_the_processor(situation: Situation, wish: Wish) -> Iterator[Way]:
+    """Beside a card that computes little."""
+    if (route := processor.instead(situation, wish)) is not None:
+        alone = Way(route=route, situation=situation, minutes=0)
+        yield msgspec.structs.replace(alone, minutes=alone.time + (efforts.loss(processor.LOSS) or 0))
 
 
 def _driven(situation: Situation, wish: Wish, *, ready: bool = True) -> list[Way]:
@@ -161,7 +172,7 @@ def _without_a_card(situation: Situation, wish: Wish) -> Iterator[Trial]:
     """The others alone, where one card keeps them from what is ready-made."""
     for card in situation.cards if len(situation.cards) > 1 else ():
         rest = tuple(each for each in situation.cards if each is not card)
-        what = "display-card" if efforts.shows_pictures(card.name) else "card"
+        what = "display-card" if card.few_cores else "card"
         alone = msgspec.structs.replace(situation, cards=rest)
         yield Trial(what=what, text=f"leave {card.name} out", situation=alone, wish=wish, without=card)
 
@@ -184,7 +195,7 @@ def _after(steps: tuple[Trial, ...], asked: Wish, *, ready: bool = True) -> Iter
     rows = [row for step in steps if (row := efforts.change(step.what))]
     minutes, administrator = sum(row.minutes for row in rows), any(row.administrator for row in rows)
     text = " and ".join(_text(step, route) for step in steps)
-    if minutes:
+    if minutes and not any(card.guest for card in last.situation.cards):
         text += f" (about {minutes} min{', as an administrator' if administrator else ''})"
     lost = tuple(_unused(step, route, last.situation) for step in steps if step.without is not None)
     changed = msgspec.structs.replace(
@@ -205,7 +216,7 @@ def _after(steps: tuple[Trial, ...], asked: Wish, *, ready: bool = True) -> Iter
     )
 
 
-@cached
+@cached_questions
 def routes_of(situation: Situation, wish: Wish) -> tuple[tuple[Route, ...], tuple[Rejection, ...]]:
     """Kept: every driver that is asked about, and every release, leads to the same question without it."""
     found, rejections = candidates(situation, wish)
@@ -213,8 +224,10 @@ def routes_of(situation: Situation, wish: Wish) -> tuple[tuple[Route, ...], tupl
 
 
 def _text(step: Trial, route: Route) -> str:
+    guest = any(card.guest for card in step.situation.cards)
+    driver = f"have the host's vGPU software updated to a guest driver {route.driver}"
     said = {
-        "driver": f"install the driver {route.driver}",
+        "driver": driver if guest else f"install the driver {route.driver}",
         "torch": f"take PyTorch {route.version} instead",
         "cuda": f"take CUDA {route.cuda} instead",
         "needs": f"do without {', '.join(step.given_up)}",
@@ -223,7 +236,8 @@ def _text(step: Trial, route: Route) -> str:
 
 
 def _driver(step: Trial, route: Route) -> Missing:
-    return Missing(what="driver", need=str(route.driver), have=step.had, commands=driver_page())
+    guest = any(card.guest for card in step.situation.cards)
+    return Missing(what="driver", need=str(route.driver), have=step.had, commands=() if guest else driver_page())
 
 
 def _unused(step: Trial, route: Route, situation: Situation) -> str:

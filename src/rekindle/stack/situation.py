@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,11 +18,13 @@ from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
 from rekindle.inputs.torch import with_cuda
 from rekindle.inputs.versions import read_python, read_toolset
+from rekindle.knowledge.builds import efforts
 from rekindle.knowledge.builds.profiles import for_processor
 from rekindle.knowledge.gpu import gpus, jetson
 from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.knowledge.tables import cached_questions
 from rekindle.knowledge.torch import companions
-from rekindle.knowledge.torch.releases import TorchRelease
+from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
 from rekindle.model.driver import Driver
 
 SYSTEMS = ("windows", "linux")
@@ -49,15 +52,19 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     """One card. Several capabilities: its name stands for several chips and nothing tells which one it is."""
 
     name: str
-    capabilities: tuple[Capability, ...]
+    capabilities: Annotated[tuple[Capability, ...], msgspec.Meta(min_length=1)]
     architecture: str | None = None
     last_driver_branch: str | None = None
     tcc: bool = False
     """Windows runs it without a display (TCC), where WSL 2 cannot reach it."""
-    count: int = 1
+    count: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
     """How many of it there are."""
+    guest: bool = False
+    """A part of a card that a hypervisor hands to a virtual machine: its driver is the host's affair."""
     jetson: str | None = None
     """The chip of a Jetson board."""
+    few_cores: int | None = None
+    """The most cores that it has, where it computes about as much as a processor; None of every other card."""
     notes: tuple[str, ...] = ()
     """What was assumed about its name."""
 
@@ -182,7 +189,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         """The patch release to take of a minor one: the newest that is admitted; None when none is."""
         if self.torch is None and self.torchvision is None:
             return release.newest
-        return max((patch for patch in release.patches if self.admits(patch)), key=Version.parse, default=None)
+        return _newest_of(self.torch, self.torchvision)[release.minor]
 
 
 class TypedWish(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,6 +220,15 @@ class TypedWish(msgspec.Struct, frozen=True, kw_only=True):
             community=self.community,
             configured_index=self.configured_index,
         )
+
+
+@cached_questions
+def _newest_of(torch: str | None, torchvision: str | None) -> dict[str, str | None]:
+    """By minor release: the newest patch release that such a wish admits."""
+    wish = Wish(torch=torch, torchvision=torchvision)
+    return {
+        row.minor: max(filter(wish.admits, row.patches), key=Version.parse, default=None) for row in torch_releases()
+    }
 
 
 @lru_cache(maxsize=64)
@@ -250,9 +266,16 @@ def _card(match: gpus.Match) -> Card:
         # A card's own list of drivers wins over its architecture's only where all its chips agree.
         last_driver_branch=branches.pop() if len(branches) == 1 and not by_number else None,
         count=match.count,
+        guest=match.guest,
         notes=match.notes,
-        jetson=next((gpu.chip for gpu in match.gpus if jetson.is_jetson(gpu.chip)), None),
+        **by_chips(match.gpus),
     )
+
+
+def by_chips(found: Sequence[gpus.Gpu]) -> dict[str, Any]:
+    """What a card's chips say of it, whoever named it."""
+    chips = dict.fromkeys(gpu.chip for gpu in found)
+    return {"jetson": next(filter(jetson.is_jetson, chips), None), "few_cores": efforts.few_cores(chips)}
 
 
 def named(

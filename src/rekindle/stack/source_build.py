@@ -9,6 +9,7 @@ import msgspec
 from rekindle.compat.driver_card import Window
 from rekindle.compat.host_compiler import gcc_majors, takes_msvc, toolset_range
 from rekindle.compat.judgement import Clash, Fits
+from rekindle.compat.library_card import cudnn_serves, last_cudnn
 from rekindle.compat.toolkit_card import arch_list as listed
 from rekindle.compat.toolkit_card import compiles
 from rekindle.core.command import Command, pip, pip_install, rekindle
@@ -18,9 +19,7 @@ from rekindle.knowledge.builds.sweeps import nearest, seen, sweep
 from rekindle.knowledge.cuda import cudnn, toolchains, toolkits
 from rekindle.knowledge.cuda.host_compilers import host_limits
 from rekindle.knowledge.cuda.toolkits import Toolkit
-from rekindle.knowledge.gpu import capabilities
-from rekindle.knowledge.gpu.capability import Capability, Target
-from rekindle.knowledge.gpu.gpus import architecture
+from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import Evidence, cached
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease, oldest_cuda, torch_release, upstream_build
@@ -40,6 +39,8 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     text: str
     evidence: Evidence
+    untried: bool = False
+    """Upstream built the pair, and nobody is known to have built the release for such a card."""
 
 
 class BuiltRoute(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,7 +215,7 @@ def choose_cudnn(release: TorchRelease, version: str, toolkit: Toolkit, situatio
         if candidate < release.min_cudnn or (limit is not None and candidate >= limit.below):
             return False
         return all(
-            cudnn.serves(candidate, capability, cuda_major=toolkit.version.major) is True
+            isinstance(cudnn_serves(candidate, capability, cuda_major=toolkit.version.major), Fits)
             for capability in situation.capabilities
         )
 
@@ -224,11 +225,7 @@ def choose_cudnn(release: TorchRelease, version: str, toolkit: Toolkit, situatio
     made = [row.version for row in cudnn.releases() if toolkit.version.major in row.cuda_majors and not row.yanked]
     if situation.cudnns:
         made = [*made, *situation.cudnns]
-    ends = [
-        facts.last_cudnn
-        for capability in situation.capabilities
-        if (facts := capabilities.facts(capability)) and facts.last_cudnn is not None
-    ]
+    ends = [last for capability in situation.capabilities if (last := last_cudnn(capability))]
     return max((each for each in [*made, *ends] if fits(each)), default=None)
 
 
@@ -330,17 +327,21 @@ def _gcc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wi
 def _proof(version: str, cuda: Version, system: str, oldest: Capability) -> Proof:
     """How sure this pair is for a card of this capability."""
     release = torch_release(version)
-    row = building.built_by(version, cuda, system, architecture(oldest))
+    row = building.built_by(version, cuda, system, oldest)
     if row:
         text = f"CUDA {cuda}: built so for such a card by {row.who}"
         return Proof(rank=0, text=text, evidence=row.evidence)
     variant = next((each for each in release.variants if each.cuda == cuda), None)
-    others = building.built_with(version, system, architecture(oldest))
+    others = building.built_by(version, None, system, oldest)
     beside = f"; for such a card {others.who.partition(':')[0]} built it with {others.cuda[0]}" if others else ""
     if variant:
+        inside = any(runs(target, oldest) is Runs.NATIVE for target in variant.targets(system) or ())
+        untried = not inside and not beside
         text = f"CUDA {cuda}: PyTorch's own wheels of this release were built with it{beside}"
+        text += f"; no build of it for {oldest} is known" if untried else ""
         swept = sweep(version, cuda, oldest)
-        return Proof(rank=0 if swept and swept.whole else 1, text=text, evidence=variant.evidence)
+        whole = bool(swept and swept.whole)
+        return Proof(rank=0 if whole else 1, text=text, evidence=variant.evidence, untried=untried and not whole)
     upstream = upstream_build(version, cuda)
     if upstream:
         text = f"CUDA {cuda}: PyTorch compiles this release with it in its own tests"
@@ -360,7 +361,9 @@ def _compiles(version: str, toolkit: Toolkit, situation: Situation) -> str | Non
 def _untried(version: str, toolkit: Toolkit, situation: Situation) -> tuple[str, ...]:
     """Upstream's tests compile it with this toolkit for other cards, and nobody has compiled all of it for this one."""
     upstream = upstream_build(version, toolkit.version)
-    built = building.built_by(version, toolkit.version, situation.system, architecture(situation.oldest))
+    built = building.built_by(version, toolkit.version, situation.system, situation.oldest)
+    if _proof(version, toolkit.version, situation.system, situation.oldest).untried:
+        return (f"the whole build: nobody is known to have built {version} for {situation.oldest}",)
     if built is not None or upstream is None or upstream.purpose != "test":
         return ()
     return tuple(

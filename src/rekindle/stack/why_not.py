@@ -6,6 +6,8 @@ import re
 
 import msgspec
 
+from rekindle.compat.judgement import Clash
+from rekindle.compat.torch_python import takes
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
 from rekindle.inputs.versions import read_cuda, read_python
@@ -13,7 +15,7 @@ from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.torch import releases
 from rekindle.stack.reasons import decisive
 from rekindle.stack.resolver import resolve
-from rekindle.stack.route import Route, spread
+from rekindle.stack.route import Route
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
 from rekindle.stack.situation import Situation, Wish
 from rekindle.stack.verdict import Answer, Verdict, WhyNot
@@ -76,12 +78,10 @@ def _python(question: str, value: str, situation: Situation, wish: Wish, verdict
             "torch-python",
             Candidate(name=f"torch {release.newest}", torch=release.newest, python=python),
             row=release,
-            torch=release.newest,
-            pythons=spread(release.pythons(situation.system)),
-            python=python,
+            sentence=answer.sentence,
         )
         for release in reversed(releases.torch_releases())
-        if python not in release.pythons(situation.system)
+        if isinstance(answer := takes(release.newest, python, situation.system), Clash)
     ]
     best = verdict.recommended.torch
     mine = [each for each in chain if each.candidate.torch == best]
@@ -170,6 +170,7 @@ def _kind(route: Route) -> str:
         RouteKind.CONDA_FORGE: "conda-forge's",
         RouteKind.SHELF: "the shelf's wheel",
         RouteKind.COMMUNITY: "a wheel that somebody built,",
+        RouteKind.CPU_WHEEL: "the wheel for the processor,",
         RouteKind.SOURCE_BUILD: "a source build:",
         RouteKind.WSL: "in WSL 2",
         RouteKind.CONTAINER: "in a container",

@@ -9,13 +9,14 @@ from pathlib import Path
 import msgspec
 
 from rekindle.compat.host_compiler import gcc_majors, takes_gcc
-from rekindle.compat.judgement import Fits
+from rekindle.compat.judgement import Clash, Fits
+from rekindle.compat.library_card import cudnn_serves
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, ChecksFailed, NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version
 from rekindle.inputs.versions import read_cuda
-from rekindle.knowledge.cuda import cudnn
+from rekindle.knowledge.cuda import toolkits as published
 from rekindle.knowledge.cuda.toolchains import LicenceTerms, licence_terms
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
@@ -23,11 +24,10 @@ from rekindle.machine.toolchain import toolkits
 from rekindle.toolchain import install as installing
 from rekindle.toolchain import report
 from rekindle.toolchain import verify as verifying
+from rekindle.toolchain.assemble import rules
 from rekindle.toolchain.install import Installation
-from rekindle.toolchain.layout import rules
 from rekindle.toolchain.model import Kit, KitPlatform, Offering, ToolSpec, licences_of
-from rekindle.toolchain.providers.contract import ProviderSettings
-from rekindle.toolchain.providers.registry import provider
+from rekindle.toolchain.providers.contract import ProviderSettings, provider
 from rekindle.toolchain.store import Store
 
 Say = Callable[[str], None]
@@ -80,6 +80,9 @@ def install(command: InstallCommand, *, say: Say, ask: Ask) -> InstalledTools:
     if listed is not None:
         offerings = [entry.offering for entry in listed.kits]
     else:
+        for spec in wanted:
+            if spec.name == "cuda" and spec.version and len(spec.version.parts) > 1:
+                _check_released(spec.version)
         refuse_unserved(wanted, _cards(command, wanted))
         offerings = []
         for spec in wanted:
@@ -99,6 +102,12 @@ def install(command: InstallCommand, *, say: Say, ask: Ask) -> InstalledTools:
     if listed is not None:
         compare_manifest(listed, kits)
     return InstalledTools(offerings=tuple(offerings), kits=tuple(kits))
+
+
+def _check_released(cuda: Version) -> None:
+    """A release that never was is not looked for; one that is newer than the tables may be there."""
+    if cuda.major_minor < published.toolkits()[-1].version:
+        published.toolkit(cuda)
 
 
 def agree(command: InstallCommand, *, say: Say, ask: Ask) -> None:
@@ -261,11 +270,10 @@ def refuse_unserved(wanted: Sequence[ToolSpec], cards: Sequence[Capability]) -> 
         if spec.name != "cudnn" or spec.version is None:
             continue
         for card in cards:
-            if cudnn.serves(spec.version, card) is False:
-                last = cudnn.last_for(card)
-                message = f"cuDNN {spec.version} has no code for {card.sm}"
-                hint = f"the last one that has is {last}: `cudnn=={last}`" if last else "no cuDNN has"
-                raise NoRoute(message, hint=hint)
+            answer = cudnn_serves(spec.version, card)
+            if isinstance(answer, Clash):
+                last = answer.changes[0].value if answer.changes else None
+                raise NoRoute(answer.sentence, hint=f"take `cudnn=={last}`" if last else None)
 
 
 class AcceptedLicence(msgspec.Struct, frozen=True, kw_only=True):

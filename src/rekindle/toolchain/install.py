@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,15 +10,15 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core import codec, files, paths
+from rekindle.core import codec, console, files, paths
 from rekindle.core.console import plural
-from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound, NotWritable
+from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound, NotWritable, RekindleError
+from rekindle.core.version import Version
 from rekindle.toolchain.assemble import assemble
 from rekindle.toolchain.model import Kit, KitPlatform, Offering, Part, ToolSpec, kit_id
 from rekindle.toolchain.progress import Pulse, fetching, size_of
 from rekindle.toolchain.providers import folder
-from rekindle.toolchain.providers.contract import Provider, ProviderSettings
-from rekindle.toolchain.providers.registry import provider, providers
+from rekindle.toolchain.providers.contract import Provider, ProviderSettings, provider, providers
 from rekindle.toolchain.store import Store
 from rekindle.toolchain.verify import does_not_start
 
@@ -42,15 +43,34 @@ def find(wanted: ToolSpec, how: Installation) -> Offering:
     """The first provider that has it; an error says what each of them answered."""
     answers = []
     named = "folder" if how.settings.source is not None else how.provider
+    answering = []
     for each in providers() if named is None else (provider(named),):
-        found = each.find(wanted, how.target, how.settings)
+        with console.waiting(f"asking {each.NAME} for {wanted}"):
+            found = each.find(wanted, how.target, how.settings)
         if found.offering is not None:
             return found.offering
         answers.append(f"{each.NAME}: {found.why}")
+        answering += [] if found.silent else [each]
     message = f"{wanted} for {how.target.system} on {how.target.arch} cannot be had:\n" + "\n".join(
         f"  {answer}" for answer in answers
     )
-    raise NoRoute(message, hint="`--from` takes a folder or archive of your own, `adopt` an installed toolkit")
+    own = "`--from` takes a folder or archive of your own, `adopt` an installed toolkit"
+    raise NoRoute(message, hint=f"{_nearest(wanted, how, answering)}{own}")
+
+
+def _nearest(wanted: ToolSpec, how: Installation, answering: Sequence[Provider]) -> str:
+    """The newest of the same major number that somebody has who answers."""
+    if wanted.version is None or len(wanted.version.parts) < 2 or how.settings.source is not None:
+        return ""
+    same = ToolSpec(name=wanted.name, version=Version(str(wanted.version.major)))
+    found = []
+    for each in answering:
+        with contextlib.suppress(RekindleError), console.waiting(f"asking {each.NAME} for {same}"):
+            found += [offering] if (offering := each.find(same, how.target, how.settings).offering) else []
+    if not found:
+        return ""
+    best = max(found, key=lambda offering: offering.version)
+    return f"`{same.name}=={best.version.major_minor}` can be had from {best.provider}; "
 
 
 def install(store: Store, offering: Offering, how: Installation, *, say: Callable[[str], None] = lambda _: None) -> Kit:

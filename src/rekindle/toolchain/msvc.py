@@ -9,7 +9,7 @@ import msgspec
 
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import UnknownName
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, State, failed, passed
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import MsvcComponent, msvc_components
 from rekindle.machine.host import Host, Run
@@ -66,7 +66,7 @@ def check(toolset: Version, run: Run) -> Finding:
     have = [each for studio in msvc.studios(run) for each in studio.toolsets]
     fitting = [each for each in have if each.version.starts_with(toolset.major_minor)]
     if any(each.x64 for each in fitting):
-        return Finding(id="msvc", state=State.PASS, found=f"toolset {fitting[0].version} is in {fitting[0].root}")
+        return passed("msvc", f"toolset {fitting[0].version} is in {fitting[0].root}")
     names = ", ".join(str(each.version) for each in have) or "none"
     text = f"toolset {toolset} is not here (found: {names})"
-    return Finding(id="msvc", state=State.FAIL, found=text, fix=Fix(text="run the command above as administrator"))
+    return failed("msvc", text, fix="run the command above as administrator")

@@ -10,8 +10,8 @@ from rekindle.core import console
 from rekindle.core.findings import Finding
 from rekindle.toolchain.model import Kit, Offering, licences_of
 from rekindle.toolchain.msvc import MsvcRecipe
-from rekindle.toolchain.smoke import Smoke
 from rekindle.toolchain.store import Store
+from rekindle.toolchain.verify import Smoke
 
 
 class KitLine(msgspec.Struct, frozen=True, kw_only=True):

@@ -70,27 +70,16 @@ class Store:
     @contextlib.contextmanager
     def locked(self, *, waiting: Callable[[str], None] = lambda _: None, patience: float = _PATIENCE) -> Iterator[None]:
         """One writer. A second one waits: what the first one brings, it need not bring again."""
-        from filelock import FileLock, Timeout
-
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise files.not_writable(self.root, error) from error
-        lock = FileLock(self.root / "lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            waiting("waiting for another run that is installing a toolchain")
+        message = f"another run has held `{self.root}` for {patience / 60:.0f} minutes"
+        busy = Locked(message, hint="wait for it, or end it")
+        with contextlib.ExitStack() as held:
             try:
-                lock.acquire(timeout=patience)
-            except Timeout:
-                message = f"another run has held `{self.root}` for {patience / 60:.0f} minutes"
-                raise Locked(message, hint="wait for it, or end it") from None
-        try:
+                held.enter_context(files.locked(self.root / "lock", busy))
+            except Locked:
+                waiting("waiting for another run that is installing a toolchain")
+                held.enter_context(files.locked(self.root / "lock", busy, timeout=patience))
             self._sweep()
             yield
-        finally:
-            lock.release()
 
     def keep(self, data: Iterable[bytes], *, executable: bool) -> tuple[str, int]:
         """A file's contents among the objects: its hash and its size. What is there already is not written twice."""
@@ -142,14 +131,14 @@ class Store:
                 old = self.kits_folder / f".{kit.id}.{secrets.token_hex(4)}.old"
                 final.replace(old)
                 part.replace(final)
-                remove_tree(old)
+                files.remove_tree(old)
             else:
                 part.replace(final)
         except OSError as error:
-            remove_tree(part)
+            files.remove_tree(part)
             raise files.not_writable(final, error) from error
         except BaseException:
-            remove_tree(part)
+            files.remove_tree(part)
             raise
         files.sync_folder(self.kits_folder)
         return final
@@ -172,7 +161,7 @@ class Store:
         folder = self.kits_folder / kit.id
         old = self.kits_folder / f".{kit.id}.{secrets.token_hex(4)}.old"
         folder.replace(old)
-        remove_tree(old)
+        files.remove_tree(old)
 
     def collect(self) -> int:
         """Drop archives, and objects that no kit links to. How many bytes that freed."""
@@ -185,23 +174,14 @@ class Store:
                 path.unlink()
         if self.archives.is_dir():
             freed += sum(path.stat().st_size for path in self.archives.rglob("*") if path.is_file())
-            remove_tree(self.archives)
+            files.remove_tree(self.archives)
         return freed
 
     def _sweep(self) -> None:
         for leftover in self.kits_folder.glob(".*") if self.kits_folder.is_dir() else ():
-            remove_tree(leftover)
+            files.discard(leftover)
         for leftover in self.objects.glob(".*.part") if self.objects.is_dir() else ():
-            leftover.unlink(missing_ok=True)
-
-
-def remove_tree(folder: Path) -> None:
-    """Also read-only files, which Windows refuses to remove."""
-    if os.name == "nt":
-        for path in folder.rglob("*"):
-            with contextlib.suppress(OSError):
-                path.chmod(0o666)
-    shutil.rmtree(folder, ignore_errors=True)
+            files.discard(leftover)
 
 
 def _holds(place: Path, sha256: str, size: int) -> bool:

@@ -17,6 +17,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
+from rekindle.core import console
+
 
 def render(template: str, /, *, script: str | None = None, **values: Any) -> str:
     """The page `template` with the common style and, if named, one script, both inline."""
@@ -75,8 +77,8 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["duration"] = duration
-    made.filters["size"] = size
+    made.filters["duration"] = console.duration
+    made.filters["size"] = console.size
     made.filters["sentence"] = sentence
     made.filters["gaps"] = gaps
     return made
@@ -90,21 +92,3 @@ def sentence(text: str) -> Markup:
 def gaps(text: str) -> Markup:
     """A sentence with gaps such as `{arch}`, which only a log can fill: their names in capitals."""
     return Markup(re.sub(r"\{(\w+)\}", lambda found: f"<var>{found[1].upper()}</var>", sentence(text)))
-
-
-def duration(seconds: float) -> str:
-    """`0.4 s`, `48 s`, `12 min`, `2 h 05 min`."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def size(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"

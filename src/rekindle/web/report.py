@@ -20,7 +20,7 @@ from rekindle.build.governor.record import GovernorUse
 from rekindle.build.overview import Overview
 from rekindle.build.run import journal
 from rekindle.build.run.folders import Folders
-from rekindle.core import codec, files
+from rekindle.core import codec, console, files
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.findings import State, worst
 from rekindle.formats import ninja_log
@@ -155,7 +155,7 @@ def _cache(entries: list[journal.JournalEntry], drawn: Timeline) -> str:
     compiled = sum(bar.seconds for bar in drawn.bars if bar.kind in (KINDS["cuda"], KINDS["cxx"], KINDS["c"]))
     if not hits or misses < 5:
         return said
-    return f"{said}, which saved about {page.duration(hits * compiled / misses)} of work if they are like the others"
+    return f"{said}, which saved about {console.duration(hits * compiled / misses)} of work if they are like the others"
 
 
 def log_of(path: Path) -> Path:
@@ -256,7 +256,7 @@ def _ticks(wall: float, scale: float) -> list[tuple[float, str]]:
     """Six or so round moments along the bottom."""
     steps = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
     step = next((each for each in steps if wall / each <= 8), int(wall / 8) + 1)
-    return [(round(at * scale, 2), page.duration(at) if at else "0") for at in range(0, int(wall) + 1, step)]
+    return [(round(at * scale, 2), console.duration(at) if at else "0") for at in range(0, int(wall) + 1, step)]
 
 
 _LIMIT = 64 * 1024 * 1024

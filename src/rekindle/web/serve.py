@@ -6,6 +6,7 @@ Every answer is made when it is asked for, by the functions of the command line.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from datetime import date
 from functools import cache
@@ -23,6 +24,7 @@ from rekindle.core import codec
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import State
 from rekindle.core.paths import shelf_folder
+from rekindle.core.web_server import WebServer
 from rekindle.doctor import text as doctor_text
 from rekindle.doctor.report import DoctorReport, report
 from rekindle.install.shelf_offers import Shelves, on_shelves
@@ -35,10 +37,9 @@ from rekindle.stack.from_machine import situation_of
 from rekindle.stack.resolver import resolve
 from rekindle.stack.situation import SYSTEMS, Situation, Wish
 from rekindle.web import answers, page, site, spellings
-from rekindle.web.answers import CardClass
-from rekindle.web.grid import grid
+from rekindle.web.answers import AnswerShown, CardClass, shown
 from rekindle.web.guard import Bind, Guard
-from rekindle.web.shown import AnswerShown, shown
+from rekindle.web.site import grid
 from rekindle.wheels.shelf import shelf
 
 _KINDS = {".css": "text/css", ".js": "text/javascript"}
@@ -53,6 +54,8 @@ class ServedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     shown: AnswerShown | None = None
     refusal: str = ""
     near: tuple[str, ...] = ()
+    falls: int = 0
+    """How often the server had to be started again."""
 
 
 class ThisComputer(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +111,7 @@ class Pages:
         self.machine = machine
         self.here_now = here
         self.shelf = folder or shelf_folder()
+        self.falls = 0
 
     def front(self) -> str:
         doctor = report(self.machine)
@@ -166,7 +170,7 @@ class Pages:
         return page.render_linked("cause.html", root="../", cause=found) if found else None
 
     def _linked(self, template: str, **values: Any) -> str:
-        return page.render_linked(template, root="/", served=True, **values)
+        return page.render_linked(template, root="/", served=True, falls=self.falls, **values)
 
 
 @cache
@@ -214,7 +218,8 @@ def application(pages: Pages, place: Bind) -> Guard:
     async def asked(request: Request) -> Response:
         given = {name: request.query_params.get(name, "")[:200] for name in ("gpu", "os", "python", "driver")}
         seen = await asyncio.to_thread(answer, given["gpu"], given["os"], given["python"], given["driver"])
-        return Response(codec.to_json(seen, indent=0), media_type="application/json")
+        told = msgspec.structs.replace(seen, falls=pages.falls)
+        return Response(codec.to_json(told, indent=0), media_type="application/json")
 
     async def here(request: Request) -> Response:
         del request
@@ -248,6 +253,12 @@ def application(pages: Pages, place: Bind) -> Guard:
 
 def _missing() -> Response:
     return Response("there is no such page\n", status_code=404, media_type="text/plain")
+
+
+def serve(pages: Pages, place: Bind, opened: socket.socket, falls: int) -> None:
+    """Until the process is told to end; `falls`: how often this was begun before."""
+    pages.falls = falls
+    WebServer(application(pages, place), opened).run()
 
 
 def pages_of(machine: Path | None, folder: Path | None) -> Pages:

@@ -12,24 +12,222 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from rekindle import __version__
 from rekindle.core import codec, files
 from rekindle.core.errors import UsageError
-from rekindle.knowledge.gpu import capabilities
+from rekindle.inputs.driver import read_driver
+from rekindle.knowledge.gpu import capabilities, drivers, gpus, names
 from rekindle.knowledge.gpu.capabilities import advice
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.logs import signatures
 from rekindle.knowledge.tables import overlay_folder, use_overlay
-from rekindle.stack.situation import SYSTEMS
-from rekindle.web import answers, page
-from rekindle.web.answers import Answers, CardClass
-from rekindle.web.grid import Grid, SharedTexts, grid
-from rekindle.web.index import cards_index
-from rekindle.web.shown import AnswerShown
+from rekindle.stack.matrix import MatrixRow, MatrixWheel, matrix, spoken_source
+from rekindle.stack.resolver import resolve
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.situation import SYSTEMS, Card, Situation, Wish
+from rekindle.stack.verdict import Verdict
+from rekindle.stack.why_not import against, incompatible, why_not
+from rekindle.web import answers, page, spellings
+from rekindle.web.answers import CARD, CHIPS, DRIVER, Answers, AnswerShown, CardClass
 from rekindle.web.table import installer_table, types
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One release for one capability: `yes` (ready-made), `part` (and loses something), `build` or `no`."""
+
+    torch: str
+    state: str
+    text: str
+    why: str
+    lines: tuple[str, ...] = ()
+    """The ready-made builds, by name; `-` behind one that loses something."""
+
+
+class GridRow(msgspec.Struct, frozen=True, kw_only=True):
+    capability: str
+    generation: str
+    cells: tuple[Cell, ...]
+
+
+class Grid(msgspec.Struct, frozen=True, kw_only=True):
+    system: str
+    releases: tuple[str, ...]
+    lines: tuple[str, ...]
+    rows: tuple[GridRow, ...]
+
+
+class SharedTexts:
+    """Reasons and CUDA lines of cells, each once: a thousand cells share some hundred of them."""
+
+    def __init__(self) -> None:
+        self._why: dict[str, int] = {}
+        self._lines: dict[tuple[str, ...], int] = {}
+
+    def at(self, why: str) -> int:
+        return self._why.setdefault(why, len(self._why))
+
+    def lines_at(self, lines: tuple[str, ...]) -> int:
+        return self._lines.setdefault(lines, len(self._lines))
+
+    def data(self) -> dict[str, list[Any]]:
+        return {"why": list(self._why), "lines": [list(each) for each in self._lines]}
+
+
+def grid(system: str) -> Grid:
+    found = {gpu.capability: gpu.architecture for gpu in gpus.gpus()}
+    every = {each: _rows(str(each), system) for each in sorted(found)}
+    releases = next(tuple(row.torch for row in rows) for _, rows, _ in every.values() if rows)
+    return Grid(
+        system=system,
+        releases=releases,
+        lines=tuple(sorted({wheel.name for _, rows, _ in every.values() for row in rows for wheel in row.wheels})),
+        rows=tuple(
+            GridRow(
+                capability=str(each),
+                generation=found[each],
+                cells=tuple(_cell(row, situation) for row in rows) or tuple(_never(torch, note) for torch in releases),
+            )
+            for each, (situation, rows, note) in every.items()
+        ),
+    )
+
+
+def _rows(capability: str, system: str) -> tuple[tuple[Situation, Verdict], tuple[MatrixRow, ...], str]:
+    situation = spellings.situation(capability, system)
+    found = matrix(situation, Wish())
+    return (situation, resolve(situation, Wish(), as_it_is=True)), found.rows, "; ".join(found.notes)
+
+
+def _cell(row: MatrixRow, where: tuple[Situation, Verdict]) -> Cell:
+    """The best ready-made build decides: an official wheel that loses nothing, then any other."""
+    built = f"From source: CUDA {spoken_source(row)}" if row.source_cuda else ""
+    if row.wheels:
+        best = min(row.wheels, key=lambda wheel: (bool(wheel.loses), wheel.route is not RouteKind.OFFICIAL_WHEEL))
+        why = "\n".join([*(_spoken(wheel) for wheel in row.wheels), *([built] if built else [])])
+        lines = tuple(f"{wheel.name}{'-' if wheel.loses else ''}" for wheel in row.wheels)
+        # A stranger's wheel is taken only by people who say so.
+        whole = not best.loses and best.route is not RouteKind.COMMUNITY
+        text = best.name if best.route is RouteKind.OFFICIAL_WHEEL else best.name.partition("-")[0].partition(" ")[0]
+        return Cell(torch=row.torch, state="yes" if whole else "part", text=text, why=why, lines=lines)
+    situation, verdict = where
+    if row.source_cuda:
+        chain = against(row.torch, verdict) or why_not(f"torch=={row.torch}", situation, Wish(), verdict).chain
+        first = next((each.sentence for each in chain), "")
+        return Cell(torch=row.torch, state="build", text="build", why=f"{built}\nNo wheel: {first}" if first else built)
+    return Cell(torch=row.torch, state="no", text="no", why=_impossible(row.torch, situation, verdict))
+
+
+def _impossible(torch: str, situation: Situation, verdict: Verdict) -> str:
+    """What `--why-not` says. It asks anew for the one release only where another system might have a route to it."""
+    chain = against(torch, verdict)
+    if chain and not any(route.torch == torch or route.route is RouteKind.WSL for route in verdict.routes):
+        return incompatible(f"PyTorch {torch}", chain[0].sentence)
+    return why_not(f"torch=={torch}", situation, Wish(), verdict).sentence
+
+
+def _never(torch: str, note: str) -> Cell:
+    return Cell(torch=torch, state="no", text="no", why=note)
+
+
+def _spoken(wheel: MatrixWheel) -> str:
+    lost = f", without: {'; '.join(wheel.loses)}" if wheel.loses else ""
+    lost += ", only with `--community`" if wheel.route is RouteKind.COMMUNITY else ""
+    return f"{wheel.name}: {wheel.route.value}, CUDA {wheel.cuda}{lost} ({wheel.evidence.phrase})"
+
+
+_SEVERAL = "The picker answers for one kind of card at a time. For several kinds: rekindle plan --gpu A --gpu B"
+
+
+def cards_index(chosen: list[CardClass]) -> dict[str, Any]:
+    order = sorted((name, each.id) for each in chosen for name in each.every)
+    quiet = {each.id for each in chosen if len(each.capabilities) > 1}
+    places = _Places(chosen, {pair: number for number, pair in enumerate(order)})
+    known = {each.key: found for each in spellings.every() if (found := _meaning(each, places)) is not None}
+    among = {each.key: found for each in spellings.every() if (found := places.of(each.among)) is not None}
+    numbers = {text: found for text, card in spellings.by_number().items() if (found := places.of(card)) is not None}
+    return {
+        "date": date.today().isoformat(),
+        "version": __version__,
+        "card": CARD,
+        "driver": DRIVER,
+        "chips": CHIPS,
+        "which": {number: answers.which_chip(name) for number, (name, kind) in enumerate(order) if kind in quiet},
+        "names": [name for name, _ in order],
+        "pages": [places.number[name, each.id] for each in chosen for name in each.names],
+        "classes": [kind for _, kind in order],
+        "quiet": sorted(quiet),
+        "notes": {number: said for number, (name, _) in enumerate(order) if (said := _notes(name))},
+        "keys": known,
+        "among": among,
+        "shorts": sorted(key for key in _shorts() if key in known),
+        "numbers": numbers,
+        "pci": [[spellings.for_browser(each), *groups] for each, groups in _PCI],
+        "patterns": {name: spellings.for_browser(text) for name, text in names.patterns().items()},
+        "words": {
+            "noise": sorted(names.NOISE),
+            "family": sorted(names.FAMILY),
+            "series": sorted(names.SERIES),
+            "boards": sorted(names.words("boards")),
+            "mobile": sorted(names.words("mobile")),
+        },
+        "vendors": [[row.pattern, f"{row.sentence}. {row.hint}.", row.own] for row in names.vendors()],
+        "branches": {system: _branches(system) for system in SYSTEMS},
+        "say": {
+            "several": _SEVERAL,
+            "pci": "No GPU with PCI id 10de:{} is in Rekindle's data.",
+            "capability": "No GPU of compute capability {} is in Rekindle's data.",
+            "read": "`{typed}` is read as {name}",
+            "first": (read_driver("987", "linux").note or "").replace("987", "{}"),
+        },
+    }
+
+
+_PCI = ((gpus.PCI_PATH, (2, 4, 3)), (gpus.PCI_PAIR, (2, 3, 4)), (gpus.PCI_BARE, (1, 0, 0)))
+"""Each expression with the numbers of its groups: device, and of the board its vendor and number."""
+
+
+class _Places:
+    """Where a card stands in the list. One name may stand in two classes: `GRID K2` is one card, or several boards."""
+
+    def __init__(self, chosen: list[CardClass], number: dict[tuple[str, str], int]) -> None:
+        self._kinds = {each.key: each.id for each in chosen}
+        self.number = number
+
+    def of(self, card: Card | None) -> int | None:
+        return self.number.get((card.name, self._kinds.get(answers.key(card), ""))) if card else None
+
+
+def _meaning(each: spellings.Spelling, places: _Places) -> int | str | None:
+    """The card's number from 1 on, negative where the answer says what the name was read as; or the refusal."""
+    if each.card is None:
+        return each.refusal
+    number = places.of(each.card)
+    return None if number is None else -number - 1 if each.noted else number + 1
+
+
+def _notes(name: str) -> tuple[str, ...]:
+    found = next((card.notes for card in spellings.named(name)), ())
+    return tuple(note for note in found if " is read as " not in note)
+
+
+def _shorts() -> set[str]:
+    """Names of two words or more that may stand among a shop's words."""
+    short = (names.without_family(names.tokens(gpu.name)) for gpu in gpus.gpus() if gpu.official)
+    return {" ".join(words) for words in short if len(words) > 1 and any(c.isdigit() for w in words for c in w)}
+
+
+def _branches(system: str) -> dict[str, tuple[str, str | None]]:
+    """What a bare number means as a driver, where it is a branch with a newest release."""
+    found = {}
+    for branch in drivers.branches():
+        meant = read_driver(str(branch), system)
+        found[str(branch)] = (str(meant.driver.version), meant.note)
+    return found
+
 
 Say = Callable[[str], None]
 SCRIPTS = ("names.js", "picker.js", "matrix.js", "copy.js")
@@ -84,7 +282,9 @@ def answered(
 ) -> Iterator[tuple[CardClass, dict[str, Answers]]]:
     """Each class with its answers; `only` names cards whose classes are answered."""
     wanted = set(only)
+    say("sorting the cards into kinds")
     chosen = [each for each in answers.classes() if not wanted or wanted & set(each.every)]
+    say(f"answering for {len(chosen)} kinds of cards")
     for number, (cards, found) in enumerate(_answered(chosen, jobs), 1):
         say(f"{number} of {len(chosen)}: {', '.join(cards.capabilities)} ({cards.sample} ...)")
         yield cards, found
@@ -98,7 +298,13 @@ def _answered(chosen: list[CardClass], jobs: int) -> Iterator[tuple[CardClass, d
         return
     started = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(jobs, len(chosen)), started, use_overlay, (overlay_folder(),)) as pool:
-        yield from zip(chosen, pool.map(_on_each_system, chosen), strict=True)
+        try:
+            yield from zip(chosen, pool.map(_on_each_system, chosen), strict=True)
+        except BaseException:
+            for each in multiprocessing.active_children():
+                each.terminate()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def _on_each_system(cards: CardClass) -> dict[str, Answers]:

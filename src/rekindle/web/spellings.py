@@ -75,7 +75,8 @@ def _add(found: dict[str, Spelling], text: str) -> None:
     if not key or key in found:
         return
     try:
-        if not gpus.recognised(text):
+        # The page looks for a name among other words itself, and would stop at a part of what was typed.
+        if not gpus.recognised(text) or gpus.only_inside(text):
             return
         cards = situation(text).cards
     except UnknownName:

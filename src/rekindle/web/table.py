@@ -13,14 +13,12 @@ import msgspec
 from rekindle import __version__
 from rekindle.core.codec import JsonAnswer
 from rekindle.knowledge.gpu import gpus
+from rekindle.knowledge.gpu.names import SHOWN_BY
 from rekindle.knowledge.tables import built_in_date
 from rekindle.web.answers import CARD, CHIPS, DRIVER, Answers, CardClass, TableRow
 from rekindle.web.page import asset
 
-_WHICH_CHIP = (
-    "name yours by its PCI id, as `10de:0fc0`; find it with `lspci -nn` on Linux, or in the Device Manager under "
-    "Hardware Ids"
-)
+_WHICH_CHIP = f"name yours by its PCI id, as `10de:0fc0`; {SHOWN_BY} shows it"
 Steps = tuple[tuple[str, int], ...]
 
 
@@ -49,12 +47,14 @@ def installer_table(answered: Iterable[tuple[CardClass, dict[str, Answers]]]) ->
     rows: dict[TableRow, int] = {}
     steps: dict[Steps, int] = {}
     names: dict[str, int] = {}
-    chips: dict[str, int] = {}
+    chips: dict[str, tuple[bool, int]] = {}
     classes = []
     for number, (cards, found) in enumerate(answered):
-        for name in map(str.lower, cards.every):  # one sold with several chips stands for all of them, as in `plan`
-            if len(cards.capabilities) > chips.get(name, 0):
-                names[name], chips[name] = number, len(cards.capabilities)
+        for name in cards.every:
+            # As in `plan`: a name is what NVIDIA's lists call so; one sold with several chips stands for all of them.
+            rank, plain = (name in cards.names, len(cards.capabilities)), name.lower()
+            if rank > chips.get(plain, (False, 0)):
+                names[plain], chips[plain] = number, rank
         place = {}
         for system, kept in found.items():
             places = [rows.setdefault(_for_any_name(row), len(rows)) for row in kept.rows]

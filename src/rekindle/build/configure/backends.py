@@ -74,7 +74,7 @@ class _CMake:
         return (build / "CMakeCache.txt", build / "build.ninja")
 
     def check(self, job: BackendJob, log: str) -> tuple[Finding, ...]:
-        return check.check(job.request, job.options, cmake_result.read(Path(job.build), log))
+        return check.check(job.request, job.options, cmake_result.configured_in(Path(job.build), log))
 
 
 class PlainCMake(_CMake):
@@ -105,9 +105,11 @@ class PlainCMake(_CMake):
         return [BackendCall(args=args, cwd=job.build)]
 
     def collect(self, job: BackendJob, into: Path) -> Path:
+        from rekindle import __version__
         from rekindle.build.run.pack import wheel_of_tree
 
-        return wheel_of_tree(Path(job.stage), name=job.request.name, version=job.version, into=into)
+        made_by = f"rekindle {__version__}"
+        return wheel_of_tree(Path(job.stage), name=job.request.name, version=job.version, into=into, generator=made_by)
 
 
 class SetupPy(_CMake):

@@ -10,6 +10,7 @@ from rekindle.build.configure.options import Options, switch
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
+from rekindle.knowledge.gpu.capability import Target
 
 _SOURCE = "CMakeCache.txt, CMakeFiles and build.ninja of this configure run"
 
@@ -27,7 +28,7 @@ def check(request: BuildRequest, options: Options, result: CMakeResult) -> tuple
             _architectures(request, result),
             _cudnn(request, result),
             _blas(options, result),
-            _threads(request, result),
+            _threads(result),
             _options(options, result),
         )
         for finding in part
@@ -79,7 +80,7 @@ def _cuda(request: BuildRequest, result: CMakeResult) -> Iterable[Finding]:
         yield _finding("cuda", State.FAIL, "CUDA is off", why, "the log of the configure step says what CMake missed")
         return
     yield _finding("cuda", State.PASS, "CUDA is on")
-    version = result.cuda_version
+    version = Version.find(result.compilers.get("CMAKE_CUDA_COMPILER_VERSION", ""))
     nvcc = _nvcc(result) or compiler
     if version is None:
         yield _finding("nvcc", State.UNVERIFIED, "CMake names no CUDA compiler version")
@@ -118,8 +119,9 @@ def _architectures(request: BuildRequest, result: CMakeResult) -> Iterable[Findi
             "no file is compiled for a GPU",
         )
         return
-    lost = sorted({target for flags in result.gpu_flags for target in wanted - set(flags)})
-    extra = sorted({target for flags in result.gpu_flags for target in set(flags) - wanted})
+    flags = [set(map(Target.parse, names)) for names in result.gpu_flags]
+    lost = sorted({target for each in flags for target in wanted - each})
+    extra = sorted({target for each in flags for target in each - wanted})
     names = ", ".join(map(str, sorted(wanted)))
     if lost:
         text = f"some or all CUDA files are not compiled for {', '.join(map(str, lost))}"
@@ -185,16 +187,12 @@ def _blas(options: Options, result: CMakeResult) -> Iterable[Finding]:
         )
 
 
-def _threads(request: BuildRequest, result: CMakeResult) -> Iterable[Finding]:
-    """FindMKL falls back to one thread without a word when it does not find Intel's OpenMP."""
-    one = result.cache.get("MKL_LIBRARIES_mkl_sequential_LIBRARY", "")
-    names = ("libiomp5md", "iomp5", "gomp")
-    threaded = [result.cache.get(f"MKL_LIBRARIES_{name}_LIBRARY", "") for name in names]
-    if one and not one.endswith("NOTFOUND") and not any(each and not each.endswith("NOTFOUND") for each in threaded):
+def _threads(result: CMakeResult) -> Iterable[Finding]:
+    if result.one_core:
         yield _finding(
             "mkl-threads",
             State.FAIL,
-            f"MKL would run on one core: CMake took `{one}`",
+            f"MKL would run on one core: CMake took `{result.one_core}`",
             "FindMKL found no OpenMP of Intel's and fell back to mkl_sequential",
             "install Intel's OpenMP beside MKL (oneAPI's compiler runtime), or let pip bring both: leave oneAPI out",
         )

@@ -1,14 +1,13 @@
-"""What CMake really decided: its cache, the compilers it settled on, its summary, and the flags in build.ninja."""
+"""What CMake really decided: its cache, the compilers it settled on, its summary, and the flags in build.ninja.
+
+Needs Python alone: a build script carries this file along.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-
-import msgspec
-
-from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Target
+from typing import NamedTuple
 
 _ENTRY = re.compile(r"^([^#/][^:=]*):([A-Z]+)=(.*)$")
 _SET = re.compile(r'^set\((CMAKE_\w+) "([^"]*)"\)', re.MULTILINE)
@@ -18,14 +17,14 @@ _TARGET = re.compile(r"(?:sm|compute)_\d{2,3}[af]?")
 _ARCH = re.compile(r"(?:^|\s)-arch=(sm_\d{2,3}[af]?)\b")
 
 
-class CMakeResult(msgspec.Struct, frozen=True, kw_only=True):
+class CMakeResult(NamedTuple):
     """`summary` is what the project printed as `--   NAME : VALUE`; `gpu_flags` per group of CUDA files with one set
-    of flags: the targets these flags name."""
+    of flags: the targets these flags name, as `sm_35`."""
 
-    cache: dict[str, str] = {}
-    compilers: dict[str, str] = {}
-    summary: dict[str, str] = {}
-    gpu_flags: tuple[tuple[Target, ...], ...] = ()
+    cache: dict[str, str]
+    compilers: dict[str, str]
+    summary: dict[str, str]
+    gpu_flags: tuple[tuple[str, ...], ...] = ()
     cuda_objects: int = 0
     generator: str | None = None
 
@@ -34,11 +33,15 @@ class CMakeResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.summary.get(name, self.cache.get(name))
 
     @property
-    def cuda_version(self) -> Version | None:
-        return Version.find(self.compilers.get("CMAKE_CUDA_COMPILER_VERSION", ""))
+    def one_core(self) -> str:
+        """The MKL of one thread that FindMKL takes without a word when it does not find Intel's OpenMP."""
+        names = ("mkl_sequential", "libiomp5md", "iomp5", "gomp")
+        found = [self.cache.get(f"MKL_LIBRARIES_{name}_LIBRARY", "") for name in names]
+        one, *threaded = ["" if path.endswith("NOTFOUND") else path for path in found]
+        return "" if any(threaded) else one
 
 
-def read(build: Path, log: str = "") -> CMakeResult:
+def configured_in(build: Path, log: str = "") -> CMakeResult:
     """From a build folder, and the text that the configure run printed."""
     cache = parse_cache(_text(build / "CMakeCache.txt"))
     compilers: dict[str, str] = {}
@@ -74,9 +77,9 @@ def parse_summary(text: str) -> dict[str, str]:
     return found
 
 
-def parse_ninja(text: str) -> tuple[tuple[tuple[Target, ...], ...], int]:
+def parse_ninja(text: str) -> tuple[tuple[tuple[str, ...], ...], int]:
     """The sets of GPU targets in the flags of CUDA compiles, and how many objects there are."""
-    sets: dict[tuple[Target, ...], None] = {}
+    sets: dict[tuple[str, ...], None] = {}
     objects = 0
     inside = False
     for line in text.splitlines():
@@ -90,14 +93,14 @@ def parse_ninja(text: str) -> tuple[tuple[tuple[Target, ...], ...], int]:
     return tuple(sets), objects
 
 
-def gencode_targets(flags: str) -> tuple[Target, ...]:
+def gencode_targets(flags: str) -> tuple[str, ...]:
     """`-gencode arch=compute_35,code=sm_35` and `--generate-code=arch=compute_50,code=[compute_50,sm_50]`."""
     found = set()
     for _, codes in _GENCODE.findall(flags):
         # `lto_90` and whatever else a flag may name is no code for a card.
-        found |= {Target.parse(code) for code in codes.split(",") if _TARGET.fullmatch(code)}
+        found |= {code for code in codes.split(",") if _TARGET.fullmatch(code)}
     for code in _ARCH.findall(flags):
-        found |= {Target.parse(code), Target(Capability.parse(code), ptx=True)}
+        found |= {code, code.replace("sm_", "compute_")}
     return tuple(sorted(found))
 
 

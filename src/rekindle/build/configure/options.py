@@ -15,7 +15,7 @@ import msgspec
 
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core.errors import UnknownName, UsageError
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, Fix, warned
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.profiles import ProfileOption, settings
 from rekindle.knowledge.torch import options as known
@@ -189,11 +189,7 @@ def _judged(name: str, value: str, minor: str, *, allow_unknown: bool) -> list[F
             raise UnknownName(message, hint=f"{instead}; `--allow-unknown` passes it on all the same")
         fix = Fix(text=f"instead: {verdict.instead}" if verdict.instead else "leave it out")
         text = f"`{name}={value}` does nothing in PyTorch {minor}"
-        return [
-            Finding(
-                id="option-no-effect", state=State.WARN, found=text, why=verdict.detail, fix=fix, source=verdict.source
-            )
-        ]
+        return [warned("option-no-effect", text, why=verdict.detail, fix=fix, source=verdict.source)]
     if exists or name.startswith("CMAKE_"):
         return _arch_flag(name, value)
     near = known.nearest(name, minor)
@@ -202,7 +198,7 @@ def _judged(name: str, value: str, minor: str, *, allow_unknown: bool) -> list[F
         hint = f"the nearest is `{near[0]}`" if near else f"`rekindle env --options --torch {minor}` lists them"
         raise UnknownName(message, hint=f"{hint}; `--allow-unknown` passes it on all the same")
     text = f"`{name}` is passed on, but PyTorch {minor} has no such option"
-    return [Finding(id="option-unknown", state=State.WARN, found=text)]
+    return [warned("option-unknown", text)]
 
 
 def _arch_flag(name: str, value: str) -> list[Finding]:
@@ -213,3 +209,29 @@ def _arch_flag(name: str, value: str) -> list[Finding]:
             message, hint="the compiler's floor on x64 is SSE2 already; the `compat` profile asks for no more"
         )
     return []
+
+
+class Choices(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line adds to the request."""
+
+    overrides: dict[str, str] = {}
+    allow_unknown: bool = False
+    until: str | None = None
+    start: str | None = None
+    clean: bool = False
+    jobs: int | None = None
+    """A fixed number of compiles at a time, for a Ninja that takes no job tokens."""
+    ceiling: int | None = None
+    """The most at a time where the governor decides; None: one per core."""
+    work: str | None = None
+    bundle: str | None = None
+    """The folder of `rekindle plan --bundle`, instead of a package index."""
+    gpu: bool = False
+    launcher: str | None = None
+    cache_place: dict[str, str] = {}
+    auto_fix: bool = False
+    """Fixes that need no decision are made without asking."""
+    force: bool = False
+    """Go on although a check of the machine failed."""
+    again: str = "rekindle build"
+    """The command that goes on with this build."""

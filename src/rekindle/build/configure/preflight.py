@@ -2,25 +2,97 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable
+from enum import Enum
 from pathlib import Path
 
-from rekindle.build.configure.options import Options, uses_openblas
+import msgspec
+
+from rekindle.build.configure.options import Options, switch, uses_openblas
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tools
 from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.run.folders import LONGEST, Folders
 from rekindle.build.script.needs import loaded_by_cudnn
-from rekindle.build.script.standalone_libraries import anywhere, cudnn_of
-from rekindle.build.script.standalone_places import size_of
+from rekindle.build.script.standalone_libraries import anywhere, cudnn_of, size_of
 from rekindle.compat.host_compiler import takes_clang, takes_gcc, takes_msvc
 from rekindle.compat.judgement import Clash, judged
 from rekindle.core.command import rekindle
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
+from rekindle.core.version import Version
 from rekindle.knowledge.builds import efforts, limits
 from rekindle.knowledge.cuda import libraries
 from rekindle.knowledge.torch.releases import torch_release
+from rekindle.model.cuda_line import CudaLine
+
+REPOSITORY = "https://github.com/NVIDIA/nccl"
+_FIRST_CLONED = Version("2.7")
+_PINS = (".ci", "docker", "ci_commit_pins")
+_TAG = re.compile(r"v\d+(?:\.\d+)+(?:-\d+)?\Z")
+_WITHOUT = "without a network: `-D USE_NCCL=0` (one GPU needs none), `-D USE_SYSTEM_NCCL=1` with an NCCL of your own"
+
+
+class NcclFrom(str, Enum):
+    OFF = "off"
+    SYSTEM = "system"
+    TREE = "tree"
+    CLONE = "clone"
+
+
+class NcclSource(msgspec.Struct, frozen=True, kw_only=True):
+    origin: NcclFrom
+    tag: str | None = None
+    """Of a clone: the release that the tree pins for this CUDA."""
+
+
+def source_of_nccl(request: BuildRequest, options: Options, tree: Path) -> NcclSource:
+    """What the build will do about NCCL, by its options and by what lies in the tree.
+
+    2.7 took NCCL out of the submodules. Since then the build clones it from the network at the release pinned in
+    `.ci/docker/ci_commit_pins`, unless `third_party/nccl` is there, a system's own is asked for, or it is off. An empty
+    folder counts for nothing: the copy that is built in has none.
+    """
+    off = any(switch(options.value(name) or "ON") is False for name in ("USE_CUDA", "USE_DISTRIBUTED", "USE_NCCL"))
+    if off or request.cuda is None or request.system != "linux" or request.release is None:
+        return NcclSource(origin=NcclFrom.OFF)
+    if switch(options.value("USE_SYSTEM_NCCL") or "OFF") or switch(options.value("USE_SYSTEM_LIBS") or "OFF"):
+        return NcclSource(origin=NcclFrom.SYSTEM)
+    folder = tree / "third_party" / "nccl"
+    submodule = request.release < _FIRST_CLONED
+    if submodule or (folder.is_dir() and any(folder.iterdir())):
+        return NcclSource(origin=NcclFrom.TREE)
+    return NcclSource(origin=NcclFrom.CLONE, tag=pinned(tree, request.cuda.version))
+
+
+def pinned(tree: Path, cuda: Version) -> str | None:
+    """The release that the tree names for this CUDA, as its own build looks it up; None when it names none."""
+    folder = tree.joinpath(*_PINS)
+    for name in (f"nccl-{CudaLine(cuda).name}.txt", f"nccl-cu{cuda.major}.txt", "nccl.txt"):
+        path = folder / name
+        if path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace").strip()[:80]
+            return text if _TAG.match(text) else None
+    return None
+
+
+def findings(request: BuildRequest, options: Options, tree: Path) -> Iterable[Finding]:
+    """For the preflight: that the build reaches for the network is said before it does."""
+    found = source_of_nccl(request, options, tree)
+    if found.origin is NcclFrom.CLONE:
+        named = found.tag or "at a release that this tree does not name"
+        text = f"the build clones NCCL {named} from {REPOSITORY} while it configures"
+        yield Finding(
+            id="nccl",
+            state=State.PASS if found.tag else State.WARN,
+            found=text,
+            why="PyTorch took NCCL out of its submodules in 2.7",
+            fix=Fix(text=f"{_WITHOUT}, or its source in `third_party/nccl`"),
+        )
+    elif found.origin is NcclFrom.SYSTEM:
+        text = "NCCL is the system's own (USE_SYSTEM_NCCL); `NCCL_ROOT` says where it lies"
+        yield passed("nccl", text)
 
 
 def preflight(request: BuildRequest, tools: Tools, folders: Folders, options: Options) -> tuple[Finding, ...]:
@@ -65,13 +137,13 @@ def _toolkit(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
             "nvcc", f"`{cuda.nvcc}` is CUDA {tools.nvcc.version}, not {cuda.version}", "correct the plan's `cuda`"
         )
     if tools.ptxas is None or tools.ptxas.version is None:
-        yield Finding(id="ptxas", state=State.UNVERIFIED, found="which ptxas this nvcc calls could not be found out")
+        yield unverified("ptxas", "which ptxas this nvcc calls could not be found out")
     elif tools.ptxas.version.major_minor != tools.nvcc.version.major_minor:
         text = f"nvcc {tools.nvcc.version} calls the ptxas of CUDA {tools.ptxas.version} (`{tools.ptxas.path}`)"
         yield _fail("ptxas", text, "take the other CUDA off PATH: it compiles for other cards")
     else:
         text = f"nvcc {tools.nvcc.version} calls its own ptxas (`{tools.ptxas.path}`)"
-        yield Finding(id="ptxas", state=State.PASS, found=text)
+        yield passed("ptxas", text)
     known = {target.capability for target in cuda.targets}
     lost = [str(target) for target in request.gpu_targets if known and target.capability not in known]
     if lost:
@@ -120,7 +192,7 @@ def _cudnn(request: BuildRequest) -> Iterable[Finding]:
                 "cudnn-zlib", f"`{load.loads[0]}` is missing: {load.why}", "put it into the bin folder of cuDNN"
             )
     if not faults:
-        yield Finding(id="cudnn", state=State.PASS, found=f"cuDNN {version} is whole")
+        yield passed("cudnn", f"cuDNN {version} is whole")
 
 
 def _openblas(request: BuildRequest, options: Options) -> Iterable[Finding]:
@@ -128,7 +200,7 @@ def _openblas(request: BuildRequest, options: Options) -> Iterable[Finding]:
     if request.torch and request.system == "linux" and request.openblas is None and uses_openblas(options.resolved):
         fix = Fix(text="install one, or add `--provision`", commands=(rekindle("toolchain", "install", "openblas"),))
         text = "OpenBLAS with its headers was not found; CMake stops without it"
-        yield Finding(id="openblas", state=State.WARN, found=text, fix=fix)
+        yield warned("openblas", text, fix=fix)
 
 
 def _openmp(request: BuildRequest) -> Iterable[Finding]:
@@ -139,7 +211,7 @@ def _openmp(request: BuildRequest) -> Iterable[Finding]:
     if not any(Path(folder, "libiomp5md.lib").is_file() for folder in folders):
         text = f"`libiomp5md.lib`, Intel's OpenMP, was not found for the MKL in `{request.mkl}`: it would use one core"
         fix = Fix(text="install oneAPI's compiler runtime beside MKL; the check after configure stops at it")
-        yield Finding(id="openmp", state=State.WARN, found=text, fix=fix)
+        yield warned("openmp", text, fix=fix)
 
 
 def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
@@ -182,10 +254,10 @@ def _memory(request: BuildRequest, sample: Sample) -> Iterable[Finding]:
         yield _fail("memory", f"this build can have {have} of memory; {what}", advice)
     elif sample.total < heaviest:
         text = f"this build can have {have} of memory; {what}, and may be killed"
-        yield Finding(id="memory", state=State.WARN, found=text, fix=Fix(text=advice))
+        yield warned("memory", text, fix=advice)
     elif sample.available is not None and sample.available < heaviest:
         text = f"{sample.available / 1024**3:.1f} GiB of memory are free now; {what}"
-        yield Finding(id="memory", state=State.WARN, found=text, fix=Fix(text="close what else runs on this machine"))
+        yield warned("memory", text, fix="close what else runs on this machine")
 
 
 def _ninja(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
@@ -205,4 +277,4 @@ def _free(folder: Path) -> int | None:
 
 
 def _fail(id: str, text: str, fix: str) -> Finding:
-    return Finding(id=id, state=State.FAIL, found=text, fix=Fix(text=fix))
+    return failed(id, text, fix=fix)

@@ -178,6 +178,25 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
         found += [ntpath.join(self.openmp, part) for part in inside if self.openmp]
         return tuple(found)
 
+    def library_folders(self, tools: str = "") -> tuple[str, ...]:
+        """Where the build's own libraries lie: the cuDNN, toolkit and MKL that it is linked with, and no other.
+
+        `tools` is the build's own environment, into which pip brings MKL.
+        """
+        join, windows = self.paths.join, self.system == "windows"
+        parts = ("bin",) if windows else ("lib64", "lib")
+        roots = [each.root for each in (self.cudnn, self.cuda) if each]
+        found = [join(root, part) for root in roots for part in parts]
+        if self.cuda:
+            found.append(join(self.cuda.root, "extras", "CUPTI", "lib64"))
+            if windows:
+                # NVTX has a folder of its own beside the toolkits.
+                programs = self.paths.dirname(self.paths.dirname(self.paths.dirname(self.cuda.root)))
+                found.append(join(programs, "NVIDIA Corporation", "NvToolsExt", "bin", "x64"))
+        if tools and self.pip_mkl:
+            found.append(join(tools, "Library", "bin") if windows else join(tools, "lib"))
+        return tuple(dict.fromkeys([*found, *self.mkl_binaries]))
+
     @property
     def requirements(self) -> tuple[str, ...]:
         """What pip installs into the build's own environment; nothing means that there is none."""
@@ -192,23 +211,20 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
         return Version(full_version(self.torch)) if self.torch else None
 
 
-def read(path: Path) -> BuildFile:
-    """A build file, or a plan of `rekindle plan -o`."""
+def read(path: Path, *, unlocked: bool = False) -> BuildFile:
+    """A build file, or a plan of `rekindle plan -o`; `unlocked`: also one that was edited."""
     data = files.read_bytes(path, limit=4 * 1024 * 1024)
     head = codec.from_toml(data, dict[str, Any], name=f"`{path}`")
     if head.get("schema") == plan_room.SCHEMA:
         plan = plan_room.read(path)
         wanted = from_plan(plan)
-        plan_room.check_seal(plan)
+        plan_room.check_seal(plan, unlocked=unlocked)
         return wanted
     if (schema := head.get("schema", SCHEMA)) != SCHEMA:
         message = f"`{path}` is not a build file: its schema is `{str(schema)[:60]}`, not `{SCHEMA}`"
         raise BadInput(
             message, hint="`rekindle plan -o plan.toml` writes a plan; docs/guides/build.md shows a build file"
         )
-    if unknown := sorted(head.keys() - set(BuildFile.__struct_fields__)):
-        message = f"`{path}`: a build file has no `{unknown[0][:60]}`"
-        raise BadInput(message, hint=f"it has {', '.join(f'`{name}`' for name in BuildFile.__struct_fields__)}")
     return codec.from_toml(data, BuildFile, name=f"`{path}`")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core import files
 from rekindle.core import run as programs
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, Fix, failed, passed, unverified
 from rekindle.formats import fatbin
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 
@@ -46,25 +46,17 @@ def smoke(request: BuildRequest, folder: Path, environ: Mapping[str, str], *, gp
     if said.timed_out:
         text = f"a small CUDA file was not compiled for {names} within {_LIMIT // 60} minutes"
         fix = Fix(text="this machine is too busy to build on: rerun the command when it is not")
-        return (Finding(id="smoke-compile", state=State.FAIL, found=text, fix=fix),)
+        return (failed("smoke-compile", text, fix=fix),)
     if not said.ok or not built.exists():
         tail = "\n".join((said.err.strip() or said.out.strip()).splitlines()[-6:]) or "it said nothing"
         why = f"nvcc {request.cuda.version} with `{request.compiler.cuda_host}` says: {tail}"
         fix = Fix(text="`rekindle plan --why-not` and `rekindle doctor` know which compiler and toolkit go together")
-        return (
-            Finding(
-                id="smoke-compile",
-                state=State.FAIL,
-                found=f"a small CUDA file does not compile for {names}",
-                why=why,
-                fix=fix,
-            ),
-        )
+        return (failed("smoke-compile", f"a small CUDA file does not compile for {names}", why=why, fix=fix),)
     held = sorted({target for container in fatbin.scan(built.read_bytes()) for target in container.targets})
     if set(held) != set(request.gpu_targets):
         text = f"a small CUDA file was compiled for {', '.join(map(str, held)) or 'nothing'} instead of {names}"
-        return (Finding(id="smoke-compile", state=State.FAIL, found=text),)
-    found = [Finding(id="smoke-compile", state=State.PASS, found=f"a small CUDA file compiles for {names}")]
+        return (failed("smoke-compile", text),)
+    found = [passed("smoke-compile", f"a small CUDA file compiles for {names}")]
     if gpu:
         found.append(_ran(common, source, folder, environ))
     return tuple(found)
@@ -89,15 +81,13 @@ def _ran(common: list[str], source: Path, folder: Path, environ: Mapping[str, st
     linked = programs.call([*common, str(source), "-o", str(program)], env=environ, cwd=folder, timeout=_LIMIT)
     if not linked.ok:
         tail = linked.err.strip()[-400:]
-        return Finding(id="smoke-run", state=State.FAIL, found="a small CUDA program does not link", why=tail)
+        return failed("smoke-run", "a small CUDA program does not link", why=tail)
     said = programs.call([str(program)], env=environ, cwd=folder, timeout=60)
     if said.ok:
-        return Finding(id="smoke-run", state=State.PASS, found="it runs on the card here")
+        return passed("smoke-run", "it runs on the card here")
     if said.code == 3:
-        return Finding(id="smoke-run", state=State.UNVERIFIED, found="no card here can be used to run it")
-    return Finding(
-        id="smoke-run", state=State.FAIL, found=f"it does not run on the card here: {said.out.strip() or said.code}"
-    )
+        return unverified("smoke-run", "no card here can be used to run it")
+    return failed("smoke-run", f"it does not run on the card here: {said.out.strip() or said.code}")
 
 
 def _virtual(target: Target) -> str:

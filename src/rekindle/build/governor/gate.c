@@ -4,7 +4,7 @@
    the compiler, tells how that ended and how much memory it took. Exit code and output are the compiler's. Without a
    governor, or when that has gone away, it only runs the compiler: a build never fails because of it.
 
-   gate_script.py says the same in Python, for where this cannot be compiled. server.py is the other side. */
+   server.py is the other side. */
 
 #include <stdio.h>
 #include <stdlib.h>

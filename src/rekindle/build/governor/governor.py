@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from importlib import resources
 from pathlib import Path
 
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tool
 from rekindle.build.governor import record
-from rekindle.build.governor.expectation import Expectation
+from rekindle.build.governor.admission import Expectation
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.governor.server import Governor
 from rekindle.build.run.folders import Folders
-from rekindle.core import console
+from rekindle.core import console, files, run
 from rekindle.core.errors import RekindleError
 from rekindle.core.paths import cache_folder
 from rekindle.core.version import Version
@@ -81,3 +83,46 @@ def summary(use: GovernorUse) -> str | None:
     if use.retries:
         parts.append(f"{use.retries} killed for memory and compiled again")
     return "; ".join(parts) or None
+
+
+def make_gate(root: Path, request: BuildRequest, environ: Mapping[str, str]) -> str | None:
+    """What stands before the compilers of the build in the folder `root`, with `/` as CMake writes paths; made if it is
+    not there yet. None where it cannot be made: the build goes on without.
+
+    Its path is in every compile command and must not change between two runs, or Ninja would compile everything again.
+    """
+    path = root / ("gate.exe" if request.system == "windows" else "gate")
+    stamp = root / "gate.id"
+    source = resources.files(__package__).joinpath("gate.c").read_bytes()
+    wanted = hashlib.sha256(source + request.compiler.c.encode()).hexdigest()
+    try:
+        there = path.is_file() and stamp.is_file() and stamp.read_text(encoding="ascii") == wanted
+        if there or _compiled(path, source, request, environ):
+            files.write_text(stamp, wanted)
+            return path.as_posix()
+    except (OSError, RekindleError):
+        pass
+    return None
+
+
+def _compiled(path: Path, source: bytes, request: BuildRequest, environ: Mapping[str, str]) -> bool:
+    text = path.with_name("gate.c")
+    fresh = path.with_name("gate-new.exe")
+    files.write_bytes(text, source)
+    compiler = request.compiler.c
+    if request.compiler.kind in ("cl", "clang-cl", "icx") and request.system == "windows":
+        words = [[compiler, "/nologo", "/O1", "/MT", str(text), f"/Fe{fresh}", f"/Fo{path.with_name('gate.obj')}"]]
+    else:
+        # Without shared libraries it starts in half the time; not every system has what that needs.
+        plain = [compiler, "-O2", "-o", str(fresh), str(text)]
+        words = [[*plain, "-static"], plain]
+    for attempt in words:
+        if run.call(attempt, env=environ, cwd=path.parent, timeout=120).ok and _works(fresh, environ):
+            files.rename_over(fresh, path)
+            return True
+    return False
+
+
+def _works(gate: Path, environ: Mapping[str, str]) -> bool:
+    """A gate before a gate that is told no compiler hands on what that answers."""
+    return gate.is_file() and run.call([gate, gate], env=environ, timeout=60).code == 2

@@ -17,9 +17,8 @@ import msgspec
 
 from rekindle.machine.host import CouldNotRead
 from rekindle.machine.system import windows as windows_calls
-from rekindle.machine.system.memory import parse_meminfo
+from rekindle.machine.system.memory import NO_LIMIT, control_groups, parse_meminfo, upwards
 
-_NO_LIMIT = 1 << 60
 _STAT = re.compile(r"^(\w+) (\d+)$", re.MULTILINE)
 Read = Callable[[str], str | None]
 SHARE = "REKINDLE_BUILD_MEMORY"
@@ -110,7 +109,7 @@ class MemoryGroup(msgspec.Struct, frozen=True, kw_only=True):
     def look(self, read: Read) -> tuple[int, int] | None:
         """What is free below its limit, and the limit; None when it has none."""
         limit, usage = _number(read(f"{self.folder}/{self.limit}")), _number(read(f"{self.folder}/{self.usage}"))
-        if limit is None or usage is None or limit >= _NO_LIMIT:
+        if limit is None or usage is None or limit >= NO_LIMIT:
             return None
         stat = _stat(read(f"{self.folder}/memory.stat") or "")
         # Half of what was read more than once is left to the compilers: it is the headers that they share.
@@ -120,18 +119,14 @@ class MemoryGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 def groups(read: Read) -> list[MemoryGroup]:
     """The control groups of this process that have an account of memory, our own first."""
-    paths: dict[str, str] = {}
-    for line in (read("/proc/self/cgroup") or "").splitlines():
-        _, _, rest = line.partition(":")
-        names, _, path = rest.partition(":")
-        paths[names] = path
+    paths = control_groups(read)
     own = next((path for names, path in paths.items() if "memory" in names.split(",")), None)
     if own is not None:
         kind = {"limit": "memory.limit_in_bytes", "usage": "memory.usage_in_bytes", "events": "memory.oom_control"}
-        made = [MemoryGroup(folder=f"/sys/fs/cgroup/memory{part}", prefix="total_", **kind) for part in _upwards(own)]
+        made = [MemoryGroup(folder=f"/sys/fs/cgroup/memory{part}", prefix="total_", **kind) for part in upwards(own)]
     else:
         kind = {"limit": "memory.max", "usage": "memory.current", "events": "memory.events"}
-        made = [MemoryGroup(folder=f"/sys/fs/cgroup{part}", prefix="", **kind) for part in _upwards(paths.get("", "/"))]
+        made = [MemoryGroup(folder=f"/sys/fs/cgroup{part}", prefix="", **kind) for part in upwards(paths.get("", "/"))]
     return [group for group in made if read(f"{group.folder}/{group.usage}") is not None]
 
 
@@ -158,11 +153,6 @@ def _stat(text: str) -> dict[str, int]:
 def _number(text: str | None) -> int | None:
     word = (text or "").strip()
     return int(word) if word.isascii() and word.isdigit() and len(word) < 25 else None
-
-
-def _upwards(path: str) -> list[str]:
-    parts = [part for part in path.split("/") if part]
-    return ["".join(f"/{part}" for part in parts[:count]) for count in range(len(parts), -1, -1)]
 
 
 def _read(path: str) -> str | None:

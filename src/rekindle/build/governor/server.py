@@ -29,12 +29,18 @@ from typing import IO
 import msgspec
 
 from rekindle.build.governor import record
-from rekindle.build.governor.admission import Compiling, choose
-from rekindle.build.governor.endpoint import listening, own_user, peer_of, plain_number
-from rekindle.build.governor.expectation import Expectation
+from rekindle.build.governor.admission import Compiling, Expectation, choose
+from rekindle.build.governor.endpoint import (
+    any_below,
+    held_by,
+    largest_below,
+    listening,
+    own_user,
+    peer_of,
+    plain_number,
+)
 from rekindle.build.governor.jobserver import JobServer
 from rekindle.build.governor.memory import Sample, Watch
-from rekindle.build.governor.processes import any_below, held_by, largest_below
 from rekindle.build.governor.record import Compile, GovernorUse, Shown, Standing
 from rekindle.core import console
 

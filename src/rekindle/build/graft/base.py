@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from packaging.requirements import InvalidRequirement, Requirement
 
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, NotFound, UsageError
@@ -20,6 +19,7 @@ from rekindle.formats import package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.knowledge.torch.releases import full_version
+from rekindle.model.requirement import requirement
 from rekindle.model.wheel import python_of
 from rekindle.stack.shorter import FIRST
 from rekindle.wheels.inspect import identity
@@ -51,8 +51,8 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
     def pin(self, word: str) -> str | None:
         """The version of NVIDIA's package whose name holds `word`."""
         for line in self.requires:
-            asked = Requirement(line)
-            if asked.name.startswith("nvidia-") and word in asked.name:
+            asked = requirement(line)
+            if asked is not None and asked.name.startswith("nvidia-") and word in asked.name:
                 return next((each.version for each in asked.specifier if each.operator == "=="), None)
         return None
 
@@ -102,11 +102,8 @@ def _plain(lines: Sequence[str]) -> tuple[str, ...]:
     would bring another torch and is not needed to import one."""
     kept = []
     for line in lines:
-        try:
-            asked = Requirement(line)
-        except InvalidRequirement:
-            continue
-        if asked.name != "triton" and (asked.marker is None or "extra" not in str(asked.marker)):
+        asked = requirement(line)
+        if asked is not None and asked.name != "triton" and (asked.marker is None or "extra" not in str(asked.marker)):
             kept.append(f"{asked.name}{asked.specifier}")
     return tuple(kept)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from rekindle.build.graft.ninja_file import Half, common, includes
-from rekindle.core import run
+from rekindle.core import files, run
 from rekindle.core.errors import StepFailed
 from rekindle.core.findings import Finding, State
 
@@ -31,9 +30,9 @@ def check(half: Half) -> tuple[Finding, ...]:
         text = "the base's own CUDA headers are in none of its packages: the layouts could not be compared"
         return (Finding(id="graft-layouts", state=State.UNVERIFIED, found=text),)
     asked = [*_ASKED, *(_NCCL if "-DUSE_C10D_NCCL" in common(half) else ())]
-    with tempfile.TemporaryDirectory(prefix="rekindle-layouts-") as scratch:
-        ours = _numbers(half, Path(scratch), asked, ())
-        base = _numbers(half, Path(scratch), asked, theirs)
+    with files.scratch("layouts") as scratch:
+        ours = _numbers(half, scratch, asked, ())
+        base = _numbers(half, scratch, asked, theirs)
     rows = zip(asked, base, ours, strict=True)
     different = [f"`{name}` is {one} in the base and {other} here" for name, one, other in rows if one != other]
     if different:

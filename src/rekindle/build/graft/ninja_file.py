@@ -38,10 +38,11 @@ _BY_LIBRARY = {"libnccl.so": "USE_NCCL", "libcusparseLt.so": "USE_CUSPARSELT", "
 _BY_TREE = {
     "c10/cuda/CMakeLists.txt": "PYTORCH_C10_DRIVER_API_SUPPORTED",
     "caffe2/CMakeLists.txt": "USE_EXPERIMENTAL_CUDNN_V8_API",
+    "cmake/public/cuda.cmake": "TORCH_CUDA_USE_NVTX3",
 }
 _MAIN = {"c10_cuda": "C10_CUDA_BUILD_MAIN_LIB", "torch_cuda": "TORCH_CUDA_BUILD_MAIN_LIB", "torch_cuda_linalg": ""}
 _THIRD = ("fmt/include", "cudnn_frontend/include", "kineto/libkineto/include", "nlohmann/include", "gloo",
-          "cutlass/include", "cutlass/tools/util/include", "NVTX/c/include")  # fmt: skip
+          "cutlass/include", "cutlass/tools/util/include", "NVTX/c/include", "fbgemm/include")  # fmt: skip
 _HEADERS = ("nccl", "cudnn", "cusparselt", "cufile")
 BESIDE = "cusparselt"
 # glibc's and the compiler's: the compiler adds those that it needs itself.
@@ -127,16 +128,20 @@ def includes(half: Half) -> list[str]:
 
 def common(half: Half) -> list[str]:
     """What every file is compiled with, CUDA or not."""
-    tree = {name: (half.tree / path).read_text(encoding="utf-8", errors="replace") for path, name in _BY_TREE.items()}
-    from_tree = [name for name, text in tree.items() if name in text]
     needed = _elf(half, "torch_cuda").needed
     found = [name for library, name in _BY_LIBRARY.items() if any(each.startswith(library) for each in needed)]
     levels = ["HAVE_AVX2_CPU_DEFINITION", "HAVE_AVX512_CPU_DEFINITION"] if half.request.arch == "x86_64" else []
     attention = ["USE_MEM_EFF_ATTENTION"] if half.sources.attention else []
-    names = [*_DEFINED, *half.unpacked.definitions, *found, *from_tree, *levels, *attention]
+    names = [*_DEFINED, *half.unpacked.definitions, *found, *from_tree(half.tree), *levels, *attention]
     # The wheel does not tell where it was made.
     places = [f"-ffile-prefix-map={folder}/=" for folder in (half.tree, half.build)]
     return [*half.unpacked.flags, *places, *(f"-D{name}" for name in dict.fromkeys(names))]
+
+
+def from_tree(tree: Path) -> list[str]:
+    """What the CMake files of this release define for every file."""
+    texts = {name: (tree / path).read_text(encoding="utf-8", errors="replace") for path, name in _BY_TREE.items()}
+    return [name for name, text in texts.items() if name in text]
 
 
 def _rules(half: Half, environ: Mapping[str, str]) -> list[str]:
@@ -149,8 +154,9 @@ def _rules(half: Half, environ: Mapping[str, str]) -> list[str]:
     nvcc = [*second, request.cuda.nvcc, "-ccbin", request.compiler.cuda_host, "-std=c++17", "-O2", "-w", *definitions,
             *_NVCC, *gencode(request.gpu_targets), "-Xcompiler", f"-fPIC,{host}" if host else "-fPIC"]  # fmt: skip
     cxx = [*first, request.compiler.cxx, "-std=c++17", "-O2", "-w", "-fPIC", *same]
-    # Without the names that nvcc draws by lot: two builds in one folder are then equal.
-    link = [request.compiler.cxx, "-shared", "-Wl,-s", "-o"]
+    # Without the names that nvcc draws by lot: two builds in one folder are then equal. A name that nobody has stops
+    # the link, not somebody's `import torch`.
+    link = [request.compiler.cxx, "-shared", "-Wl,-s", "-Wl,-z,defs", "-o"]
     return [
         "rule cxx",
         f"  command = {_words(cxx)} $flags -MD -MF $out.d -c $in -o $out",

@@ -31,7 +31,8 @@ _LEFT = {
 """They want libraries that the wheel has inside its CPU half, without their names."""
 _EFFICIENT = ("native/transformers/cuda/mem_eff_attention", "native/transformers/cuda/mem_eff_attention/kernels")
 SUBMODULES = tuple(
-    f"third_party/{name}" for name in ("cutlass", "fmt", "cudnn_frontend", "kineto", "gloo", "nlohmann", "NVTX")
+    f"third_party/{name}"
+    for name in ("cutlass", "fbgemm", "fmt", "cudnn_frontend", "kineto", "gloo", "nlohmann", "NVTX")
 )
 """Those whose headers the GPU half includes."""
 GENERATED = "gen/aten/src/ATen"

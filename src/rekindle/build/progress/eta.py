@@ -8,7 +8,8 @@ laid out on as many jobs as were seen running, so that one heavy file at the end
 from __future__ import annotations
 
 import heapq
-from collections import deque
+import math
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from rekindle.build.progress.weights import Weight
 
 _KNOWN, _GUESSED = "known", "guessed"
+_COMPILED = ("cxx", "c", "cuda")
 _LEAN = 20.0
 """A folder's own pace outweighs that of its target once this many ordinary files are done."""
 _FORGET = 450.0
@@ -50,6 +52,10 @@ class Estimator:
         self._mean = self._total / max(len(weights), 1) or 1.0
         self._pace: dict[tuple[str, ...], _Pace] = {}
         self._busy: deque[tuple[float, float]] = deque()
+        self._twins: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for name, weight in weights.items():
+            if weight.output.kind in _COMPILED:
+                self._twins[weight.output.kind, weight.output.source].append(name)
         self._unlisted = (0.0, 0)
         """Seconds and number of outputs that nobody had announced."""
 
@@ -67,6 +73,14 @@ class Estimator:
         self._done += weight.seconds
         if seconds is not None and seconds > 0:
             self._learn(weight, seconds, at)
+            self._tell_twins(weight, seconds)
+
+    def _tell_twins(self, weight: Weight, seconds: float) -> None:
+        """The same source for another target (a shared and a static library) takes what it took here."""
+        for name in self._twins.get((weight.output.kind, weight.output.source), ()):
+            if twin := self._left.get(name):
+                seen = seconds / self._ratio_of(_places(twin)[1])
+                self._left[name] = msgspec.structs.replace(twin, seconds=math.sqrt(seen * twin.seconds))
 
     def _learn(self, weight: Weight, seconds: float, at: float) -> None:
         """The widest pace first: each narrower one is held against it."""

@@ -7,11 +7,20 @@ build, whatever the build's folder.
 
 from __future__ import annotations
 
+import ntpath
 import posixpath
 import re
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+
+from rekindle.core import run
+from rekindle.formats import ninja_log
 
 _OBJECT = re.compile(r"(?:(?P<folder>.*?)/)?CMakeFiles/(?P<target>[^/]+)\.dir/(?P<source>.+?)(?:\.o|\.obj)$")
 _PLAIN_OBJECT = re.compile(r"(?P<source>.+)\.(?:o|obj)$")
@@ -60,3 +69,173 @@ def read(name: str) -> Output:
 
 def _language(source: str) -> str:
     return _LANGUAGES.get(source.rpartition(".")[2].lower(), "cxx")
+
+
+STATUS = "[%f/%t] "
+"""NINJA_STATUS as the lines are read here; a user's own would not be understood."""
+
+_LINE = re.compile(r"^\[(?P<done>\d{1,7})/(?P<total>\d{1,7})\] (?P<text>.*)$")
+_MAKES = re.compile(r"^(?:Building \S+ (?:dependency )?object|Linking .*?|Creating .*?|Archiving .*?) (?P<path>\S+)$")
+
+_RENEWS = "Re-running CMake..."
+_OUTPUT = re.compile(r" -o (\S+)|/Fo(\S+)")
+_CUSTOM = re.compile(
+    rb"^build ((?:[^\s:|$]|\$.)+)[^\n]*: CUSTOM_COMMAND\b[^\n]*\n(?:  (?!DESC)[^\n]*\n)*  DESC = ([^\n]+)$",
+    re.MULTILINE,
+)
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """`[331/1598] Building CXX object a.cpp.o`: an output, or what the command says of itself."""
+
+    done: int
+    total: int
+    name: str
+
+
+def read_line(line: str) -> Line | None:
+    found = _LINE.match(line)
+    if not found:
+        return None
+    makes = _MAKES.match(found["text"])
+    return Line(done=int(found["done"]), total=int(found["total"]), name=makes["path"] if makes else found["text"])
+
+
+def listed(ninja: str, build: Path, targets: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What Ninja would make now, in its order; nothing when it does not say.
+
+    Only while no Ninja runs in this folder: even a dry run mends the logs that the other one is writing.
+    """
+    said = run.call(
+        [ninja, "-C", str(build), "-n", *targets], env={**environ, "NINJA_STATUS": STATUS}, cwd=build, timeout=120
+    )
+    if not said.ok:
+        return ()
+    names = [found.name for line in said.out.splitlines() if (found := read_line(line))]
+    if _RENEWS in names:
+        # Ninja stops there: it cannot know what CMake will write. The rules of before are near enough.
+        names += _commanded(ninja, build, targets, environ)
+    return tuple(dict.fromkeys(names))
+
+
+def _commanded(ninja: str, build: Path, targets: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """The outputs of all commands that lead to the targets, without those that Ninja's log has and the folder too."""
+    said = run.call([ninja, "-C", str(build), "-t", "commands", *targets], env=environ, cwd=build, timeout=120)
+    log = build / ".ninja_log"
+    made = {step.output for step in ninja_log.read(log)} if log.is_file() else set()
+    outputs = [found[1] or found[2] for line in said.out.splitlines() if (found := _OUTPUT.search(line))]
+    return [name for name in outputs if not (name in made and (build / name).exists())]
+
+
+def described(build: Path) -> dict[str, str]:
+    """The first output of every command that names itself by a sentence, by that sentence.
+
+    Ninja's lines say `Performing build step for 'nccl_external'`, its log says which file came of it.
+    """
+    try:
+        # On Windows CMake ends its lines with CRLF.
+        text = (build / "build.ninja").read_bytes().replace(b"\r\n", b"\n")
+    except OSError:
+        return {}
+    names: dict[str, str] = {}
+    for found in _CUSTOM.finditer(text):
+        output = found[1].decode("utf-8", "replace").replace("$:", ":").replace("$ ", " ")
+        names.setdefault(found[2].decode("utf-8", "replace"), output)
+    return names
+
+
+if TYPE_CHECKING:
+    from psutil import Process
+
+_MADE = re.compile(r"""(?:^|\s)(?:-o\s+|--output-file[= ]|[/-]Fo:?|[/-](?i:out):)["']?(?P<path>[^\s"';&|]+)""")
+# MSVC's whole command line may be in a file, which Ninja names after the object.
+_RESPONSE = re.compile(r"""@["']?(?P<path>\S+?)\.rsp\b""")
+
+
+class RunningProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """One job: the compiler with all that it has started. `memory` in bytes, None where it cannot be read."""
+
+    output: str | None
+    seconds: float
+    memory: int | None
+    program: str = ""
+
+
+class Watcher:
+    """Looks at everything below one process, again and again; a command line is read once."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._commands: dict[tuple[int, float], tuple[str | None, str]] = {}
+
+    def look(self) -> list[RunningProgram]:
+        """The jobs, oldest first: what Ninja has started, or this program when no Ninja runs."""
+        import psutil
+
+        try:
+            root = psutil.Process(self.pid)
+            below = root.children(recursive=True)
+        except psutil.Error:
+            return []
+        children: dict[int, list[Process]] = defaultdict(list)
+        names: dict[int, str] = {}
+        for process in [root, *below]:
+            try:
+                names[process.pid] = process.name().lower()
+                if process.pid != self.pid:
+                    children[process.ppid()].append(process)
+            except psutil.Error:
+                continue
+        ninjas = [pid for pid, name in names.items() if name.startswith("ninja")]
+        # A Ninja that waits for another Ninja (an external project) has that as its job: the inner one's jobs count.
+        inner = [pid for pid in ninjas if not any(other in _descent(children, pid) for other in ninjas)]
+        heads = [process for pid in inner for process in children[pid]] if ninjas else []
+        found = []
+        for head in heads:
+            job = self._job(head, children)
+            if job is not None:
+                found.append(job)
+        return sorted(found, key=lambda job: -job.seconds)
+
+    def _job(self, head: Process, children: Mapping[int, list[Process]]) -> RunningProgram | None:
+        import psutil
+
+        try:
+            created = head.create_time()
+            identity = (head.pid, created)
+            if identity not in self._commands:
+                self._commands[identity] = _described(head.cmdline())
+        except psutil.Error:
+            return None
+        memory: int | None = None
+        for process in [head, *_processes(children, head.pid)]:
+            try:
+                memory = (memory or 0) + int(process.memory_info().rss)
+            except psutil.Error:
+                continue
+        output, program = self._commands[identity]
+        return RunningProgram(output=output, program=program, seconds=max(0.0, time.time() - created), memory=memory)
+
+
+def output_of(command: str) -> str | None:
+    """What a compile or link command makes."""
+    found = _MADE.search(command) or _RESPONSE.search(command)
+    return found["path"].replace("\\", "/") if found else None
+
+
+def _described(words: Sequence[str]) -> tuple[str | None, str]:
+    return output_of(" ".join(words)), ntpath.basename(words[0]) if words else ""
+
+
+def _descent(children: Mapping[int, list[Process]], pid: int) -> set[int]:
+    return {process.pid for process in _processes(children, pid)}
+
+
+def _processes(children: Mapping[int, list[Process]], pid: int) -> list[Process]:
+    found: list[Process] = []
+    waiting = list(children.get(pid, ()))
+    while waiting:
+        process = waiting.pop()
+        found.append(process)
+        waiting += children.get(process.pid, ())
+    return found

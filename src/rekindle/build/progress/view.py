@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TextIO
 import msgspec
 
 from rekindle.build.progress import outputs
-from rekindle.build.progress.activity import RunningProgram
 from rekindle.build.progress.eta import TimeLeft
+from rekindle.build.progress.outputs import RunningProgram
 from rekindle.core import console
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def log_lines(now: Now, clock: str) -> list[str]:
     parts = [clock, now.step]
     if now.total:
         parts.append(f"{now.done}/{now.total}")
-    parts.append(_left(now) or f"for {duration(now.seconds)}")
+    parts.append(_left(now) or f"for {console.duration(now.seconds)}")
     parts += [", ".join(_running(now))] if now.running or now.waiting else []
     parts += _free(now) if now.total else []
     lines = ["  ".join(parts)]
@@ -71,15 +71,15 @@ def live_lines(now: Now, width: int, height: int = 24) -> list[str]:
         lines.append(_spread(head, f"{now.done}/{now.total} files", width))
         share = now.estimate.share if now.estimate else now.done / now.total
         lines.append(_bar(share, width))
-        lines.append(_spread(f"{duration(now.seconds)} gone", _left(now) or "", width))
+        lines.append(_spread(f"{console.duration(now.seconds)} gone", _left(now) or "", width))
     else:
-        lines.append(_spread(head, f"{duration(now.seconds)} gone", width))
+        lines.append(_spread(head, f"{console.duration(now.seconds)} gone", width))
         if now.last_line:
             lines.append("  " + _cut(console.clean(now.last_line), width - 2))
     lines.append(_cut(", ".join([*_running(now), *_free(now)]), width))
     room = max(0, min(_SHOWN, height - len(lines) - 2))
     for job in now.running[:room]:
-        lead = f"  {duration(job.seconds):>10}  {_memory(job):>8}  "
+        lead = f"  {console.duration(job.seconds):>10}  {_memory(job):>8}  "
         lines.append(_cut(lead + _name(job, max(8, width - len(lead))), width))
     if len(now.running) > room:
         lines.append(_cut(f"  and {len(now.running) - room} more", width))
@@ -107,6 +107,7 @@ class Live:
             self._live = rich.live.Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
         self._live.update(text, refresh=True)
+        console.stirred()
 
     def close(self) -> None:
         if self._live is not None:
@@ -126,15 +127,6 @@ def terminal(stream: TextIO | None = None, environ: Mapping[str, str] = os.envir
     return Live(stream) if capable and find_spec("rich") else None
 
 
-def duration(seconds: float) -> str:
-    """`41 s`, `4 min`, `1 h 52 min`: as exact as it is worth saying."""
-    whole = int(seconds)
-    if whole < 100:
-        return f"{whole} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
 def _running(now: Now) -> list[str]:
     found = []
     if now.running:
@@ -152,9 +144,9 @@ def _left(now: Now) -> str | None:
         return None
     if estimate.share < _EARLY:
         # So far other builds speak, at another machine's speed.
-        least, most = (duration(_rounded(estimate.seconds * each)) for each in (0.5, 2))
+        least, most = (console.duration(_rounded(estimate.seconds * each)) for each in (0.5, 2))
         return f"{least} to {most} left"
-    return f"{'about' if estimate.known >= _ROUGH else 'roughly'} {duration(_rounded(estimate.seconds))} left"
+    return f"{'about' if estimate.known >= _ROUGH else 'roughly'} {console.duration(_rounded(estimate.seconds))} left"
 
 
 def _rounded(seconds: float) -> float:
@@ -195,7 +187,7 @@ def _name(job: RunningProgram, room: int) -> str:
 
 
 def _age(job: RunningProgram) -> str:
-    return ", ".join(filter(None, (duration(job.seconds), _memory(job))))
+    return ", ".join(filter(None, (console.duration(job.seconds), _memory(job))))
 
 
 def _cut(text: str, width: int) -> str:

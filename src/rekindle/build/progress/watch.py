@@ -16,11 +16,11 @@ from pathlib import Path
 import msgspec
 
 from rekindle.build.governor.record import Standing
-from rekindle.build.progress import history, pending, view
-from rekindle.build.progress.activity import RunningProgram, Watcher
+from rekindle.build.progress import outputs, view
 from rekindle.build.progress.eta import Estimator, TimeLeft
+from rekindle.build.progress.outputs import RunningProgram, Watcher
 from rekindle.build.progress.view import Now
-from rekindle.build.progress.weights import Weight, Weights
+from rekindle.build.progress.weights import LogTail, Weight, Weights, builds
 
 HEARTBEAT = 30.0
 _LIVE = 1.0
@@ -75,10 +75,10 @@ class Progress:
 
     def compiling(self, what: CompileStep) -> None:
         """Before Ninja is started: what it will make, and how heavy that is."""
-        described = pending.described(what.build)
-        listed = pending.listed(what.ninja, what.build, what.targets, what.environ)
+        described = outputs.described(what.build)
+        listed = outputs.listed(what.ninja, what.build, what.targets, what.environ)
         names = [described.get(name, name) for name in listed]
-        weights = Weights(history.builds(what.name)).of(names, _sizes(what.source, names))
+        weights = Weights(builds(what.name)).of(names, _sizes(what.source, names))
         with self._lock:
             if self._state:
                 self._state.compiles(what, weights, described)
@@ -152,7 +152,7 @@ class _State:
         self.estimator: Estimator | None = None
         self.what: CompileStep | None = None
         self.described: Mapping[str, str] = {}
-        self._log: history.LogTail | None = None
+        self._log: LogTail | None = None
         self._arrived: dict[str, float] = {}
 
     def compiles(self, what: CompileStep, weights: Mapping[str, Weight], described: Mapping[str, str]) -> None:
@@ -161,11 +161,11 @@ class _State:
         self.estimator = Estimator(weights, jobs=what.jobs, begun=time.monotonic())
         self.left = set(weights)
         self.listed = len(weights)
-        self._log = history.LogTail(what.build / ".ninja_log", what.compiles)
+        self._log = LogTail(what.build / ".ninja_log", what.compiles)
 
     def heard(self, text: str) -> None:
         self.heard_at = time.monotonic()
-        found = pending.read(text)
+        found = outputs.read_line(text)
         if found is None:
             self.last_line = text
             return

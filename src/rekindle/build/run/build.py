@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,23 +15,102 @@ import msgspec
 from rekindle.build import backend_choice
 from rekindle.build.configure import options, patches, tools, tree
 from rekindle.build.configure.compiler_cache import CacheUse, start, through
-from rekindle.build.configure.environment import BuildEnvironment, BuildPlaces, compute
+from rekindle.build.configure.environment import MARK, BuildEnvironment, BuildPlaces, compute
+from rekindle.build.configure.options import Choices
 from rekindle.build.configure.request import BuildRequest
-from rekindle.build.governor.gate import make_or_do_without
+from rekindle.build.governor.governor import make_gate
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.overview import Overview
 from rekindle.build.progress.watch import Progress
-from rekindle.build.run import orphans, own_python, program, steps
-from rekindle.build.run.choices import Choices
+from rekindle.build.run import own_python, program, steps
 from rekindle.build.run.fixes import Consent, Fixer, Force, diagnose_log
-from rekindle.build.run.folders import Folders, folder_of, source_of, wheel_version, without_spaces
+from rekindle.build.run.folders import Folders, folder_of, held, source_of, wheel_version, without_spaces
 from rekindle.build.run.journal import Journal, Remedy
-from rekindle.build.run.lock import held
 from rekindle.build.run.tidy import Tidied
-from rekindle.core.errors import Interrupted, RekindleError, StepFailed, UsageError
+from rekindle.core.errors import Interrupted, Locked, RekindleError, StepFailed, UsageError
 from rekindle.core.findings import Finding, State
 from rekindle.machine.toolchain import vcvars
 from rekindle.machine.toolchain.vcvars import VcVars
+
+
+def end_orphans(journal: Journal, mark: str, *, grace: float = 8.0) -> tuple[int, ...]:
+    """End what an earlier run left running; the process numbers that were ended.
+
+    Windows has ended them already (the Job Object closes with its holder). On Linux the group lives on. A process is
+    ours when it is in the group that the journal names and carries this build's mark in its environment: a number that
+    another program has got since is never touched.
+    """
+    ended: list[int] = []
+    for entry in journal.left_running():
+        if entry.pid is None:
+            continue
+        members = _members(entry.pid, mark)
+        if members:
+            left = _end(entry.pid, mark, grace)
+            if left:
+                message = f"an earlier build left processes that cannot be ended: {', '.join(map(str, left))}"
+                raise Locked(message, hint="end them, then rerun the command")
+            ended += members
+        journal.write("ended", step=entry.step, pid=entry.pid, note="found after a crash")
+    if ended:
+        journal.write("orphans", note=" ".join(map(str, ended)))
+    return tuple(ended)
+
+
+def _members(group: int, mark: str) -> list[int]:
+    """The processes of the group that carry the mark."""
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if _group(process.pid) != group:
+                continue
+            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == mark:
+                found.append(process.pid)
+    return found
+
+
+def _group(pid: int) -> int:
+    """Windows has no groups: there the process is its own."""
+    own = pid
+    if sys.platform != "win32":
+        own = os.getpgid(pid)
+    return own
+
+
+def _end(group: int, mark: str, grace: float) -> list[int]:
+    """Those that would not end. One that is dying shows no environment any more: it is watched by its number."""
+    import psutil
+
+    watched: set[int] = set()
+    for kind in ("terminate", "kill"):
+        watched |= set(_members(group, mark))
+        if sys.platform == "win32":
+            for pid in _members(group, mark):
+                with contextlib.suppress(psutil.Error):
+                    getattr(psutil.Process(pid), kind)()
+        else:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGTERM if kind == "terminate" else signal.SIGKILL)
+        limit = time.monotonic() + grace
+        while time.monotonic() < limit:
+            watched |= set(_members(group, mark))
+            watched = {pid for pid in watched if _alive(pid)}
+            if not watched:
+                return []
+            time.sleep(0.05)
+    return sorted(watched)
+
+
+def _alive(pid: int) -> bool:
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.Error:
+        return False
+
 
 Teller = Callable[[str], None]
 
@@ -87,7 +169,7 @@ def build(
     with held(folders), program.stoppable():
         folders.make()
         if choices.clean:
-            from rekindle.build.run.clean import clean
+            from rekindle.build.run.tidy import clean
 
             clean(folders, keep=(folders.lock, folders.running, folders.compiler_cache, folders.overview))
             folders.make()
@@ -152,7 +234,7 @@ def _run(
     options.resolve(request, choices.overrides, allow_unknown=choices.allow_unknown)
     journal = Journal(folders.journal)
     journal.write("start", pid=os.getpid())
-    ended = orphans.end_orphans(journal, str(folders.root))
+    ended = end_orphans(journal, str(folders.root))
     if ended:
         tell(f"ended {len(ended)} processes left by an earlier run ({', '.join(map(str, ended))})")
     source = _source(request, tell)
@@ -197,9 +279,9 @@ def _context(shared: _Run, choices: Choices, force: Force) -> steps.Context:
     chosen, environment, computed, version = prepare(
         request, choices, str(folders.root), environ, variables=force.variables
     )
-    gate = make_or_do_without(folders.root, request, computed)
+    gate = make_gate(folders.root, request, computed)
     if gate:
-        environment = through(environment, gate.words)
+        environment = through(environment, gate)
         computed = {**environment.over(environ), **choices.cache_place}
     if choices.launcher:
         start(choices.launcher, computed)

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from rekindle.build.configure import patches
+from rekindle.build.configure.options import Choices
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tools
-from rekindle.build.run.choices import Choices
 from rekindle.build.run.journal import Journal, JournalEntry, Remedy
 from rekindle.build.run.steps import Context
 from rekindle.core.command import Command

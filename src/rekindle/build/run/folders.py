@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from rekindle.build.configure import cache_exchange
+import msgspec
+
+from rekindle.build.configure import compiler_cache
 from rekindle.build.configure.request import BuildRequest
+from rekindle.core import codec, files
+from rekindle.core.errors import BadInput, Locked
 from rekindle.core.paths import cache_folder
 from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.model.cuda_line import CudaLine
@@ -38,7 +45,7 @@ class Folders:
         self.wheels = root / "wheels"
         self.smoke = root / "smoke"
         self.tools = root / "env"
-        self.compiler_cache = root / cache_exchange.FOLDER
+        self.compiler_cache = root / compiler_cache.FOLDER
         """The cache of `--export-cache` and `--import-cache`. It survives `--clean`, as a cache of the user's does."""
 
     def make(self) -> None:
@@ -102,3 +109,29 @@ def local_version(request: BuildRequest) -> str:
         # The usual floor is AVX; a wheel for older processors says so, as a label of the shelf does.
         parts.append("x86v1")
     return ".".join(parts)
+
+
+class LockHolder(msgspec.Struct, frozen=True, kw_only=True):
+    pid: int
+    since: str
+
+
+@contextlib.contextmanager
+def held(folders: Folders) -> Iterator[None]:
+    with files.locked(folders.lock, _refused(folders.running, folders.root)):
+        try:
+            now = LockHolder(pid=os.getpid(), since=time.strftime("%Y-%m-%d %H:%M:%S"))
+            files.write_text(folders.running, codec.to_json(now) + "\n")
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                folders.running.unlink(missing_ok=True)
+
+
+def _refused(path: Path, root: Path) -> Locked:
+    who = "another run"
+    with contextlib.suppress(OSError, BadInput):
+        first = codec.from_json(path.read_bytes(), LockHolder)
+        who = f"another run (process {first.pid}, since {first.since})"
+    message = f"{who} is building in `{root}`"
+    return Locked(message, hint="wait for it, or end it; two builds in one folder would corrupt each other")

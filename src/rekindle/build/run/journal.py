@@ -2,13 +2,12 @@
 
 A step writes `begin` before it changes anything and `done` when it is through, each with a fingerprint of all the
 step depends on. After a crash the last word stands: a step whose latest word is `done`, with the fingerprint it would
-have today and its outputs in place, is not done again. A torn last line (a power cut) is cut off.
+have today and its outputs in place, is not done again.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import time
 from collections.abc import Mapping
@@ -17,9 +16,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.core import codec, files
-from rekindle.core.errors import BadInput, NotWritable
-from rekindle.core.files import told
+from rekindle.core import codec, lines
 
 EVENTS = (
     "start", "begin", "process", "ended", "done", "failed", "interrupted",
@@ -53,21 +50,11 @@ class Journal:
     def __init__(self, path: Path, *, run: str | None = None) -> None:
         self.path = path
         self.run = run or secrets.token_hex(4)
-        self.entries = list(read(path))
-        self._mended = False
+        self.entries = read(path)
 
     def write(self, event: str, **values: Any) -> JournalEntry:
         entry = JournalEntry(at=stamp(), event=event, run=self.run, **values)
-        line = codec.to_json(entry, indent=0).encode("utf-8") + b"\n"
-        try:
-            self._mend()
-            with self.path.open("ab") as stream:
-                stream.write(line)
-                stream.flush()
-                os.fsync(stream.fileno())
-        except OSError as error:
-            message = f"cannot write the journal `{self.path}`: {told(error)}"
-            raise NotWritable(message, hint="free some space, then rerun the command to resume") from error
+        lines.append(self.path, entry, hint="free some space, then rerun the command to resume")
         self.entries.append(entry)
         return entry
 
@@ -95,33 +82,9 @@ class Journal:
                 open_.pop(entry.pid, None)
         return list(open_.values())
 
-    def _mend(self) -> None:
-        if self._mended or not self.path.exists():
-            self._mended = True
-            return
-        files.cut_half_line(self.path)
-        self._mended = True
-
 
 def read(path: Path) -> list[JournalEntry]:
-    """The entries of a journal; none when there is no file yet."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    found = []
-    lines = data.split(b"\n")
-    for number, line in enumerate(lines, 1):
-        if not line.strip(b"\0 \r"):
-            continue
-        try:
-            found.append(codec.from_json(line, JournalEntry, name=f"`{path}`, line {number}"))
-        except BadInput:
-            # Only the last line can be torn. Anything else was not written by us, and is not to be built upon.
-            if number >= len(lines) - 1:
-                continue
-            raise
-    return found
+    return lines.read(path, JournalEntry)
 
 
 def fingerprint(*inputs: Any) -> str:

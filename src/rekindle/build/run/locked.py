@@ -13,8 +13,8 @@ from rekindle.build.run import own_python
 from rekindle.build.run.folders import source_of
 from rekindle.core.command import Command
 from rekindle.core.errors import BadInput, MissingTool, StepFailed
-from rekindle.core.findings import Finding, Fix, State
-from rekindle.source import checkout, submodules, tree
+from rekindle.core.findings import Finding, Fix, passed, unverified
+from rekindle.source import checkout, git, tree
 
 
 def check(request: BuildRequest, bundle: Path | None) -> tuple[Finding, ...]:
@@ -29,7 +29,7 @@ def check(request: BuildRequest, bundle: Path | None) -> tuple[Finding, ...]:
     if found is None:
         text = f"`{source}` is not a git checkout: whether it is commit {request.commit[:12]} could not be checked"
         fix = Fix(text="leave `--source` out to build the pinned commit, or name a clone")
-        return (Finding(id="commit", state=State.UNVERIFIED, found=text, fix=fix),)
+        return (unverified("commit", text, fix=fix),)
     if found != request.commit:
         message = f"`{source}` is at commit {found[:12]}, but the plan pins {request.commit[:12]}"
         raise BadInput(message, hint="check out the pinned commit, or write a plan for this release")
@@ -42,7 +42,7 @@ def check_submodules(request: BuildRequest) -> None:
         return
     source = Path(request.source)
     mark = checkout.mark_of(source)
-    lacking = submodules.empty(source, mark.without if mark else ())
+    lacking = git.empty(source, mark.without if mark else ())
     if request.base is not None:
         lacking = tuple(name for name in lacking if name in SUBMODULES)
     if not lacking:
@@ -60,7 +60,7 @@ def _as_committed(source: Path, commit: str) -> Finding:
         edited = checkout.edited(source, commit)
     except (MissingTool, StepFailed) as error:
         text = f"the source is at commit {commit[:12]}; whether its files were edited could not be checked"
-        return Finding(id="commit", state=State.UNVERIFIED, found=text, fix=Fix(text=error.message))
+        return unverified("commit", text, fix=error.message)
     if edited:
         more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
         message = (
@@ -72,4 +72,4 @@ def _as_committed(source: Path, commit: str) -> Finding:
 
 
 def _passed(commit: str) -> Finding:
-    return Finding(id="commit", state=State.PASS, found=f"the source is at the pinned commit {commit[:12]}")
+    return passed("commit", f"the source is at the pinned commit {commit[:12]}")

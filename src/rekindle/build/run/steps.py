@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.build.configure import backends, nccl, patches, preflight, smoke, tree
+from rekindle.build.configure import backends, patches, preflight, smoke, tree
 from rekindle.build.configure.compiler_cache import CacheUse
 from rekindle.build.configure.compiler_cache import use as cache_use
 from rekindle.build.configure.environment import BuildEnvironment
@@ -24,9 +24,9 @@ from rekindle.build.configure.tools import Tools
 from rekindle.build.governor import governor as governors
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.governor.server import Governor
-from rekindle.build.progress import history, pending
+from rekindle.build.progress import outputs, weights
 from rekindle.build.progress.watch import CompileStep, Progress
-from rekindle.build.run import finish, program
+from rekindle.build.run import program
 from rekindle.build.run.folders import Folders, folder_of, source_of
 from rekindle.build.run.journal import THERE, Journal, fingerprint, output
 from rekindle.core import codec, files
@@ -35,6 +35,78 @@ from rekindle.core.findings import Finding, State, worst
 from rekindle.core.paths import shelf_folder, venv_python
 from rekindle.diagnose.answer import Diagnosis
 from rekindle.source import checkout
+from rekindle.wheels.repair import repair
+from rekindle.wheels.repair.repair import Repair
+from rekindle.wheels.shelf import shelf
+from rekindle.wheels.shelf.provenance import BuildFacts
+from rekindle.wheels.verify import signed_report, verify
+from rekindle.wheels.verify.verify import Verification
+
+
+def cards_of(request: BuildRequest) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(target.capability.sm for target in request.gpu_targets))
+
+
+def repaired(request: BuildRequest, wheel: Path, into: Path, tools: Path | None = None) -> Repair:
+    folders = map(Path, request.library_folders(str(tools or "")))
+    wish = repair.RepairWish(folders=tuple(each for each in folders if each.is_dir()), cards=cards_of(request))
+    return repair.repair(wheel, into, wish=wish)
+
+
+def verified(request: BuildRequest, wheel: Path) -> Verification:
+    """Only a torch is imported and run; of another project the file, its links and its GPU code are looked at.
+
+    The report is written beside the wheel and travels with it.
+    """
+    # A graft's Python half and its packages are those of the base's CUDA, whatever toolkit compiled the GPU half.
+    built = request.base.cuda if request.base else request.cuda.version if request.cuda else None
+    cuda = str(built.major_minor) if built else None
+    expected = verify.Expected(torch=request.torch, cuda=cuda, cards=cards_of(request))
+    done = verify.verify(wheel, expected=expected, python=request.python, run=request.torch is not None)
+    signed_report.write(verify.report_beside(wheel), done)
+    return done
+
+
+def shelved(request: BuildRequest, wheel: Path, applied: Mapping[str, str] | None = None) -> Path:
+    """The shelf that it now lies on, with a statement of how it was built. An older build of the name is kept aside."""
+    folder = shelf_folder()
+    shelf.add(folder, [wheel], shelf.Addition(replace=True, labels=False, build=facts_of(request, applied)))
+    return folder
+
+
+def facts_of(request: BuildRequest, applied: Mapping[str, str] | None = None) -> BuildFacts:
+    """How it was built, without a name of a person, a host or a folder."""
+    tools = {
+        "compiler": f"{request.compiler.kind} {request.compiler.version or ''}".strip(),
+        "toolset": str(request.compiler.toolset or ""),
+        "cmake": str(request.cmake_version or ""),
+        "python": str(request.python_version or ""),
+        "cuda": str(request.cuda.version) if request.cuda else "",
+        "cudnn": str(request.cudnn.version or "") if request.cudnn else "",
+        "system": f"{request.system} {request.arch}",
+    }
+    return BuildFacts(
+        parameters={
+            "project": request.name,
+            "torch": request.torch,
+            "arch_list": request.arch_list,
+            "profile": request.profile,
+            "options": dict(request.options),
+            **({"base": Path(request.base.wheel).name, "base_sha256": request.base.sha256} if request.base else {}),
+        },
+        tools={name: text for name, text in tools.items() if text},
+        sources={"git+https://github.com/pytorch/pytorch": request.commit} if request.commit and request.torch else {},
+        patches=dict(applied or {}),
+    )
+
+
+def report_of(wheel: Path) -> Path:
+    return verify.report_beside(wheel)
+
+
+def plain(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Findings of other rooms as the build reports them: what is numbered there is a plain finding here."""
+    return tuple(codec.like(Finding, each) for each in findings)
 
 
 class Context(msgspec.Struct, kw_only=True):
@@ -121,7 +193,7 @@ class BuildStep(msgspec.Struct, frozen=True, kw_only=True):
 def run_preflight(context: Context) -> dict[str, str]:
     found = (
         *preflight.preflight(context.request, context.tools, context.folders, context.options),
-        *nccl.findings(context.request, context.options, source_of(context.request)),
+        *preflight.findings(context.request, context.options, source_of(context.request)),
     )
     if context.force:
         context.findings += found
@@ -194,7 +266,7 @@ def run_compile(context: Context) -> dict[str, str]:
             context.journal.write("cache", step="compile", note=codec.to_json(context.cache, indent=0))
         # What came out of a cache says nothing about how long a file takes.
         if not (context.cache and context.cache.hits):
-            history.keep(context.build / ".ninja_log", folder_of(context.request).name, context.folders.compiles)
+            weights.keep(context.build / ".ninja_log", folder_of(context.request).name, context.folders.compiles)
     return {}
 
 
@@ -220,22 +292,22 @@ def run_repair(context: Context) -> dict[str, str]:
     into = context.folders.root / "repaired"
     if into.exists():
         shutil.rmtree(into)
-    done = finish.repaired(context.request, wheel, into, context.folders.tools)
-    _stop_at(finish.plain(done.findings), context, "the wheel lacks libraries that could not be brought")
+    done = repaired(context.request, wheel, into, context.folders.tools)
+    _stop_at(plain(done.findings), context, "the wheel lacks libraries that could not be brought")
     path = str(into / wheel.name)
     return {path: output(path) or THERE}
 
 
 def run_verify(context: Context) -> dict[str, str]:
     wheel = _made_by(context, "repair")
-    done = finish.verified(context.request, wheel)
-    _stop_at(finish.plain(done.checks), context, "the wheel failed its verification")
-    return {str(finish.report_of(wheel)): THERE}
+    done = verified(context.request, wheel)
+    _stop_at(plain(done.checks), context, "the wheel failed its verification")
+    return {str(report_of(wheel)): THERE}
 
 
 def run_shelve(context: Context) -> dict[str, str]:
     applied = patches.wanted(context.request, context.tools)
-    return {str(finish.shelved(context.request, _made_by(context, "repair"), applied)): THERE}
+    return {str(shelved(context.request, _made_by(context, "repair"), applied)): THERE}
 
 
 STEPS: tuple[BuildStep, ...] = (
@@ -363,7 +435,7 @@ def _carry_out(context: Context, step: str, commands: Any, *, environ: Mapping[s
         outcome = program.run(
             command.args,
             record,
-            env={**(context.environ if environ is None else environ), "NINJA_STATUS": pending.STATUS},
+            env={**(context.environ if environ is None else environ), "NINJA_STATUS": outputs.STATUS},
             cwd=Path(command.cwd),
             observe=context.progress.line if context.progress else None,
             started=context.progress.started if context.progress else None,

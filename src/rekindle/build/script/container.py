@@ -49,7 +49,7 @@ def write(plan: Path, path: Path, *, base: str | None = None, rekindle: str | No
         copies=_copies(wanted, plan, path),
         tools=_tools(wanted, plans.read(plan).machine if request.is_plan(plan) else paths.architecture()),
     )
-    files.write_text(path, text(made, plan.name, rekindle or own.elsewhere()))
+    files.write_text(path, text(made, plan.name, own.elsewhere(rekindle)))
     return made
 
 

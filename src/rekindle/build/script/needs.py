@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rekindle.build.configure.request import BuildRequest
-from rekindle.build.script.standalone_places import KITS
+from rekindle.build.script.standalone_libraries import KITS
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import libraries
 from rekindle.machine.toolchain import toolkits

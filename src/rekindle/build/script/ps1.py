@@ -10,6 +10,7 @@ from rekindle.build.script.script import Call, Script, ScriptPlace, ScriptStep
 from rekindle.build.script.standalone import BAD_WORD
 from rekindle.build.script.standalone_folder import NOT_OURS
 from rekindle.build.script.text import comment, title
+from rekindle.core.errors import BadInput
 
 
 def text(script: Script, file: str) -> str:
@@ -135,7 +136,12 @@ def _begin() -> list[str]:
         "Remove-Item -LiteralPath $Unpacked",
         "Confirm-Started $Code",
         "$Env:RK_STEPS = $Env:RK_WORK + '\\steps.py'",
-        "[System.IO.File]::WriteAllText($Env:RK_STEPS, $PythonPart)",
+        "try { [System.IO.File]::WriteAllText($Env:RK_STEPS, $PythonPart) }",
+        "catch {",
+        "  Write-Output ('Cannot write to the folder of RK_WORK: ' + $Env:RK_WORK)",
+        "  Write-Output 'Free some space there, or correct RK_WORK near the top of this file.'",
+        "  exit 4",
+        "}",
         "& $Env:RK_PYTHON $Env:RK_STEPS 'start'",
         "Confirm-Started $LASTEXITCODE",
         "",
@@ -162,11 +168,18 @@ def _step(script: Script, step: ScriptStep) -> list[str]:
 
 
 def _call(script: Script, call: Call) -> list[str]:
-    words = ", ".join(ps1_text(word, script.known) for word in call.words)
+    spelled = [_word(word, script) for word in call.words]
     place = [f"Set-Location -LiteralPath {ps1_text(call.folder, script.known)}"] if call.folder else []
     python = ps1_text(call.python, script.known)
-    line = f"Invoke-Part {python} @({words})"
+    line = f"Invoke-Part {python} @({', '.join(spelled)})"
     if len(line) > 110:
-        parts = re.sub(r"^", "  ", ",\n".join(ps1_text(word, script.known) for word in call.words), flags=re.MULTILINE)
-        return [*place, f"Invoke-Part {python} @(", *parts.split("\n"), ")"]
+        return [*place, f"Invoke-Part {python} @(", *(f"  {word}," for word in spelled[:-1]), f"  {spelled[-1]}", ")"]
     return [*place, line]
+
+
+def _word(word: str, script: Script) -> str:
+    """One word of a command. PowerShell 5.1 puts quotes around one with a space, and changes nothing within."""
+    if not word or re.search(r'["\r\n]|\s.*\\\Z', word):
+        message = f"`{word[:60]}` cannot be written into a script for PowerShell"
+        raise BadInput(message, hint="take quotes, line ends and a backslash at its end out of it")
+    return ps1_text(word, script.known)

@@ -313,33 +313,24 @@ class _Composer:
             return None
         folder = self.paths.join(self.source, "torch", "lib")
         about = "The DLLs of CUDA, cuDNN, MKL and the like that torch loads, put beside its own: found, not listed"
-        return self._step("libraries", about, [("libraries", folder, *self._library_places())])
+        return self._step("libraries", about, [("libraries", folder, *self.request.library_folders(self._in("env")))])
 
     def _wheel_libraries_step(self) -> ScriptStep | None:
         """After the wheel is packed: scikit-build-core (2.14 on) installs and packs in one go."""
         if self.request.system != "windows" or not self.request.torch or self.backend.name == "setup.py":
             return None
         about = "The DLLs of CUDA, cuDNN, MKL and the like that torch loads, put into the wheel: found, not listed"
-        return self._step("libraries", about, [("wheel-libraries", *self._library_places())])
-
-    def _library_places(self) -> list[str]:
-        """Where the build's own libraries lie: what it was linked with first."""
-        request, join = self.request, self.paths.join
-        found = [join(request.cudnn.root, "bin")] if request.cudnn else []
-        if request.cuda:
-            found += [join(request.cuda.root, "bin"), join(request.cuda.root, "extras", "CUPTI", "lib64")]
-            programs = self.paths.dirname(self.paths.dirname(self.paths.dirname(request.cuda.root)))
-            found.append(join(programs, "NVIDIA Corporation", "NvToolsExt", "bin", "x64"))
-        if request.pip_mkl:
-            found.append(join(self.work, "env", "Library", "bin"))
-        found += [*request.mkl_binaries]
-        return list(dict.fromkeys(found))
+        return self._step("libraries", about, [("wheel-libraries", *self.request.library_folders(self._in("env")))])
 
     def _repair_words(self) -> list[str]:
         """`rekindle repair` for this wheel, with the CUDA of this build and no other."""
         if not self.request.cuda or self.request.system != "windows":
             return []
-        places = [word for folder in self._library_places() for word in ("--from", self._by_place(folder))]
+        places = [
+            word
+            for folder in self.request.library_folders(self._in("env"))
+            for word in ("--from", self._by_place(folder))
+        ]
         cards = dict.fromkeys(target.capability.sm for target in self.request.gpu_targets)
         return [*places, *(word for card in cards for word in ("--gpu", card))]
 

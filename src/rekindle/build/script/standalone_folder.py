@@ -28,7 +28,7 @@ def own_folder() -> int:
     try:
         wrong = doubt(work)
         if not wrong:
-            make(work)
+            make_folder(work)
             # Somebody may have been faster.
             wrong = doubt(work)
     except OSError as error:
@@ -39,7 +39,7 @@ def own_folder() -> int:
     return NOT_OURS
 
 
-def make(work: Path) -> None:
+def make_folder(work: Path) -> None:
     work.parent.parent.mkdir(parents=True, exist_ok=True)
     for path in (work.parent, work):
         if not path.is_dir():

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from rekindle.build.configure.cmake_result import configured_in
+from rekindle.build.run.pack import add_member, wheel_of_tree
 from rekindle.build.script.standalone import (
     PLAN,
     begin,
@@ -30,8 +30,18 @@ from rekindle.build.script.standalone import (
     write,
 )
 from rekindle.build.script.standalone_folder import own_folder
-from rekindle.build.script.standalone_libraries import anywhere, cudnn_of, libraries
-from rekindle.build.script.standalone_places import beside_python, elsewhere, expanded, size_of, version_of
+from rekindle.build.script.standalone_libraries import (
+    anywhere,
+    beside_python,
+    cudnn_of,
+    elsewhere,
+    expanded,
+    libraries,
+    size_of,
+    version_of,
+)
+from rekindle.core.dev_drive import dev_drive
+from rekindle.source.edits import Found, make
 
 
 def main(words: Sequence[str]) -> int:
@@ -74,9 +84,8 @@ def preflight() -> int:
         else:
             say(f"found    {need['what']}: {path}")
     wrong += unfit(str(place()))
-    kind = file_system(place().anchor)
-    if kind and kind != "ReFS":
-        say(f"drive    {place().anchor} is {kind}; on Windows 11 a Dev Drive builds faster (RK_WORK)")
+    if dev_drive(str(place())) is False:
+        say(f"drive    {place().anchor} is not a Dev Drive, which builds faster on Windows 11 (RK_WORK)")
     wrong += cramped(shutil.disk_usage(place()).free // 1024**3, memory() // 1024**3)
     if wrong and os.environ.get("RK_FORCE"):
         for line in (*wrong, "RK_FORCE is set: going on"):
@@ -111,17 +120,6 @@ def memory() -> int:
     status = (ctypes.c_uint64 * 8)(64)
     kernel: Any = getattr(ctypes, "windll").kernel32  # noqa: B009 - no such thing elsewhere
     return int(status[3]) if kernel.GlobalMemoryStatusEx(ctypes.byref(status)) else 0
-
-
-def file_system(root: str) -> str:
-    """`NTFS`, `ReFS` of a drive of Windows; a Dev Drive is the latter."""
-    if os.name != "nt":
-        return ""
-    import ctypes
-
-    name = ctypes.create_unicode_buffer(64)
-    kernel: Any = getattr(ctypes, "windll").kernel32  # noqa: B009 - no such thing elsewhere
-    return name.value if kernel.GetVolumeInformationW(root, None, 0, None, None, None, name, 64) else ""
 
 
 def compile_all(*words: str) -> int:
@@ -196,6 +194,9 @@ def freeze() -> int:
     return 0
 
 
+SAID = {Found.PENDING: "", Found.APPLIED: " has it already", Found.FIXED: " has upstream's own fix"}
+
+
 def patch(root: str) -> int:
     """All edits or none: every text is looked for before a file is written."""
     drafts: dict[Path, bytes] = {}
@@ -206,23 +207,15 @@ def patch(root: str) -> int:
                 data = drafts[path] if path in drafts else path.read_bytes()
             except OSError as error:
                 return stop(f"{each['id']}: `{path}` cannot be read: {error}")
-            ends = b"\r\n" if b"\r\n" in data else b"\n"
-            before, after = (ends.join(line.encode("utf-8") for line in edit[key]) for key in ("before", "after"))
-            # One of the two texts may hold the other: a line put beside it, a word taken out.
-            made = data.count(after) - data.count(before) * before.count(after) if after else 0
-            pending = data.count(before) - (data.count(after) * after.count(before) if after else 0)
-            if made == edit["count"] and not pending:
-                say(f"{each['id']}: already in {edit['file']}")
-            elif pending == edit["count"] and not made:
-                drafts[path] = data.replace(before, after)
-                say(f"{each['id']}: {edit['file']}")
-            elif edit["fixed"] and edit["fixed"].encode("utf-8") in data:
-                say(f"{each['id']}: {edit['file']} has upstream's own fix")
-            else:
-                return stop(
-                    f"{each['id']}: its text stands {pending} times in `{path}`, not {edit['count']}",
-                    "nothing was changed; is this the release that the script is for?",
-                )
+            texts = {key: "\n".join(edit[key]) for key in ("before", "after")}
+            spelled: Any = SimpleNamespace(**{**edit, **texts})
+            outcome = make(data, spelled)
+            if outcome.found is Found.MISMATCH:
+                lines = (f"{each['id']}: `{path}`: {outcome.reason}", "nothing was changed")
+                return stop(*lines, "is this the release that the script is for?")
+            say(f"{each['id']}: {edit['file']}" + SAID[outcome.found])
+            if outcome.found is Found.PENDING:
+                drafts[path] = outcome.data
     for path, data in drafts.items():
         beside = path.with_name(path.name + ".part")
         beside.write_bytes(data)
@@ -270,41 +263,30 @@ def fresh(build: str) -> int:
 
 def check(build: str) -> int:
     """Built fine, but no CUDA inside: that is caught here, in the first minutes."""
-    text = read(Path(build, "CMakeCache.txt")).replace("\r", "")
-    cache = dict(re.findall(r"^([^#/\s:][^:=\n]*):[A-Z]+=(.*)$", text, re.MULTILINE))
-    if not cache:
+    result = configured_in(Path(build))
+    if not result.cache:
         return stop(f"CMake has left no cache in `{build}`")
     wrong = []
     for name, wanted in PLAN["expected"].items():
-        on = cache.get(name, wanted).upper() in ("ON", "1", "TRUE", "YES")
-        if on != (wanted == "ON"):
-            wrong.append(f"CMake has {name}={cache[name]}, the plan says {wanted}: configure.log says why")
-    lines = read(Path(build, "build.ninja")).splitlines()
-    flags = [line for line in lines if "-gencode" in line or "--generate-code" in line]
-    if PLAN["architectures"] and not flags:
+        said = result.cache.get(name, wanted)
+        if (said.upper() in ("ON", "1", "TRUE", "YES")) != (wanted == "ON"):
+            wrong.append(f"CMake has {name}={said}, the plan says {wanted}: configure.log says why")
+    if PLAN["architectures"] and not any(result.gpu_flags):
         wrong.append("no file is compiled for a GPU: CUDA is off")
     for name in PLAN["architectures"]:
-        without = [line for line in flags if not re.search(rf"code=\"?\[?[\w,]*\b{name}\b", line)]
+        without = [flags for flags in result.gpu_flags if name not in flags]
         if without:
-            wrong.append(f"{len(without)} of {len(flags)} sets of GPU flags do not name {name}")
-    wrong += sequential(cache)
-    compilers = "".join(read(path) for path in Path(build, "CMakeFiles").rglob("CMake*Compiler.cmake"))
-    said = re.search(r'set\(CMAKE_CUDA_COMPILER_VERSION "(\d+\.\d+)', compilers)
-    if PLAN["cuda"] and said and said.group(1) != PLAN["cuda"]:
-        wrong.append(f"the CUDA compiler is {said.group(1)}, not {PLAN['cuda']}")
+            wrong.append(f"{len(without)} of {len(result.gpu_flags)} sets of GPU flags do not name {name}")
+    if result.one_core:
+        wrong.append(f"MKL would run on one core: CMake took {result.one_core}, for it found no OpenMP of Intel's "
+                     "(INTEL_OMP_DIR)")  # fmt: skip
+    cuda = ".".join(result.compilers.get("CMAKE_CUDA_COMPILER_VERSION", "").split(".")[:2])
+    if PLAN["cuda"] and cuda and cuda != PLAN["cuda"]:
+        wrong.append(f"the CUDA compiler is {cuda}, not {PLAN['cuda']}")
     if wrong:
         return stop(*wrong)
     say(f"CMake has configured what the plan says ({', '.join(PLAN['architectures']) or 'no GPU code'})")
     return 0
-
-
-def sequential(cache: dict[str, str]) -> list[str]:
-    """FindMKL falls back to one thread without a word when Intel's OpenMP is not where it looks."""
-    one = cache.get("MKL_LIBRARIES_mkl_sequential_LIBRARY", "")
-    threaded = cache.get("MKL_LIBRARIES_libiomp5md_LIBRARY", cache.get("MKL_LIBRARIES_iomp5_LIBRARY", ""))
-    if one and not one.endswith("NOTFOUND") and (not threaded or threaded.endswith("NOTFOUND")):
-        return [f"MKL would run on one core: CMake took {one}, for it found no OpenMP of Intel's (INTEL_OMP_DIR)"]
-    return []
 
 
 def empty(folder: str) -> int:
@@ -329,25 +311,10 @@ def collect(folder: str) -> int:
 
 def pack(tree: str) -> int:
     """The install tree of a CMake project as a wheel."""
-    tag = "py3-none-" + re.sub(r"[-.]", "_", sysconfig.get_platform())
-    stem = f"{re.sub(r'[-_.]+', '_', PLAN['name'])}-{PLAN['version']}"
-    head = f"Metadata-Version: 2.1\nName: {PLAN['name']}\nVersion: {PLAN['version']}\n"
-    about = f"Wheel-Version: 1.0\nGenerator: build script\nRoot-Is-Purelib: false\nTag: {tag}\n"
-    found = sorted(path for path in Path(tree).rglob("*") if path.is_file())
-    bodies = [(path.relative_to(tree).as_posix(), path.read_bytes(), path.stat().st_mode) for path in found]
-    own = {"METADATA": head, "WHEEL": about}
-    bodies += [(f"{stem}.dist-info/{name}", text.encode(), 0o644) for name, text in own.items()]
     empty(str(place("wheels")))
-    record = ""
-    with zipfile.ZipFile(place("wheels", "part"), "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, body, mode in bodies:
-            member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            member.external_attr, member.compress_type = (0o100000 | mode & 0o777) << 16, zipfile.ZIP_DEFLATED
-            archive.writestr(member, body)
-            digest = base64.urlsafe_b64encode(hashlib.sha256(body).digest()).rstrip(b"=").decode()
-            record += f'"{name}",sha256={digest},{len(body)}\n'
-        archive.writestr(f"{stem}.dist-info/RECORD", f"{record}{stem}.dist-info/RECORD,,\n")
-    place("wheels", "part").replace(place("wheels", f"{stem}-{tag}.whl"))
+    wheel_of_tree(
+        Path(tree), name=PLAN["name"], version=PLAN["version"], into=place("wheels"), generator="build script"
+    )
     return 0
 
 
@@ -380,17 +347,14 @@ def add_to_wheel(wheel: Path, files: Sequence[Path]) -> None:
     shutil.copyfile(str(wheel), str(beside))
     with zipfile.ZipFile(str(beside), "a", zipfile.ZIP_DEFLATED) as archive:
         info = next(each for each in archive.infolist() if each.filename.endswith(".dist-info/RECORD"))
-        record = archive.read(info).decode("utf-8")
+        record = [archive.read(info).decode("utf-8")]
         if info is archive.infolist()[-1]:
             archive.start_dir = info.header_offset
         archive.filelist.remove(info)
         del archive.NameToInfo[info.filename]
         for path in files:
-            body = path.read_bytes()
-            archive.writestr(f"torch/lib/{path.name}", body)
-            digest = base64.urlsafe_b64encode(hashlib.sha256(body).digest()).rstrip(b"=").decode()
-            record += f"torch/lib/{path.name},sha256={digest},{len(body)}\n"
-        archive.writestr(info.filename, record)
+            add_member(archive, record, f"torch/lib/{path.name}", path.read_bytes())
+        archive.writestr(info.filename, "".join(record))
     beside.replace(wheel)
 
 

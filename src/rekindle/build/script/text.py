@@ -6,17 +6,20 @@ import json
 import re
 from pathlib import Path
 
+from rekindle.build.configure import cmake_result
 from rekindle.build.configure.render import one_line, split
+from rekindle.build.run import pack
 from rekindle.build.script import (
     standalone,
     standalone_folder,
     standalone_libraries,
-    standalone_places,
     standalone_steps,
 )
 from rekindle.build.script.script import Script
+from rekindle.core import dev_drive
 from rekindle.core.errors import BadInput
 from rekindle.formats import dll_names
+from rekindle.source import edits
 
 PYTHON_BEGINS = "---- the Python part of this script begins here ----"
 
@@ -56,7 +59,8 @@ def step_names(script: Script) -> str:
 
 def python_part(script: Script) -> list[str]:
     """The modules as one file, with the plan in it."""
-    parts = (standalone, standalone_folder, dll_names, standalone_libraries, standalone_places, standalone_steps)
+    shared = (dev_drive, dll_names, cmake_result, edits, pack)
+    parts = (standalone, standalone_folder, *shared, standalone_libraries, standalone_steps)
     first, *others = (Path(str(part.__file__)).read_text(encoding="utf-8") for part in parts)
     empty = "PLAN: dict[str, Any] = {}\n"
     assert first.count(empty) == 1

@@ -26,8 +26,8 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`limit` is how many minutes a runner gives to a job; `cores` what it has, against the eight of the estimates."""
 
     matrix: str = "matrix.toml"
-    rekindle: str = msgspec.field(default_factory=own.elsewhere)
-    """What pip installs; an address works as well."""
+    rekindle: str | None = None
+    """What pip installs; an address works as well. None: where this Rekindle came from."""
     limit: int = 350
     cores: int = 4
     runner: dict[str, str] = {}
@@ -37,6 +37,8 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
     """You have read the terms that `rekindle toolchain install` shows, and accept them for these runners."""
     site: bool = False
     """The runners take up what is published at the repository's own pages."""
+    by_hand: bool = False
+    """A push starts nothing: the first one would come before key and pages are there."""
 
 
 class ExportedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +124,7 @@ def divided(jobs: Sequence[ExportedJob], most: int) -> Iterator[tuple[str, Seque
 
 
 def variables(settings: ExportSettings) -> dict[str, str]:
-    return {"REKINDLE_REQUIREMENT": settings.rekindle, "PYTHONUTF8": "1"}
+    return {"REKINDLE_REQUIREMENT": own.elsewhere(settings.rekindle, "sign"), "PYTHONUTF8": "1"}
 
 
 def usable(settings: ExportSettings) -> int:
@@ -139,9 +141,6 @@ def notes(exported: Exported) -> str:
     """What whoever reads the file should know before it is run."""
     settings = exported.settings
     found = []
-    if "://" not in settings.rekindle:
-        named = " ".join(settings.rekindle.split())
-        found.append(f"UNVERIFIED: that pip finds `{named}`. Name another place with `--rekindle`.")
     if any(job.toolchain for job in exported.jobs) and not settings.accept_licence:
         found.append(
             "The step `Toolchain` stops at NVIDIA's terms: read them, then write this again with `--accept-licence`."

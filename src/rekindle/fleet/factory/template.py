@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from rekindle.build.configure import tree
-from rekindle.core import files
+from rekindle.core import console, files
 from rekindle.core.command import ShellVariable, rekindle, workflow_step
 from rekindle.core.errors import BadInput, UsageError
+from rekindle.core.version import Version
 from rekindle.fleet import matrix_file, planning
-from rekindle.fleet.export import github
-from rekindle.fleet.export.workflow import FREE_GB, SHELF, ExportSettings, exported, notes
+from rekindle.fleet.export import write
+from rekindle.fleet.export.workflow import FREE_GB, SHELF, Exported, ExportSettings, exported
 from rekindle.fleet.export.write import as_yaml
 from rekindle.fleet.job import FleetJob, JobKind, JobState
 from rekindle.fleet.planning import FleetPlan, spoken_minutes
+from rekindle.model.cuda_line import CudaLine
 
 WORKFLOW = ".github/workflows/factory.yml"
 TAG = "wheels"
 SITE = "site"
 ORPHANS = """# The newest PyTorch for the cards that the official wheels left behind, and one row for Kepler.
-# Change it, push it, run the workflow `factory`: what is published already is not built again.
+# The workflow names its jobs. For another matrix: `rekindle factory init NEW --matrix matrix.toml`, and push its files.
+# Linux only: a torch needs 45 GB of disk, and no hosted Windows runner has that.
 project = ["torch", "torchvision", "torchaudio"]
 torch = ["2.15.0"]
 cuda = ["12.6"]
 gpu = ["5.0;6.0;7.0"]        # Maxwell, Pascal, Volta in one wheel: their minor releases run this code, too
 python = ["3.11", "3.12", "3.13"]
-os = ["linux", "windows"]
+os = ["linux"]
 profile = ["compat"]
 
 [[include]]                  # Kepler: the last release that compiles for it
@@ -48,6 +51,8 @@ class FactoryTemplate(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...]
     jobs: int
     rounds: int
+    steps: tuple[str, ...]
+    """What is left to do by hand, in order."""
 
 
 def init(
@@ -57,7 +62,7 @@ def init(
     rekindle: str | None = None,
     accept: Callable[[], bool] = lambda: False,
 ) -> FactoryTemplate:
-    """Write the template into a new folder, or one that holds nothing of these names.
+    """Write the template into a new folder, or one that holds nothing of these names. Refused, it writes nothing.
 
     `accept` is asked whether the terms of the toolchains are accepted, if the runners need one.
     """
@@ -66,23 +71,47 @@ def init(
     if taken := [name for name in wanted if (folder / name).exists()]:
         raise UsageError(f"`{folder / taken[0]}` is there already", hint="name a new folder")
     own = _projects(matrix, folder) if matrix else {}
+    plan = planning.make(matrix).plan if matrix else _orphans()
+    settings = ExportSettings(cores=CORES, limit=350, site=True, rekindle=rekindle, accept_licence=True, by_hand=True)
+    made = exported(plan, settings)
+    flow = write.workflow(made, name="factory", then={"publish": _publish(settings)})
+    if any(job.toolchain for job in made.jobs) and not accept():
+        message = "the runners install CUDA by NVIDIA's terms, and nobody has accepted them"
+        raise UsageError(message, hint="read docs.nvidia.com/cuda/eula, then add `--accept-licence`")
+    steps = _steps(made)
     files.write_text(folder / "matrix.toml", text)
     for named, (source, manifest) in own.items():
         tree.copy(source, folder / named, manifest, {})
-    plan = planning.make(folder / "matrix.toml").plan
-    settings = ExportSettings(cores=4, limit=350, site=True)
-    if rekindle:
-        settings = msgspec.structs.replace(settings, rekindle=rekindle)
-    made = exported(plan, settings)
-    if any(job.toolchain for job in made.jobs) and accept():
-        settings = msgspec.structs.replace(settings, accept_licence=True)
-        made = exported(plan, settings)
-    flow = github.workflow(made, name="factory", then={"publish": _publish(settings)})
-    head = "# Written by `rekindle factory init`; write it again when the matrix changes.\n"
-    files.write_text(folder / WORKFLOW, head + notes(made) + as_yaml(flow))
-    files.write_text(folder / "README.md", _readme(plan, made.rounds))
+    head = (
+        "# Written by `rekindle factory init`. For another matrix: `rekindle factory init NEW --matrix matrix.toml`.\n"
+    )
+    files.write_text(folder / WORKFLOW, head + as_yaml(flow))
+    files.write_text(folder / "README.md", _readme(plan, made.rounds, steps))
     files.write_text(folder / ".gitignore", f"/{SHELF}/\n/fleet-work/\n/{SITE}/\n")
-    return FactoryTemplate(folder=str(folder), files=wanted, jobs=len(made.jobs), rounds=made.rounds)
+    return FactoryTemplate(folder=str(folder), files=wanted, jobs=len(made.jobs), rounds=made.rounds, steps=steps)
+
+
+def _orphans() -> FleetPlan:
+    with files.scratch("matrix") as folder:
+        files.write_text(folder / "matrix.toml", ORPHANS)
+        return planning.make(folder / "matrix.toml").plan
+
+
+def _steps(made: Exported) -> tuple[str, ...]:
+    """What is left to do by hand, in order."""
+    key = (
+        "Make a key to sign with: `rekindle shelf key` prints the public key and says where the private one is. Put "
+        "the text of that file into the secret `REKINDLE_KEY` (Settings → Secrets and variables → Actions)."
+    )
+    last = "Start it: Actions → factory → Run workflow."
+    if made.rounds > 1:
+        last += f" Each job has {made.rounds} rounds; one that needs fewer does nothing in the others."
+    return (
+        "Push this folder to a new public repository, branch `main`.",
+        "Switch its pages on: Settings → Pages → Source: GitHub Actions.",
+        key,
+        last,
+    )
 
 
 def _projects(matrix: Path, folder: Path) -> dict[Path, tuple[Path, tree.Manifest]]:
@@ -121,19 +150,20 @@ def _publish(settings: ExportSettings) -> dict[str, Any]:
         "permissions": {"contents": "write", "pages": "write", "id-token": "write"},
         "environment": {"name": "github-pages", "url": "${{ steps.pages.outputs.page_url }}"},
         "steps": [
-            {"uses": github.action("checkout")},
-            {"uses": github.action("python"), "with": {"python-version": "3.12"}},
+            {"uses": write.action("checkout")},
+            {"uses": write.action("python"), "with": {"python-version": "3.12"}},
             {
                 "name": "Wheels of this run",
-                "uses": github.action("download"),
+                "uses": write.action("download"),
                 "with": {"pattern": "wheel-*", "path": SHELF, "merge-multiple": True},
             },
             {"name": "Rekindle", "shell": "bash", "run": 'python -m pip install "$REKINDLE_REQUIREMENT"\n'},
             {
                 "name": "Index and coverage",
                 "shell": "bash",
-                "env": {"BASE": base},
-                "run": workflow_step(
+                "env": {"BASE": base, **write.KEY_ENVIRONMENT},
+                "run": write.KEY_SCRIPT
+                + workflow_step(
                     rekindle(
                         "factory",
                         "publish",
@@ -150,7 +180,7 @@ def _publish(settings: ExportSettings) -> dict[str, Any]:
                         "upload.txt",
                     )
                 )
-                + "\n",
+                + '\nrm -f "$RUNNER_TEMP/rekindle-key.pem"\n',
             },
             {
                 "name": "Release",
@@ -168,27 +198,24 @@ def _publish(settings: ExportSettings) -> dict[str, Any]:
     }
 
 
-def _readme(plan: FleetPlan, rounds: int) -> str:
-    jobs = [job for job in plan.jobs if job.state.value == "build"]
+def _readme(plan: FleetPlan, rounds: int, steps: Sequence[str]) -> str:
+    jobs = [job for job in plan.jobs if job.state is JobState.BUILD]
     names = "\n".join(f"- `{job.name}`" for job in jobs)
     projects = " ".join(dict.fromkeys(job.lock.project for job in jobs if job.lock is not None)) or "PROJECT"
+    numbered = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
     return f"""# A wheel factory
 
-This repository builds {len(jobs)} wheels on hosted runners and publishes them as a package index.
+This repository builds {console.plural(len(jobs), "wheel")} on hosted runners and publishes them as a package index.
 
-## Press the button
+## What is left to do
 
-1. Settings → Pages → Source: GitHub Actions.
-2. Make a key to sign with: `rekindle shelf key --json` shows where it is. Put the file's text into the secret
-   `REKINDLE_KEY` (Settings → Secrets → Actions). Without it the wheels are signed with a key that nobody knows.
-3. Actions → factory → Run workflow. Each job has {rounds} rounds; one that needs fewer does nothing in the others.
+{numbered}
 
 Then anybody can install from it ({projects}), by a version with its label; the index shows them:
 
     pip install PROJECT==VERSION+LABEL --extra-index-url https://OWNER.github.io/REPOSITORY/simple/
 
-For example `torch==2.7.1+cu118.sm35`. Without the label pip may take a newer one of the package index,
-which has no code for the card.
+{_example(jobs)}Without the label pip may take a newer one of the package index, which has no code for the card.
 
 The coverage page is `https://OWNER.github.io/REPOSITORY/coverage.html`.
 
@@ -202,6 +229,18 @@ What is published is not built again: the key of a job is the hash of all that d
 
 {arithmetic(plan, rounds)}
 """
+
+
+def _example(jobs: Sequence[FleetJob]) -> str:
+    """A version that this matrix gives; a project's own is not known before it is built."""
+    for lock in (job.lock for job in jobs if job.lock is not None):
+        version = lock.version
+        if lock.kind is JobKind.TORCH and lock.cuda:
+            targets = ".".join(str(target).replace("_", "") for target in lock.targets)
+            version = f"{lock.torch}+{CudaLine(Version(lock.cuda)).name}.{targets}"
+        if version:
+            return f"For example `{lock.project}=={version}`. "
+    return ""
 
 
 MINUTES = 360
@@ -227,6 +266,12 @@ def arithmetic(plan: FleetPlan, rounds: int) -> str:
     lines = [head, ""]
     lines += [_line(job) for job in sorted(torch, key=lambda job: -(job.estimate.minutes or 0))[:6]]
     disk = max((job.estimate.disk_gb for job in jobs), default=0.0)
+    windows = max((job.estimate.disk_gb for job in jobs if job.lock and job.lock.system == "windows"), default=0.0)
+    if windows > DISK_GB:
+        lines.append(
+            f"- Windows: the largest job takes {windows:.0f} GB, and nothing is removed there: it does not fit. Write "
+            "the workflow for larger runners: `rekindle fleet export github --runner windows-x86_64=LABEL`."
+        )
     if disk > DISK_GB:
         lines.append(
             f"- Disk: the largest job takes {disk:.0f} GB. That is more than the {DISK_GB} GB a runner has free"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rekindle.core.errors import UnknownName
+from rekindle.core.errors import UnknownName, did_you_mean
 from rekindle.knowledge.tables import NamedRow, Row, decided, rows
 
 
@@ -26,6 +26,8 @@ class Limits(Row, frozen=True, kw_only=True):
     memory_good_gb: int
     disk_least_gb: int
     disk_good_gb: int
+    dev_drive_build: int
+    """The first build of Windows that has Dev Drives."""
     root_length: int
     temp_length: int
 
@@ -53,14 +55,8 @@ def check(name: str) -> Check:
     for row in checks():
         if row.id == name:
             return row
-    import difflib
-
-    near = difflib.get_close_matches(name, [row.id for row in checks()], n=3, cutoff=0.4)
-    message = f"there is no check `{name[:60]}`"
-    hint = (
-        f"did you mean {' or '.join(f'`{one}`' for one in near)}?" if near else "`rekindle doctor --all` shows all ids"
-    )
-    raise UnknownName(message, hint=hint)
+    near = did_you_mean(name, (row.id for row in checks()))
+    raise UnknownName(f"there is no check `{name[:60]}`", hint=f"{near}`rekindle doctor --all` shows all ids")
 
 
 def limits() -> Limits:

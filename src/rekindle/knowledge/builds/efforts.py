@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from rekindle.core.version import Version
@@ -72,8 +74,10 @@ class StillUsed(NamedRow, frozen=True, kw_only=True):
     first: Version
 
 
-class DisplayCards(NamedRow, frozen=True, kw_only=True):
-    begins: tuple[str, ...]
+class SmallChip(NamedRow, frozen=True, kw_only=True):
+    """A chip that computes about as much as the processor beside it."""
+
+    cores: int
 
 
 class LibraryUse(NamedRow, frozen=True, kw_only=True):
@@ -91,7 +95,7 @@ _further_python = rows("estimates.toml", "further_python", FurtherPython)
 _change = rows("estimates.toml", "change", ChangeEffort)
 _loss = rows("estimates.toml", "loss", LossEffort)
 _still_used = rows("estimates.toml", "still_used", StillUsed)
-_display_cards = rows("estimates.toml", "display_cards", DisplayCards)
+_small_chip = rows("estimates.toml", "small_chip", SmallChip)
 _library = rows("estimates.toml", "library", LibraryUse)
 
 
@@ -159,8 +163,10 @@ def still_used(python: str) -> bool:
     return Version.parse(python.rstrip("t")) >= _still_used()[0].first
 
 
-def shows_pictures(card: str) -> bool:
-    return card.startswith(_display_cards()[0].begins)
+def few_cores(chips: Collection[str]) -> int | None:
+    """The most cores that a card with one of these chips has, where all of them are small; else None."""
+    found = {row.id: row.cores for row in _small_chip() if row.id in chips}
+    return max(found.values()) if found and len(found) == len(set(chips)) else None
 
 
 def memory() -> MemoryEffort:

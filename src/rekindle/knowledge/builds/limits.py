@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Target
+from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import NamedRow, cached, rows
 
 
@@ -18,11 +18,11 @@ class _Range(NamedRow, frozen=True, kw_only=True):
 
 
 class Built(_Range, frozen=True, kw_only=True):
-    """Somebody has built these releases with one of these toolkits for cards of this architecture."""
+    """Somebody has built these releases with one of these toolkits for these cards."""
 
     cuda: tuple[Version, ...]
     system: str
-    architecture: str
+    cards: tuple[Capability, ...]
     who: str
 
 
@@ -78,24 +78,11 @@ _variable = rows("building.toml", "variable", SteeringVariables)
 
 
 @cached
-def built_by(torch: str, cuda: Version, system: str, architecture: str | None) -> Built | None:
-    """Who is known to have built this release with this toolkit for such a card."""
+def built_by(torch: str, cuda: Version | None, system: str, card: Capability) -> Built | None:
+    """Who is known to have built this release with this toolkit (None: with any) for such a card."""
     minor = Version.parse(torch).major_minor
-    return next(
-        (
-            row
-            for row in _built()
-            if row.holds(minor) and cuda in row.cuda and row.system == system and row.architecture == architecture
-        ),
-        None,
-    )
-
-
-def built_with(torch: str, system: str, architecture: str | None) -> Built | None:
-    """Who is known to have built this release for such a card, whatever the toolkit."""
-    minor = Version.parse(torch).major_minor
-    rows = (row for row in _built() if row.holds(minor))
-    return next((row for row in rows if (row.system, row.architecture) == (system, architecture)), None)
+    rows = (row for row in _built() if row.holds(minor) and row.system == system and card in row.cards)
+    return next((row for row in rows if cuda is None or cuda in row.cuda), None)
 
 
 @cached

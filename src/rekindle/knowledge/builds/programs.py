@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from packaging.utils import canonicalize_name
 
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
-from rekindle.knowledge.logs.extension_homes import home_of_folder
 from rekindle.knowledge.tables import NamedRow, Row, rows
 
 
 class OtherProgram(NamedRow, frozen=True, kw_only=True):
-    """`page` says where it comes from, `note` what its owner should know, `otherwise` what to do without a release."""
+    """`page` says where it comes from, `note` what its owner should know, `otherwise` what to do with an older card."""
 
     also: tuple[str, ...] = ()
     page: str
@@ -22,6 +22,18 @@ class OtherProgram(NamedRow, frozen=True, kw_only=True):
     """It brings no GPU code of its own: any PyTorch of these versions serves it."""
     note: str = ""
     otherwise: str
+    jetson: str = ""
+    """Where a Jetson's owner finds it."""
+
+
+class Portable(Row, frozen=True, kw_only=True):
+    """A folder with everything in it that a program's makers publish, for the cards from `first` to `last`."""
+
+    program: str
+    system: str
+    first: Capability
+    last: Capability
+    link: str
 
 
 class ProgramRelease(Row, frozen=True, kw_only=True):
@@ -32,8 +44,8 @@ class ProgramRelease(Row, frozen=True, kw_only=True):
     systems: tuple[str, ...]
     cuda: Version
     """Whose driver it needs."""
-    least_driver: Version | None = None
-    """The driver that its own documentation asks for, where that is more."""
+    least_driver: dict[str, Version] = msgspec.field(default_factory=dict)
+    """The driver that its own documentation asks for, from each capability on, where that is more."""
     targets: tuple[Target, ...]
     pythons: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
@@ -47,6 +59,12 @@ class ProgramRelease(Row, frozen=True, kw_only=True):
     cudnn_from: Version | None = None
     note: str = ""
 
+    def driver_for(self, cards: Sequence[Capability]) -> Version | None:
+        """The driver that its documentation asks for with the most demanding of these cards."""
+        floors = sorted((Capability.parse(first), least) for first, least in self.least_driver.items())
+        asked = [next((least for first, least in reversed(floors) if first <= card), None) for card in cards]
+        return max((each for each in asked if each), default=None)
+
     def serves(self, card: Capability) -> Runs:
         """As it is, by JIT, or not."""
         found = {runs(target, card) for target in self.targets}
@@ -54,7 +72,14 @@ class ProgramRelease(Row, frozen=True, kw_only=True):
 
 
 programs = rows("programs.toml", "program", OtherProgram)
+_portable = rows("programs.toml", "portable", Portable)
 _release = rows("programs.toml", "release", ProgramRelease)
+
+
+def portable(program: str, system: str, cards: Sequence[Capability]) -> Portable | None:
+    """The ready-made folder that serves all of these cards."""
+    rows = (row for row in _portable() if (row.program, row.system) == (program, system))
+    return next((row for row in rows if all(row.first <= card <= row.last for card in cards)), None)
 
 
 def known(name: str) -> OtherProgram | None:
@@ -67,9 +92,6 @@ def program(name: str) -> OtherProgram:
     found = known(name)
     if found is None:
         one_of = ", ".join(row.id for row in programs())
-        if home_of_folder(name) is not None:
-            hint = f"it is an extension of torch: `rekindle extension find {name}` looks for its ready-made wheels"
-            raise UnknownName(f"`{name}` is not one of {one_of}", hint=hint)
         raise UnknownName(f"no program `{name[:40]}` in the tables", hint=f"one of {one_of}")
     return found
 

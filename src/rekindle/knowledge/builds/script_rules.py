@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import NamedRow, Row, cached, decided
 
 
@@ -29,6 +30,8 @@ class Pin(Row, frozen=True, kw_only=True):
     instead: str
     system: str | None = None
     python_below: Version | None = None
+    pip_from: Version | None = None
+    """It is the metadata that this pip and newer ones no longer read."""
 
 
 class Pair(NamedRow, frozen=True, kw_only=True):
@@ -77,6 +80,14 @@ class Outside(Row, frozen=True, kw_only=True):
     variables: tuple[str, ...]
 
 
+class ImageInstaller(Row, frozen=True, kw_only=True):
+    """A family of systems: how the names of its images show it, and the programs that install packages there."""
+
+    name: str
+    pattern: str
+    programs: tuple[str, ...]
+
+
 class PinsTorch(Row, frozen=True, kw_only=True):
     """Packages that ask for torch: for one release (then pip replaces the torch that is there), or for any."""
 
@@ -84,11 +95,27 @@ class PinsTorch(Row, frozen=True, kw_only=True):
 
 
 class AsksTorch(Row, frozen=True, kw_only=True):
-    """The torch that the newest release of a package asks for."""
+    """The torch that a release of a package asks for; the last row of a package is its newest release."""
 
     package: str
     version: str
     torch: str
+
+
+class CudaDefault(Row, frozen=True, kw_only=True):
+    """What a program compiles its CUDA code for where nobody says: with the toolkits `from_cuda` to below `to_cuda`.
+
+    `programs` are its names, also those of packages; `switches` are the options of CMake that turn CUDA on in it.
+    """
+
+    programs: tuple[str, ...]
+    targets: tuple[Target, ...]
+    switches: tuple[str, ...] = ()
+    from_cuda: Version
+    to_cuda: Version | None = None
+
+    def holds(self, cuda: Version) -> bool:
+        return cuda >= self.from_cuda and (self.to_cuda is None or cuda < self.to_cuda)
 
 
 class OnIndex(Row, frozen=True, kw_only=True):
@@ -124,6 +151,8 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     needs_torch: tuple[PinsTorch, ...]
     asks_torch: tuple[AsksTorch, ...]
     on_index: tuple[OnIndex, ...]
+    cuda_default: tuple[CudaDefault, ...]
+    image_installer: tuple[ImageInstaller, ...]
     line: tuple[ScriptLine, ...]
 
 
@@ -149,8 +178,7 @@ def _extensions() -> dict[str, ExtensionRow]:
 
 def extension(name: str) -> ExtensionRow | None:
     """The row of a package, a repository or a folder by its name."""
-    plain = re.sub(r"[-_.]+", "-", name.lower().partition("#")[0])
-    row = _extensions().get(plain)
+    row = _extensions().get(canonicalize_name(name.partition("#")[0]))
     if row is None and "#" in name:
         row = _extensions().get(re.sub(r"[-_./]+", "-", name.lower().rpartition("/")[2]))
     return row
@@ -176,6 +204,7 @@ def needs_torch(name: str) -> bool:
     return any(name in row.packages for row in script_rules().needs_torch) or pins_torch(name) or bool(asks_torch(name))
 
 
-def asks_torch(name: str) -> str | None:
-    """The versions of torch that the newest release of a package asks for, where that is known."""
-    return next((row.torch for row in script_rules().asks_torch if row.package == name), None)
+def asks_torch(name: str, version: str | None = None) -> str | None:
+    """The versions of torch that a release of a package asks for, where that is known; of its newest without one."""
+    rows = [row for row in script_rules().asks_torch if row.package == name and version in (None, row.version)]
+    return rows[-1].torch if rows else None

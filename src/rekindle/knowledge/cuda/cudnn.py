@@ -1,7 +1,6 @@
 """cuDNN and the math libraries: which GPU code each release holds."""
 
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda.toolkits import toolkit
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import Row, cached, rows
 
@@ -46,35 +45,12 @@ class MathLibrary(Row, frozen=True, kw_only=True):
 
 
 _releases = rows("cudnn.json", "releases", Cudnn)
-_families = rows("cudnn.json", "families", CudnnFamily)
+families = rows("cudnn.json", "families", CudnnFamily)
 
 
 @cached
 def releases() -> tuple[Cudnn, ...]:
     return tuple(sorted(_releases(), key=lambda row: row.version))
-
-
-@cached
-def serves(version: Version, card: Capability, *, cuda_major: int = 11) -> bool | None:
-    """Does cuDNN `version` hold code for this card? None when it is newer than the tables or unknown."""
-    row = row_of(version)
-    if row is not None:
-        return row.serves(card) if row.targets is not None else _between(row.version, card)
-    short = Version(".".join(str(part) for part in version.parts[:3]))
-    family = next((row for row in _families() if row.first <= short <= row.last), None)
-    if family is None or short > releases()[-1].version:
-        return None
-    floor = family.min_capability_cuda10 if cuda_major == 10 and family.min_capability_cuda10 else family.min_capability
-    return card >= floor
-
-
-@cached
-def last_for(card: Capability) -> Version | None:
-    """The last cuDNN that holds code for a card; None when the newest still does, or when none ever did."""
-    rows = releases()
-    if serves(rows[-1].version, card):
-        return None
-    return next((row.version for row in reversed(rows) if serves(row.version, card)), None)
 
 
 def same_release(found: Version, wanted: Version) -> bool:
@@ -98,29 +74,3 @@ def _by_number() -> dict[tuple[int, ...], Cudnn]:
 
 
 math_libraries = rows("mathlibs.json", "libraries", MathLibrary)
-
-
-@cached
-def math_serves(cuda: Version, card: Capability) -> bool | None:
-    """Do cuBLAS, cuFFT, cuSOLVER, cuSPARSE and cuRAND of a toolkit hold code for a card? None: it is not known.
-
-    They were opened for the first and last toolkit of each major, so their floor is known for all of it; upwards they
-    reach as far as their toolkit does. On a card newer than that their PTX may run: that was never tried.
-    """
-    rows = [row for row in math_libraries() if row.package.endswith(f"-cu{cuda.major}")]
-    if cuda.major >= 13:
-        rows = [row for row in math_libraries() if "-cu1" not in row.package]
-    if not rows:
-        return None
-    if card < max(row.floor for row in rows):
-        return False
-    return True if toolkit(cuda).compiles_for(card) else None
-
-
-def _between(version: Version, card: Capability) -> bool | None:
-    """For a release that was not opened: what both opened neighbours say, if they agree."""
-    opened = [row for row in releases() if row.targets is not None]
-    below = next((row for row in reversed(opened) if row.version < version), None)
-    above = next((row for row in opened if row.version > version), None)
-    answers = {row.serves(card) for row in (below, above) if row is not None}
-    return answers.pop() if len(answers) == 1 else None

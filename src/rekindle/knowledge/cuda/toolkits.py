@@ -56,8 +56,13 @@ def toolkit(version: Version | str) -> Toolkit:
     if wanted > newest:
         message = f"CUDA {wanted} is newer than Rekindle's data (latest: {newest})"
         raise UnknownName(message, hint="lay newer rows over them with `--knowledge DIR`, or name an older toolkit")
+    if wanted.parts[0] < toolkits()[0].version.parts[0]:
+        raise UnknownName(f"CUDA {wanted} is older than Rekindle's data", hint=f"{toolkits()[0].version} is the oldest")
     message = f"there is no CUDA {wanted}" + (" (12.7 was never released)" if str(wanted).startswith("12.7") else "")
-    raise UnknownName(message, hint="known are " + ", ".join(str(row.version) for row in toolkits()))
+    below = [row.version for row in toolkits() if row.version < wanted][-1:]
+    near = [*below, *[row.version for row in toolkits() if row.version > wanted][:1]]
+    known = ", ".join(str(row.version) for row in toolkits())
+    raise UnknownName(message, hint=f"nearest: {' and '.join(map(str, near))}; known are {known}")
 
 
 @cached

@@ -21,7 +21,6 @@ class CapabilityFacts(Row, frozen=True, kw_only=True):
     lacks: tuple[str, ...]
     last_cuda: Version | None = None
     last_driver_branch: str | None = None
-    last_cudnn: Version | None = None
 
 
 class CardNeed(NamedRow, frozen=True, kw_only=True):
@@ -99,7 +98,9 @@ class CardAdvice(NamedRow, frozen=True, kw_only=True):
     attention: str
     bf16: str
     benchmark: str
-    apps: str
+    comfyui: str
+    """The flags that a program wants, by its name in `programs.toml` where it has one."""
+    a1111: str
     instead: str | None = None
 
     @property
@@ -110,7 +111,8 @@ class CardAdvice(NamedRow, frozen=True, kw_only=True):
             ("attention", self.attention),
             ("bfloat16", self.bf16),
             ("cuDNN", self.benchmark),
-            ("applications", self.apps),
+            ("ComfyUI", self.comfyui),
+            ("A1111", self.a1111),
         ]
         return (*rows, ("not PyTorch", self.instead)) if self.instead else tuple(rows)
 
@@ -153,3 +155,14 @@ _launch_limits = rows("launch_limits.toml", "limits", LaunchLimits)
 def launch_limits(capability: Capability) -> LaunchLimits | None:
     """None: a capability that the table does not have."""
     return next((row for row in _launch_limits() if row.capability == capability), None)
+
+
+class OwnKernels(Row, frozen=True, kw_only=True):
+    """From this release of torch on, PTX below `least` is no code for that card."""
+
+    card: Capability
+    first: Version
+    least: Capability
+
+
+own_kernels = rows("launch_limits.toml", "own_kernels", OwnKernels)

@@ -67,6 +67,11 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted({gpu.capability for gpu in self.gpus}))
 
     @property
+    def guest(self) -> bool:
+        """A part of a card in a virtual machine."""
+        return names.is_virtual(self.query)
+
+    @property
     def ambiguous(self) -> bool:
         return len(self.capabilities) > 1
 
@@ -184,10 +189,7 @@ def which_chip(match: Match) -> str:
     chips = ", ".join(
         f"`10de:{gpu.pci_ids[0].partition(':')[0]}` ({gpu.capability})" for gpu in match.gpus if gpu.pci_ids
     )
-    return (
-        f"name yours by its PCI id: {chips}; "
-        "find it with `lspci -nn` on Linux, or in the Device Manager under Hardware Ids"
-    )
+    return f"name yours by its PCI id: {chips}; {names.SHOWN_BY} shows it"
 
 
 def by_pci(device: str, subsystem: str | None = None) -> tuple[Gpu, ...]:
@@ -213,7 +215,7 @@ def _named(text: str, found: tuple[Gpu, ...], *notes: str) -> Match:
     said = list(notes)
     if strange:
         ids = ", ".join(f"10de:{gpu.pci_ids[0]} ({gpu.capability})" for gpu in strange)
-        said.append(f"a rare {strange[0].name} has another chip: if `lspci -nn` shows {ids}, name the card by that id")
+        said.append(f"a rare {strange[0].name} has another chip: name it by its id if {names.SHOWN_BY} shows {ids}")
     return Match(query=text, by=MatchedBy.NAME, gpus=official or found, notes=tuple(said))
 
 
@@ -308,17 +310,28 @@ def _as_people_say(text: str) -> Match | None:
     if other:
         raise UnknownName(f"`{text[:80]}` {other.sentence}", hint=other.hint)
     if not _unnamed(text):
-        for words in names.plainer(text):
-            nicknamed = names.alias(" ".join(words)) or names.alias(" ".join(names.without_family(words)))
-            called = tuple(gpu for gpu in gpus() if gpu.name in nicknamed)
-            found = called or _by_words(words) or _without_series(words) or _of_board(words)
-            if found:
-                return _one_of(text, found)
+        if found := _plainly(text):
+            return _one_of(text, found)
         words = names.tokens(text)
         found = _inside(words)
         if found and not _misspelled(words, _short(found[0])):
             return _one_of(text, found)
     return None
+
+
+def only_inside(text: str) -> bool:
+    """Is this no spelling of a name, but words among which one stands?"""
+    return not (_exact().get(text) or names.alias(text) or by_name(text) or _plainly(text))
+
+
+def _plainly(text: str) -> tuple[Gpu, ...]:
+    for words in names.plainer(text):
+        nicknamed = names.alias(" ".join(words)) or names.alias(" ".join(names.without_family(words)))
+        called = tuple(gpu for gpu in gpus() if gpu.name in nicknamed)
+        found = called or _by_words(words) or _without_series(words) or _of_board(words)
+        if found:
+            return found
+    return ()
 
 
 def _inside(words: list[str]) -> tuple[Gpu, ...]:
@@ -366,7 +379,7 @@ def _one_of(text: str, found: tuple[Gpu, ...]) -> Match:
         listed = ", ".join(f"`{name}` ({capability})" for name, capability in each.items())
         raise UsageError(f"`{text[:80]}` may be several cards", hint=f"name the one you mean: {listed}")
     match = _named(text, found)
-    guest = (_GUEST,) if names.is_virtual(text) else ()
+    guest = (_GUEST,) if match.guest else ()
     return msgspec.structs.replace(match, notes=(f"`{text}` is read as {match.name}", *guest, *match.notes))
 
 
@@ -380,7 +393,7 @@ def _unknown(text: str) -> UnknownName:
     if _series(text):
         hint = f'`{text[:80]}` is a series of cards: name yours whole and in quotes, as in `--gpu "GTX 1080 Ti"`'
     if _unnamed(text):
-        hint = "this is what a system shows for a card without a driver: name it by its PCI id, from `lspci -nn`"
+        hint = f"so a system calls a card without a driver: name it by its PCI id, which {names.SHOWN_BY} shows"
     return UnknownName(f"no GPU called `{text[:80]}` is in Rekindle's data", hint=hint)
 
 
@@ -484,9 +497,3 @@ class Chip(Row, frozen=True, kw_only=True):
 @cached
 def chips() -> dict[str, Chip]:
     return {chip.name: chip for chip in observed("chips", dict[str, tuple[Chip, ...]])["chips"]}
-
-
-@cached
-def architecture(capability: Capability) -> str | None:
-    """The architecture's name for a capability: 3.5 is Kepler."""
-    return next((chip.architecture for chip in chips().values() if chip.capability == capability), None)

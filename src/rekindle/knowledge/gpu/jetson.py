@@ -16,6 +16,10 @@ class JetPack(Row, frozen=True, kw_only=True):
     cuda: Version
     torch: str
     wheel: str
+    packages: tuple[str, ...]
+    """What `apt-get` has to bring before."""
+    cusparselt: str | None = None
+    """Where the cuSPARSELt is that its wheel loads and JetPack does not bring."""
 
 
 class _Board(Row, frozen=True, kw_only=True):

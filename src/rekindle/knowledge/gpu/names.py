@@ -38,6 +38,8 @@ NOISE = frozenset(
 FAMILY = frozenset({"geforce", "tesla", "quadro", "titan", "grid"})
 _SUFFIXES = ("ti", "super", "laptop", "mobile", "notebook", "max")
 SERIES = frozenset({"geforce", "tesla", "quadro", "grid", "gtx", "rtx", "gt", "gts"})
+SHOWN_BY = "`lspci -nn` (Windows: the Device Manager under Hardware Ids)"
+"""Who shows a card's PCI id."""
 
 
 class _Alias(Row, frozen=True, kw_only=True):
@@ -66,6 +68,14 @@ class Vendor(NamedRow, frozen=True, kw_only=True):
     """NVIDIA's own cards that are out of reach."""
 
 
+class Slowed(NamedRow, frozen=True, kw_only=True):
+    """Cards that compute less than their chip."""
+
+    names: tuple[str, ...]
+    sentence: str
+
+
+_slowed = rows("names.toml", "slowed", Slowed)
 _alias = rows("names.toml", "alias", _Alias)
 _system = rows("names.toml", "system", _System)
 _words = rows("names.toml", "words", _Words)
@@ -94,6 +104,12 @@ def alias(text: str) -> tuple[str, ...]:
     said = " ".join(re.split(_BREAK, text.lower())).strip().removeprefix("nvidia ")
     known = next((row.names for row in _alias() if row.said == said), ())
     return known or next((row.names for row in _system() if re.fullmatch(row.pattern, said)), ())
+
+
+def slowed(name: str) -> str | None:
+    """What the owner of a card that computes less than its chip has to know, in a sentence; None of every other."""
+    plain = name.removeprefix("NVIDIA ")
+    return next((f"{plain} {row.sentence}" for row in _slowed() if plain in row.names), None)
 
 
 def aliases() -> tuple[str, ...]:

@@ -66,6 +66,25 @@ def companion(
     return next((row for row in fitting if row.torch == wanted), fitting[0] if fitting else None)
 
 
+def without_gpu_code(project: str, torch: str, *, python: str | None, system: str, machine: str) -> Companion | None:
+    """The package index's own wheel where that goes with every line: torchaudio had no GPU code before 0.10."""
+    row = companion(project, torch, line="cpu", python=python, system=system, machine=machine)
+    plain = row is not None and project == "torchaudio" and Version(row.version) < Version("0.10")
+    return row if plain else None
+
+
+def lines_for(project: str, torch: str, *, system: str, machine: str) -> dict[str, Companion]:
+    """The lines for which one can be had with this torch there."""
+    wanted = full_version(torch)
+    rows = (row for row in _by_project()[project] if (row.system, row.machine) == (system, machine))
+    return {row.line: row for row in rows if row.serves(wanted)}
+
+
+def up_to(project: str, torch: str) -> tuple[Companion, ...]:
+    """Every row that was built with this torch or an earlier one, newest first."""
+    return tuple(row for row in _by_project()[project] if Version(row.torch) <= Version(full_version(torch)))
+
+
 @cached
 def made_with(project: str, wanted: str) -> frozenset[str]:
     """The releases of torch that this version or range of a companion (`0.15`, `>=0.20`) was built with."""

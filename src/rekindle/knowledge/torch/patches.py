@@ -12,7 +12,7 @@ from enum import Enum
 import msgspec
 
 from rekindle.core import untrusted
-from rekindle.core.errors import BadInput, UnknownName
+from rekindle.core.errors import BadInput, UnknownName, did_you_mean
 from rekindle.core.untrusted import InsidePath
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
@@ -159,13 +159,8 @@ def patches() -> tuple[Patch, ...]:
 def patch(id: str) -> Patch:
     found = next((one for one in patches() if one.id == id), None)
     if found is None:
-        import difflib
-
-        near = difflib.get_close_matches(id, [one.id for one in patches()], n=1, cutoff=0.4)
-        message = f"there is no patch `{id[:60]}`"
-        raise UnknownName(
-            message, hint=f"did you mean `{near[0]}`?" if near else "`rekindle patch ROOT --list` names them"
-        )
+        near = did_you_mean(id, (one.id for one in patches()))
+        raise UnknownName(f"there is no patch `{id[:60]}`", hint=f"{near}`rekindle patch ROOT --list` names them")
     return found
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability, runs
@@ -54,8 +56,31 @@ class ContainerImage(Row, frozen=True, kw_only=True):
         return f"the official {known}+{self.variant}" if self.variant else f"NVIDIA's own {known}, CUDA {self.cuda}"
 
 
+class ImagePython(Row, frozen=True, kw_only=True):
+    first: Version
+    last: Version
+    python: str
+
+
+_image_python = rows("projects.toml", "image_python", ImagePython)
+
+
+def image_python(torch: str) -> str | None:
+    """The Python of PyTorch's own image of a release, where that is known."""
+    minor = Version(torch).major_minor
+    return next((row.python for row in _image_python() if row.first <= minor <= row.last), None)
+
+
 _project = rows("projects.toml", "project", CommunityProject)
 _image = rows("projects.toml", "image", ContainerImage)
+
+
+class OtherBuilds(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle knowledge projects`."""
+
+    schema: str = "rekindle.projects/1"
+    projects: tuple[CommunityProject, ...]
+    images: tuple[ContainerImage, ...]
 
 
 def projects(card: Capability | None = None) -> tuple[CommunityProject, ...]:

@@ -104,6 +104,15 @@ def torch_release(version: str) -> TorchRelease:
         if wanted > Version(newest.newest):
             message = f"PyTorch {plain} is newer than Rekindle's data (latest: {newest.newest})"
             raise UnknownName(message, hint="lay newer rows over them with `--knowledge DIR`")
+        near = [each for each in early() if Version(each).major_minor == wanted.major_minor]
+        if plain in near:
+            systems = sorted({"linux", *(row.system for row in old_lines() if row.torch == plain)})
+            message = f"of PyTorch {plain} wheels for {' and '.join(map(str.capitalize, systems))} alone are known"
+            page = "https://pytorch.org/get-started/previous-versions/ names its others"
+            raise UnknownName(message, hint=f"`rekindle plan --torch {plain} --os linux` plans it; {page}")
+        if near:
+            message = f"PyTorch {plain} is not in Rekindle's data; of {wanted.major_minor} it has {' and '.join(near)}"
+            raise UnknownName(message, hint=f"ask for its neighbour: `--torch {near[-1]}`")
         known = f"{torch_releases()[0].minor} to {newest.minor}; of earlier ones wheels of {', '.join(early())}"
         message = f"PyTorch {plain} is older than Rekindle's data ({known})"
         raise UnknownName(message, hint="`rekindle gpu NAME` says what Linux wheels before 1.10 hold for a card")

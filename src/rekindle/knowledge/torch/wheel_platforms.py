@@ -61,13 +61,22 @@ linux_systems = rows("linux_systems.toml", "system", LinuxSystem)
 
 def find(text: str) -> tuple[LinuxSystem, Version | None] | None:
     """The system of `Ubuntu 22.04`, `centos7` or `rhel8.6`, and its glibc where the release is known."""
+    row, releases = _named(text)
+    return (row, next((row.glibc[each] for each in releases if each in row.glibc), None)) if row else None
+
+
+def own_python(text: str) -> str | None:
+    """The `python3` that such a system comes with."""
+    row, releases = _named(text)
+    return next((row.python[each] for each in releases if each in row.python), None) if row else None
+
+
+def _named(text: str) -> tuple[LinuxSystem | None, tuple[str, ...]]:
+    """The system, and its release as it was written and by its first number."""
     match = re.fullmatch(r"([a-z!-]+?)[ _-]?(?:linux)?[ _-]?v?(\d[\d.]*)?(?: lts)?", text.strip().lower())
     row = next((row for row in linux_systems() if match and match[1].replace("!", "") in row.names), None)
-    if match is None or row is None:
-        return None
-    release = match[2] or ""
-    known = next((row.glibc[each] for each in (release, release.partition(".")[0]) if each in row.glibc), None)
-    return row, known
+    release = (match[2] or "") if match else ""
+    return row, (release, release.partition(".")[0])
 
 
 class RuntimeLibrary(Row, frozen=True, kw_only=True):

@@ -46,8 +46,8 @@ def probe(run: Run) -> dict[str, Any] | None:
     if refused:
         asked = [field for field in asked if field != refused[1]]
         answer = _query(run, program, asked)
-    if answer.ok and found["gpus"]:
-        # The table alone still tells which cards there are, if not as well.
+    if answer.ok:
+        # Either of the two still tells which cards there are, if not as well.
         with contextlib.suppress(CouldNotRead):
             found["gpus"] = parse_query(answer.out, asked)
     return found

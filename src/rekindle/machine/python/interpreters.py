@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from rekindle.core import codec
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
@@ -90,7 +92,7 @@ def installed(run: Run, folders: tuple[str, ...]) -> dict[str, str]:
     for folder in folders:
         for name in run.names(folder, _MATTERING_INFO):
             match = DISTRIBUTION_FOLDER.fullmatch(name)
-            project = re.sub(r"[-_.]+", "-", match[1]).lower() if match else ""
+            project = canonicalize_name(match[1]) if match else ""
             if match and project in MATTERING:
                 found.setdefault(project, match[2])
     return found

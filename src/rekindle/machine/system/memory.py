@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 from rekindle.machine.host import CouldNotRead, Run
@@ -12,7 +13,7 @@ from rekindle.machine.system import windows
 
 _LINUX_FLAGS = {"sse4_1": "sse4.1", "avx": "avx", "avx2": "avx2", "avx512f": "avx512", "asimd": "neon", "sve": "sve"}
 # cgroup v1 writes "no limit" as the largest number of pages; no machine has this much.
-_NO_LIMIT = 1 << 60
+NO_LIMIT = 1 << 60
 
 
 def probe(run: Run) -> Memory:
@@ -47,24 +48,30 @@ def parse_windows(said: Any) -> Memory:
 
 def limit(run: Run) -> int | None:
     """The container's limit: cgroup v2's memory.max, else v1's, of this group and those above it."""
-    groups = {"": "/"}
-    for line in (run.text("/proc/self/cgroup") or "").splitlines():
-        _, _, rest = line.partition(":")
-        names, _, path = rest.partition(":")
-        groups[names] = path or "/"
+    groups = control_groups(run.text)
     unified = groups.get("", "/")
     own = next((path for names, path in groups.items() if "memory" in names.split(",")), "/")
-    files = [f"/sys/fs/cgroup{part}/memory.max" for part in _upwards(unified)]
-    files += [f"/sys/fs/cgroup/memory{part}/memory.limit_in_bytes" for part in _upwards(own)]
+    files = [f"/sys/fs/cgroup{part}/memory.max" for part in upwards(unified)]
+    files += [f"/sys/fs/cgroup/memory{part}/memory.limit_in_bytes" for part in upwards(own)]
     found = []
     for path in files:
         text = (run.text(path) or "").strip()
-        if text.isascii() and text.isdigit() and len(text) < 25 and int(text) < _NO_LIMIT:
+        if text.isascii() and text.isdigit() and len(text) < 25 and int(text) < NO_LIMIT:
             found.append(int(text))
     return min(found) if found else None
 
 
-def _upwards(path: str) -> list[str]:
+def control_groups(read: Callable[[str], str | None]) -> dict[str, str]:
+    """This process's control groups: of cgroup v2 under the name ``, of v1 under the names of what they account."""
+    found: dict[str, str] = {}
+    for line in (read("/proc/self/cgroup") or "").splitlines():
+        _, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        found[names] = path or "/"
+    return found
+
+
+def upwards(path: str) -> list[str]:
     parts = [part for part in path.split("/") if part]
     return ["/" + "/".join(parts[:count]) if count else "" for count in range(len(parts), -1, -1)]
 

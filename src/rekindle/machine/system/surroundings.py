@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rekindle.core.dev_drive import dev_drive
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import steering_variables
 from rekindle.knowledge.torch.wheel_platforms import runtime_libraries
@@ -55,7 +56,8 @@ def disks(run: Run) -> tuple[Disk, ...]:
     for row in said if isinstance(said, list) else []:
         if isinstance(row, dict) and isinstance(row.get("role"), str) and isinstance(row.get("path"), str):
             total, free = (row.get(key) if isinstance(row.get(key), int) else None for key in ("total", "free"))
-            found.append(Disk(role=row["role"], path=row["path"], total=total, free=free))
+            dev = row["dev_drive"] if isinstance(row.get("dev_drive"), bool) else None
+            found.append(Disk(role=row["role"], path=row["path"], total=total, free=free, dev_drive=dev))
     return tuple(found)
 
 
@@ -149,7 +151,9 @@ def _ask_disks() -> list[dict[str, Any]]:
     for role, path in _ask_places().items():
         try:
             total, free = _space(path)
-            rows.append({"role": role, "path": path, "total": total, "free": free})
+            dev = dev_drive(path)
+            kind = {} if dev is None else {"dev_drive": dev}
+            rows.append({"role": role, "path": path, "total": total, "free": free, **kind})
         except OSError:
             rows.append({"role": role, "path": path})
     return rows

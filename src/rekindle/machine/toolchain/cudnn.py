@@ -9,7 +9,7 @@ from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.tables import Row, decided
 from rekindle.machine.host import CouldNotRead, Run
 from rekindle.machine.model import FoundCudnn
-from rekindle.machine.toolchain import gpu_code, private, toolkits
+from rekindle.machine.toolchain import gpu_code, toolkits
 
 _VARIABLES = ("CUDNN_ROOT", "CUDNN_PATH", "CUDNN_HOME", "CUDNN_ROOT_DIR")
 _CUDA_FOLDER = re.compile(r"\d+\.\d+")
@@ -58,7 +58,7 @@ def places(run: Run, site_packages: tuple[str, ...]) -> list[tuple[str, str]]:
     else:
         found += [("/usr", "distro"), ("/usr/local", "/usr/local")]
     found += [(run.join(folder, "nvidia", "cudnn"), "pip") for folder in site_packages]
-    found += [(root, private.HOW) for root in private.roots(run, "cudnn")]
+    found += [(root, toolkits.PRIVATE) for root in toolkits.private_roots(run, "cudnn")]
     return list(dict.fromkeys(found))
 
 

@@ -9,7 +9,7 @@ from msgspec import structs
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each
 from rekindle.machine.model import FoundCompiler
-from rekindle.machine.toolchain import private
+from rekindle.machine.toolchain import toolkits
 
 
 def probe(run: Run) -> tuple[FoundCompiler, ...]:
@@ -29,7 +29,7 @@ def probe(run: Run) -> tuple[FoundCompiler, ...]:
                 wanted[hit] = (kind, not version)
             elif hit:
                 also.setdefault(seen[run.real(hit)], []).append(hit)
-    for root in private.roots(run, "gcc"):
+    for root in toolkits.private_roots(run, "gcc"):
         program = run.join(root, "bin", "g++")
         if run.exists(program):
             wanted[run.join(root, "bin", run.paths.basename(run.real(program)))] = ("gcc", False)

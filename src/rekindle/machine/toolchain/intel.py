@@ -7,7 +7,7 @@ import re
 from rekindle.core.version import Version
 from rekindle.machine.host import Run
 from rekindle.machine.model import FoundIntel
-from rekindle.machine.toolchain import private
+from rekindle.machine.toolchain import toolkits
 
 _RELEASE = re.compile(r"\d{4}(\.\d{1,3}){0,3}")
 
@@ -26,8 +26,8 @@ def probe(run: Run) -> tuple[FoundIntel, ...]:
     if not run.windows and run.exists("/usr/include/mkl/mkl.h"):
         found.append(FoundIntel(root="/usr", found_by=("distro",)))
     found += [
-        FoundIntel(root=root, version=Version.find(run.paths.basename(root)), found_by=(private.HOW,))
-        for root in private.roots(run, "mkl")
+        FoundIntel(root=root, version=Version.find(run.paths.basename(root)), found_by=(toolkits.PRIVATE,))
+        for root in toolkits.private_roots(run, "mkl")
     ]
     return tuple(found)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rekindle.machine.host import Run
 from rekindle.machine.model import FoundOpenblas
-from rekindle.machine.toolchain import private
+from rekindle.machine.toolchain import toolkits
 
 _HEADER, _LIBRARY = "cblas.h", "libopenblas.so"
 _SYSTEM = "system"
@@ -36,8 +36,8 @@ def _places(run: Run) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     for name in ("OpenBLAS_HOME", "CONDA_PREFIX"):
         if named := run.env(name):
             yield named.rstrip("/"), name, ()
-    for root in private.roots(run, "openblas"):
-        yield root, private.HOW, ()
+    for root in toolkits.private_roots(run, "openblas"):
+        yield root, toolkits.PRIVATE, ()
 
 
 def _in_any(run: Run, folders: list[str], name: str) -> bool:

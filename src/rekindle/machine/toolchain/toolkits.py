@@ -5,12 +5,38 @@ from __future__ import annotations
 import contextlib
 import re
 
+from rekindle.core.paths import STATE_FOLDER, toolchain_folder
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.machine.host import CouldNotRead, Run, each
 from rekindle.machine.model import CalledTool, FoundToolkit
 from rekindle.machine.system import windows
-from rekindle.machine.toolchain import msvc, nvcc, private
+from rekindle.machine.toolchain import msvc, nvcc
+
+PRIVATE = "rekindle"
+"""What `found_by` says of them."""
+
+
+def private_roots(run: Run, tool: str) -> list[str]:
+    """The folders of this tool's kits, the newest version first. Kits for another kind of computer are left out."""
+    home = run.ask("toolchain folder", lambda: str(toolchain_folder()))
+    if not isinstance(home, str) or not home:
+        return []
+    folder = run.join(home, "kits")
+    pattern = re.compile(rf"{re.escape(tool)}-(\d+(?:\.\d+)*)(?:-cu\d+)?(?:-full)?")
+    names = run.names(folder, pattern)
+    numbers = {
+        name: [int(part) for part in match[1].split(".")] for name in names if (match := pattern.fullmatch(name))
+    }
+    ordered = sorted(numbers, key=lambda name: numbers[name], reverse=True)
+    return [_root(run, run.join(folder, name)) for name in ordered]
+
+
+def _root(run: Run, kit: str) -> str:
+    """The kit's own folder, or that of somebody else which it stands for."""
+    adopted = run.join(kit, STATE_FOLDER, "adopted")
+    return (run.text(adopted) or "").strip() or kit if run.exists(adopted) else kit
+
 
 _VARIABLES = ("CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "CUDACXX", "CUDA_TOOLKIT_ROOT_DIR")
 _GUIDES = "HKLM\\SOFTWARE\\NVIDIA Corporation\\GPU Computing Toolkit\\CUDA"
@@ -114,7 +140,7 @@ def roots(run: Run) -> list[tuple[str, str]]:
     conda = run.env("CONDA_PREFIX")
     if conda:
         found.append((run.join(conda, "Library") if run.windows else conda, "conda"))
-    found += [(root, private.HOW) for root in private.roots(run, "cuda")]
+    found += [(root, PRIVATE) for root in private_roots(run, "cuda")]
     return [(root, how) for root, how in found if root]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import re
+from difflib import get_close_matches
 
 import msgspec
 
@@ -12,7 +13,7 @@ from rekindle.review.document import Dialect
 from rekindle.review.readers.powershell import read_powershell
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.shell import read_shell
-from rekindle.review.trace import Image, Scope, Trace, Word
+from rekindle.review.trace import Copied, Image, Scope, Trace, Word
 
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_]\w*)\1")
 _PAIR = re.compile(r"([A-Za-z_]\w*)=(\"(?:\\.|[^\"\\])*\"|'[^']*'|(?:\\.|[^\s\\])*)")
@@ -77,8 +78,21 @@ class _DockerReader:
             low = value.lower()
             self.shell = Dialect.POWERSHELL if "powershell" in low or "pwsh" in low else Dialect.SHELL
             self.pipefail = "pipefail" in low
+        elif name in ("COPY", "ADD"):
+            self._copied(value)
         elif name not in _OTHERS:
+            near = get_close_matches(name, _INSTRUCTIONS, 1, 0.7)
+            if near:
+                right = re.sub(r"\w+", near[0], self.lines[start], count=1)
+                self.trace.slip("instruction-unknown", line, right, what=name, near=near[0])
             self.trace.unread(line, value, f"`{name}` is not a Dockerfile instruction")
+
+    def _copied(self, value: str) -> None:
+        """`COPY --from=builder /opt/conda /opt/conda` brings an environment with all that is in it."""
+        origin = re.match(r"\s*--from=(\S+)", value)
+        stage = self.stages.get(origin[1]) if origin else None
+        if stage is not None and _WITH_PACKAGES.search(value):
+            self.trace.copies.append(Copied(self.trace.tick(), stage.number, self.scope.number))
 
     def _from(self, value: str, line: int) -> None:
         words = [word for word in value.split() if not word.startswith("--")]
@@ -203,7 +217,20 @@ class _DockerReader:
         recorder.run(words, line, line, text, checked=True)
 
 
+_WITH_PACKAGES = re.compile(r"conda|mamba|venv|(?:site|dist)-packages|\s/usr/local(?:/lib)?/?(?:\s|$)|/opt/\w*env")
 _OTHERS = frozenset(
-    {"COMMENT", "CMD", "ENTRYPOINT", "COPY", "ADD", "EXPOSE", "VOLUME", "USER", "STOPSIGNAL", "HEALTHCHECK"}
+    {"COMMENT", "CMD", "ENTRYPOINT", "EXPOSE", "VOLUME", "USER", "STOPSIGNAL", "HEALTHCHECK"}
     | {"MAINTAINER", "ONBUILD"}
+)
+_INSTRUCTIONS = (
+    "FROM",
+    "ENV",
+    "ARG",
+    "LABEL",
+    "RUN",
+    "WORKDIR",
+    "SHELL",
+    "COPY",
+    "ADD",
+    *sorted(_OTHERS - {"COMMENT"}),
 )

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rekindle.core.errors import MissingTool
+from rekindle.core.errors import BadInput, MissingTool
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+_MOST_TEXTS = 100
 
 
 @lru_cache(maxsize=4)
@@ -27,6 +29,10 @@ def _parser(language: str) -> Any:
 
 
 def parsed(language: str, text: str) -> Node:
+    # The grammar of the shell takes time by the square of the texts (`<<END`) that one line begins.
+    if language == "bash" and any(line.count("<<") > _MOST_TEXTS for line in text.split("\n")):
+        message = f"a line of this script begins more than {_MOST_TEXTS} texts with `<<`"
+        raise BadInput(message, hint="give each its own command, or check that this is a script")
     node: Node = _parser(language).parse(text.encode("utf-8")).root_node
     return node
 

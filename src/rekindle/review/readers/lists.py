@@ -38,10 +38,23 @@ def _ran(
 
 
 def read_conda_environment(trace: Trace, text: str) -> None:
-    root = composed(trace, text)
-    reader = _CondaReader(trace, text)
-    if root is not None:
-        reader.environment(root)
+    if not re.search(r"(?m)^dependencies:", text):
+        _read_conda_list(trace, text)
+    elif (root := composed(trace, text)) is not None:
+        _CondaReader(trace, text).environment(root)
+
+
+def _read_conda_list(trace: Trace, text: str) -> None:
+    """What `conda list --export` writes, or `--explicit` as addresses; the channels stand in its first comment."""
+    channels = [word for name in re.findall(r"^#.*", text, re.MULTILINE) for word in re.findall(r"-c +\S+", name)]
+    words = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        pin = line.partition("#")[0].strip()
+        file = re.search(r"([^/]+)/[^/]+/([\w.-]+)-([\w.]+)-([\w.]+)\.(?:conda|tar\.bz2)$", pin)
+        pin = f"{file[1]}::{file[2]}={file[3]}={file[4]}" if file else pin
+        words += [Word(pin, line, number)] if pin and not pin.startswith("@") else []
+    named = [part for each in dict.fromkeys(channels) for part in each.split()]
+    _ran(trace, ["conda", "create", "-y", "-n", "base", *named], words, last=words[-1].line if words else 0)
 
 
 def read_recipe(trace: Trace, text: str) -> None:
@@ -198,6 +211,9 @@ class _ProjectReader:
             choices = [each for each in (source if isinstance(source, list) else [source]) if isinstance(each, dict)]
             if not choices:
                 usual.append(word)
+            elsewhere = _elsewhere([str(choice.get("marker") or "") for choice in choices])
+            if elsewhere and ";" not in word.text:
+                usual.append(Word(f"{word.text}; {elsewhere}", word.raw, word.line))
             for choice in choices:
                 address = self.indexes.get(str(choice.get("index"))) or str(
                     choice.get("url") or choice.get("git") or ""
@@ -272,6 +288,17 @@ class _ProjectReader:
             text = f"{name} @ {address}" if address else name + _caret(str(row.get("version") or "*"))
             line = self._where(f"{name} =", f"{name}=", f'"{name}"')
             _ran(self.trace, ["pip", "install", *own], [Word(text, text, line)], conditional=conditional)
+
+
+def _elsewhere(markers: list[str]) -> str:
+    """Where none of the places of uv's sources holds, the package comes from the usual index; empty: not known."""
+    opposite = {"==": "!=", "!=": "=="}
+    parts = [
+        re.fullmatch(r"\s*(\w+)\s*(==|!=)\s*(['\"][^'\"]*['\"])\s*", part)
+        for each in markers
+        for part in each.split(" or ")
+    ]
+    return " and ".join(f"{part[1]} {opposite[part[2]]} {part[3]}" for part in parts if part) if all(parts) else ""
 
 
 def _conda_version(value: Any) -> str:

@@ -10,13 +10,16 @@ from rekindle.review.readers.shell import read_shell
 from rekindle.review.trace import Trace
 
 _SET = re.compile(r"(?:export\s+|override\s+)?([A-Za-z_][\w.-]*)\s*(\?|:{1,3}|\+|!)?=\s*(.*)")
-_USED = re.compile(r"\$(?:\(([\w.-]+)\)|\{([\w.-]+)\}|([A-Za-z@<^*]))")
+_RULE = re.compile(r"([^\s:=#][^:=#]*):(?![:=])([^=;#]*)(?:$|;|#)")
+_FREE = re.compile(r"(?<!\$)\$(?:\(([\w.-]+)\)|\{([\w.-]+)\}|([A-Za-z@<^*]))")
+_LONGEST = 1 << 20
 
 
 def read_makefile(trace: Trace, text: str) -> None:
     """Make joins lines at a backslash, fills in its own variables, and hands every recipe to the shell."""
     rows = text.split("\n")
     values: dict[str, str] = {}
+    automatic: dict[str, str] = {}
     recipe: list[str] = []
     first = 0
     shared = Recorder(trace, Dialect.SHELL, trace.scopes[0])
@@ -26,10 +29,16 @@ def read_makefile(trace: Trace, text: str) -> None:
             recipe.append(line)
             continue
         if recipe and line.strip() and not line.startswith("#"):
-            _recipe(trace, recipe, first, values)
+            _recipe(trace, recipe, first, values | automatic)
             recipe, first = [], 0
         elif recipe:
             recipe.append("")
+            continue
+        rule = _RULE.match(line)
+        if rule:
+            inputs = _filled(rule[2], values).split()
+            automatic = {"@": rule[1].split()[0], "<": inputs[0] if inputs else "", "^": " ".join(inputs)}
+            automatic = {name: re.sub(r"[^\w./ -]", "_", value) for name, value in automatic.items()}
             continue
         found = _SET.match(line.strip())
         if found and not line.strip().startswith(("ifeq", "ifneq", "define")):
@@ -43,14 +52,19 @@ def read_makefile(trace: Trace, text: str) -> None:
                 if name in values:
                     shared.set(name, values[name], row + 1)
     if recipe:
-        _recipe(trace, recipe, first, values)
+        _recipe(trace, recipe, first, values | automatic)
 
 
 def _recipe(trace: Trace, rows: list[str], first: int, values: dict[str, str]) -> None:
     scope = trace.open(trace.scopes[0], f"run {first}")
     recorder = Recorder(trace, Dialect.SHELL, scope)
     recorder.stops = True
-    body = [re.sub(r"^\t([@+ -]*)", lambda match: " " * len(match[1]), row) for row in rows]
+    # `@`, `-` and `+` belong to make where a command begins; on a line that goes on they are the command's.
+    goes_on = [False, *(row.endswith("\\") for row in rows)]
+    body = [
+        row.removeprefix("\t") if inside else re.sub(r"^\t([@+ -]*)", lambda match: " " * len(match[1]), row)
+        for row, inside in zip(rows, goes_on, strict=False)
+    ]
     text = _filled("\n".join(body), values).replace("$$", "$")
     read_shell(trace, text + "\n", first=first, recorder=recorder)
 
@@ -62,4 +76,6 @@ def _filled(text: str, values: dict[str, str]) -> str:
         name = match[1] or match[2] or match[3]
         return values[name] if name in values else f"${{{name}}}" if name.isidentifier() else match[0]
 
-    return re.sub(r"(?<!\$)" + _USED.pattern, put, text) if len(text) < 1 << 20 else text
+    if len(text) + sum(len(put(match)) for match in _FREE.finditer(text)) > _LONGEST:
+        return text
+    return _FREE.sub(put, text)

@@ -1,4 +1,4 @@
-"""Notes (Markdown, plain text): the fenced blocks that are commands, each in its own language."""
+"""Notes (Markdown, plain text): the blocks that are commands, each in its own language, or commands in the prose."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ _COMMAND = re.compile(
     r"|if|for|uv|where|apt|apt-get|module|\$env:\w+|-D\w+)(?:\s|=|:|$)"
 )
 _REQUIREMENT = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,]+\])?==[\w.+!]+\Z")
+_INSTALLS = re.compile(
+    r"(?:sudo )?(?:\S*python[\d.]* -m |py -[\d.]+ -m |uv )?(?:pip[\d.]*|conda|mamba|micromamba|uv) (?:install|add) +\S"
+)
+_AGAINST = re.compile(
+    r"(?i)\b(?:not|don't|never|instead of|rather than|avoid|fails?|failed|error|without|unlike|after|once)\b"
+)
 _NOT_CODE = re.compile(r"\s*(?:Traceback \(most|File \"|diff --git|@@|[-+]{3} |\*\*\* |Running:|Produces:)")
 
 
@@ -52,22 +58,38 @@ def _blocks(lines: list[str]) -> list[tuple[int, str, list[str]]]:
     found: list[tuple[int, str, list[str]]] = []
     start: int | None = None
     language = fence = ""
+    quoted = False
     indented: list[str] = []
     for row, line in enumerate(lines):
-        mark = re.match(r"\s*(```+|~~~+)\s*\{?\.?([\w+-]*)", line)
+        mark = re.match(r"((?:\s*>)*)\s*(```+|~~~+)\s*\{?\.?([\w+-]*)", line)
         if start is not None:
-            if mark and mark[1].startswith(fence) and not mark[2]:
-                found.append((start + 2, language, lines[start + 1 : row]))
+            if mark and mark[2].startswith(fence) and not mark[3]:
+                rows = lines[start + 1 : row]
+                found.append(
+                    (start + 2, language, [re.sub(r"^(?:\s*> ?)+", "", each) for each in rows] if quoted else rows)
+                )
                 start = None
             continue
         if mark and line.count("```") < 2:
-            start, fence, language = row, mark[1], mark[2].lower()
+            start, quoted, fence, language = row, bool(mark[1]), mark[2], mark[3].lower()
             continue
         if re.match(r"(?:\t| {4})\S", line) and _COMMAND.match(line.strip() + " ") and not line.strip().startswith("-"):
             indented.append(line.strip())
         elif indented:
             found.append((row + 1 - len(indented), "", indented))
             indented = []
+    return found if any(_INSTALLS.search(row) for _, _, rows in found for row in rows) else [*found, *_in_prose(lines)]
+
+
+def _in_prose(lines: list[str]) -> list[tuple[int, str, list[str]]]:
+    """`pip install …` between backticks, or alone on its line; not where the sentence speaks against it."""
+    found = []
+    for row, line in enumerate(lines):
+        spans = [span for span in re.findall(r"`([^`]+)`", line) if _INSTALLS.match(span)]
+        if not spans and _INSTALLS.match(bare := re.sub(r"^[\s>*$-]+|[\s`]+$", "", line)):
+            spans = [bare]
+        if not _AGAINST.search(line):
+            found += [(row + 1, "", [span]) for span in spans]
     return found
 
 

@@ -172,18 +172,8 @@ class Recorder:
         """-DNAME=VALUE of a CMake call are settings with a line of their own."""
         if item.program not in ("cmake", "cmake3", "ccmake") and not item.words[0].text.startswith("-D"):
             return
-        for word in item.words:
-            match = _DEFINE.match(word.text)
-            if match:
-                self.set(
-                    match[1],
-                    match[2].strip("\"'"),
-                    word.line,
-                    known=word.known,
-                    how="cmake",
-                    raw=word.raw,
-                    text=item.text,
-                )
+        for name, value, word in defines(item.words):
+            self.set(name, value, word.line, known=word.known, how="cmake", raw=word.raw, text=item.text)
 
     def go(self, folder: str, *, push: bool = False) -> None:
         if push:
@@ -192,6 +182,15 @@ class Recorder:
 
     def back(self) -> None:
         self.directory = self.folders.pop() if self.folders else None
+
+
+def defines(words: Sequence[Word]) -> Iterator[tuple[str, str, Word]]:
+    """`-DNAME=VALUE` and `-D NAME=VALUE`: each name, its value, and the word that says it."""
+    for index, word in enumerate(words):
+        apart = index > 0 and words[index - 1].text == "-D"
+        match = _DEFINE.match(f"-D{word.text}" if apart else word.text)
+        if match:
+            yield match[1], match[2].strip("\"'"), word
 
 
 def moved(item: Invocation, line: int) -> Invocation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rekindle.review.document import Dialect
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 _DEEPEST = 40
 _CALLS = 200
+_SHELLS = ("bash", "sh", "dash", "zsh")
+_HANDED = re.compile(r"-[a-z]*c\Z")
 _QUIET = frozenset({"comment", "heredoc_body", "heredoc_end", "\n", ";", "&", ";;"})
 
 
@@ -185,10 +188,13 @@ class _ShellReader:
 
     def _redirected(self, node: Node, checked: bool, piped: tuple[str, ...], after: str) -> None:
         redirects: list[Redirect] = []
+        behind: list[Node] = []
         body = node.child_by_field_name("body")
         for child in node.children_by_field_name("redirect"):
             if child.type == "file_redirect":
                 redirects.append(self._redirect(child))
+                # The grammar takes all that follows for targets; the shell takes one, and the rest are arguments.
+                behind += child.children_by_field_name("destination")[1:]
             elif child.type == "heredoc_redirect":
                 # `cmd <<EOF | other`: what follows on the first line is still a command.
                 for inner in child.named_children:
@@ -196,7 +202,7 @@ class _ShellReader:
                         self.statement(inner, checked=checked)
         if body is not None:
             if body.type == "command":
-                self._command(body, checked, piped, tuple(redirects), after)
+                self._command(body, checked, piped, tuple(redirects), after, behind)
             else:
                 self.statement(body, checked=checked, piped=piped, after=after)
 
@@ -237,7 +243,13 @@ class _ShellReader:
         )
 
     def _command(
-        self, node: Node, checked: bool, piped: tuple[str, ...], redirects: tuple[Redirect, ...], after: str
+        self,
+        node: Node,
+        checked: bool,
+        piped: tuple[str, ...],
+        redirects: tuple[Redirect, ...],
+        after: str,
+        behind: Sequence[Node] = (),
     ) -> None:
         prefix: list[Assignment] = []
         words: list[Word] = []
@@ -259,6 +271,7 @@ class _ShellReader:
             ended = child.end_byte
         if not words:
             return
+        words += [word for child in behind for word in self.word(child).apart()]
         name = words[0].text
         line, last = self.line(node), last_line(node) + self.first
         if name in ("source", ".") and len(words) > 1:
@@ -276,6 +289,9 @@ class _ShellReader:
         if name in self.functions and self.calls < _CALLS:
             self._call(name, words, checked)
             return
+        if program_of(name) in _SHELLS and len(words) > 2 and _HANDED.match(words[1].text) and self.calls < _CALLS:
+            self._handed(words[2])
+            return
         self.recorder.run(
             words,
             line,
@@ -288,6 +304,12 @@ class _ShellReader:
             after=after,
         )
         self._moves(name, words)
+
+    def _handed(self, word: Word) -> None:
+        """`bash -c "…"`: what stands in the quotes is run as if it stood here."""
+        inner = _ShellReader(self.recorder, word.text + "\n", word.line)
+        inner.depth, inner.functions, inner.calls = self.depth, self.functions, self.calls + _CALLS // 5
+        inner.statements(parsed("bash", word.text + "\n"))
 
     def _other(self, word: Word, line: int) -> None:
         """`source env.sh`: what it sets and defines holds from here on."""

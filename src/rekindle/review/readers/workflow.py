@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from itertools import product
+from math import prod
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +17,7 @@ from rekindle.review.readers.shell import read_shell
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
 from rekindle.review.trace import Image, Scope, Trace, Used
 
+_MOST_ROWS, _MOST_WAYS = 400, 12
 _EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
 
 
@@ -30,6 +33,13 @@ def read_gitlab(trace: Trace, text: str) -> None:
         _WorkflowReader(trace, text).gitlab(root)
 
 
+def _ways(rows: list[dict[str, str]], text: str) -> list[dict[str, str]]:
+    """What the names of the matrix that a script uses are in turn."""
+    names = set(re.findall(r"\$\{\{\s*matrix\.([\w-]+)\s*\}\}", text))
+    ways = {tuple((name, row[name]) for name in sorted(names) if name in row) for row in rows} if names else set()
+    return [dict(way) for way in sorted(ways)] if len(ways) <= _MOST_WAYS else []
+
+
 class _Job(NamedTuple):
     """What holds for every step of a job, unless the step says otherwise.
 
@@ -39,6 +49,7 @@ class _Job(NamedTuple):
     scope: Scope
     matrix: dict[str, str]
     choices: dict[str, tuple[tuple[str, int], ...]]
+    rows: list[dict[str, str]]
     system: str | None = None
     shell: str | None = None
     folder: str | None = None
@@ -53,7 +64,7 @@ class _WorkflowReader(YamlReader):
             self._job(name, job, shell)
         steps = self.path(top.get("runs"), "steps")
         if steps is not None:
-            self._steps(steps, _Job(self.trace.open(self.trace.scopes[0], "action"), {}, {}, shell=shell))
+            self._steps(steps, _Job(self.trace.open(self.trace.scopes[0], "action"), {}, {}, [], shell=shell))
 
     def _job(self, name: str, node: Node, shell: str | None) -> None:
         job = self.mapping(node)
@@ -73,7 +84,7 @@ class _WorkflowReader(YamlReader):
         shell = self.text(self.path(job.get("defaults"), "run", "shell")) or shell
         folder = self.text(self.path(job.get("defaults"), "run", "working-directory"))
         if job.get("steps") is not None:
-            self._steps(job["steps"], _Job(scope, matrix, choices, system, shell, folder))
+            self._steps(job["steps"], _Job(scope, matrix, choices, self._rows(node), system, shell, folder))
 
     def _steps(self, node: Node, job: _Job) -> None:
         for item in self.sequence(node):
@@ -90,7 +101,11 @@ class _WorkflowReader(YamlReader):
                 folder=self.text(step.get("working-directory")) or job.folder,
                 shell=self.text(step.get("shell")) or job.shell,
             )
-            self._run(step["run"], inner, chosen, conditional="if" in step)
+            text = self.text(step["run"]) or ""
+            ways = _ways(job.rows, text) if re.search(r"torch|/whl/", text) else []
+            for way in ways or [{}]:
+                row = chosen._replace(matrix={**job.matrix, **way})
+                self._run(step["run"], inner, row, conditional="if" in step or len(ways) > 1)
 
     def _uses(self, step: dict[str, Node], job: _Job) -> None:
         values = self.mapping(step.get("with"))
@@ -246,6 +261,20 @@ class _WorkflowReader(YamlReader):
                 if item.id == "scalar":
                     found.setdefault(key, []).append((item.value, item.start_mark.line + 1))
         return {} if "exclude" in top else {key: tuple(values) for key, values in found.items()}
+
+    def _rows(self, node: Node | None) -> list[dict[str, str]]:
+        """The runs that a matrix stands for: its rows, or each value with each, without those that are taken out."""
+        top = self.mapping(node)
+        given, out = (
+            [{key: self.text(value) or "" for key, value in self.mapping(row).items()} for row in self.sequence(each)]
+            for each in (top.get("include"), top.get("exclude"))
+        )
+        names = {key: self.listed(value) for key, value in top.items() if key not in ("include", "exclude")}
+        if (given and names) or ("exclude" in top and not out):
+            return []
+        whole = [] if prod(len(values) for values in names.values()) > _MOST_ROWS else product(*names.values())
+        rows = given or [dict(zip(names, row, strict=True)) for row in whole]
+        return [row for row in rows if not any(each.items() <= row.items() for each in out)]
 
     def _as_number(self, name: str, node: Node) -> None:
         """`3.10` without quotes is the number 3.1."""

@@ -15,7 +15,6 @@ from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.torch import architecture_lists
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
-from rekindle.review.environment import environments_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Known, Subject, toolkit_in
 from rekindle.review.trace import Assignment, Invocation
@@ -141,7 +140,7 @@ def _lost(subject: Subject, item: Assignment, card: Capability, settings: list[A
 def _toolkits(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
     told: set[tuple[str, str]] = set()
     for item, step in _judged(subject, settings):
-        cuda = subject.cuda_at(step.item) if step is not None else _any_cuda(subject)
+        cuda = subject.cuda_at(step.item) if step is not None else any_cuda(subject)
         row = known_toolkit(cuda)
         if cuda is None or row is None or not item.known:
             continue
@@ -158,14 +157,13 @@ def _toolkits(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
                 "toolkit-cannot-target", line, cuda=cuda.version, arch=target.capability, sm=target.capability.sm,
                 range=able(target.capability), also=_also(subject, cuda), source=row.source,
             )  # fmt: skip
-    for step in subject.builds or ():
-        yield from _card_toolkit(subject, subject.cudas_at(step.item), told)
-    if not subject.builds and not environments_of(subject).final:  # a ready-made torch brings its own CUDA
-        last = _any_cuda(subject)
-        yield from _card_toolkit(subject, [last] if last is not None else [], told)
+    for step in subject.builds:
+        if step.what == "other":
+            continue  # nobody knows whether CUDA has a part in it
+        yield from card_toolkit(subject, subject.cudas_at(step.item), told)
 
 
-def _card_toolkit(subject: Subject, either: Sequence[Known], told: set[tuple[str, str]]) -> Iterator[Raised]:
+def card_toolkit(subject: Subject, either: Sequence[Known], told: set[tuple[str, str]]) -> Iterator[Raised]:
     """`either`: the toolkits of the branches; enough when one of them serves the card."""
     rows = [known_toolkit(cuda) for cuda in either]
     for card in subject.gpus if either else ():
@@ -191,7 +189,7 @@ def _also(subject: Subject, cuda: Known) -> str:
     return ""
 
 
-def _any_cuda(subject: Subject) -> Known | None:
+def any_cuda(subject: Subject) -> Known | None:
     last: Invocation | None = subject.trace.invocations[-1] if subject.trace.invocations else None
     found = subject.cuda_at(last) if last is not None else None
     for item in reversed(subject.trace.assignments) if found is None else ():
@@ -276,7 +274,7 @@ def _not_said(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
         use = subject.visible("USE_CUDA", step.item)
         if use is not None and use.text.upper() in ("0", "OFF", "FALSE", "NO"):
             return
-        blind = subject.document.dialect in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.GITLAB)
+        blind = subject.document.dialect.unattended
         gpu = subject.cuda_at(step.item) is not None
         yield raised("architecture-not-seen" if blind and gpu else "architecture-not-said", step.line)
         return
@@ -287,12 +285,7 @@ def compiled_for(subject: Subject) -> tuple[str, ...]:
     settings = [item for item in subject.settings(NAME) if item.value]
     settings += [own for step in subject.builds for own in step.item.prefix if own.name == NAME and own.value]
     judged = _judged(subject, settings)
-    if not judged:
-        other = [item for item in subject.settings("CMAKE_CUDA_ARCHITECTURES") if item.value]
-        numbers = [part.rstrip("af") for part in other[-1].value.split(";")] if other else []
-        return tuple(f"sm_{number.partition('-')[0]}" for number in numbers if number.partition("-")[0].isdigit())
-    item, _ = judged[0]
-    return tuple(str(target) for target in _reader(subject, item).targets)
+    return tuple(str(target) for target in _reader(subject, judged[0][0]).targets) if judged else ()
 
 
 _ENTRY = re.compile(r"(\d{1,2})\.(\d)([af]?)(\+PTX)?\Z")

@@ -17,7 +17,7 @@ from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.document import Dialect
 from rekindle.review.packages import Install, Wanted, excludes
-from rekindle.review.pythons import image_of, python_of
+from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Known, Subject, exact_version
 
@@ -54,7 +54,10 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
             yield raised("isolation-torch", step.line)
         elif step.certain and step.how == "pip":
             line = subject.document.line(step.line)
-            right = re.sub(r"\b(install|wheel)\b", r"\1 --no-build-isolation", line, count=1)
+            # Of several commands on a line, the one that ends with its last word.
+            until = max(line.rfind(step.item.words[-1].raw), 0) or len(line)
+            at = max((found.end() for found in re.finditer(r"\b(?:install|wheel)\b", line[:until])), default=0)
+            right = f"{line[:at]} --no-build-isolation{line[at:]}" if at else line
             yield raised(
                 "isolation",
                 step.line,
@@ -74,6 +77,14 @@ def _old_pip(subject: Subject) -> bool:
     return any(pin and excludes(pin, "25.3") and excludes(pin, "26.0") for pin in pins)
 
 
+def _new_pip(subject: Subject, found: Install, python: Known | None) -> bool:
+    """The newest pip came before this command; there is none for Python 3.7 and older."""
+    if python is not None and python.version < Version("3.8"):
+        return False
+    before = [each.named("pip") for each in subject.installs if each.item.order < found.item.order]
+    return any(pip is not None and not excludes(pip.requirement, "25.0") for pip in before)
+
+
 def _redirects(subject: Subject) -> Iterator[Raised]:
     for found in subject.installs:
         item = found.item
@@ -86,12 +97,9 @@ def _redirects(subject: Subject) -> Iterator[Raised]:
                 continue
             match = re.search(rf"([A-Za-z][\w.\[\]-]*) ?{re.escape(redirect.sign)}{re.escape(redirect.target)}", line)
             text = match[0] if match else f"{redirect.sign}{redirect.target}"
-            if redirect.sign.startswith(">"):
-                effect = f"the version is ignored and pip's output goes into a file called `{redirect.target}`"
-            else:
-                effect = f"the shell looks for a file called `{redirect.target}` and stops"
+            rule = "redirect-out" if redirect.sign.startswith(">") else "redirect"
             right = line.replace(text, f'"{text.replace(" ", "")}"', 1) if match else None
-            yield raised("redirect", redirect.line, sign=redirect.sign, text=text, effect=effect, corrected=right)
+            yield raised(rule, redirect.line, sign=redirect.sign, text=text, file=redirect.target, corrected=right)
         for word in item.words if item.dialect is not Dialect.SHELL else ():
             if "://" in word.text and item.after == "&":
                 yield raised("ampersand", word.line)
@@ -103,6 +111,7 @@ def _redirects(subject: Subject) -> Iterator[Raised]:
 
 def _companions(subject: Subject) -> Iterator[Raised]:
     pinned: Known | None = None
+    kept: dict[str, Version] = {}
     for found in subject.installs:
         if found.verb not in ("install", "create"):
             continue
@@ -110,6 +119,16 @@ def _companions(subject: Subject) -> Iterator[Raised]:
         exact = exact_version(torch.requirement) if torch else None
         if exact is not None and torch is not None and len(exact.parts) > 2:
             pinned = Known(exact, torch.line)
+            # Another torch in the same environment: what was put beside the first one stays.
+            for name, stays in kept.items() if found.verb == "install" and not subject.notes else ():
+                if not found.named(name) and companions.belongs(name, str(stays), str(exact)) is False:
+                    text = f"{exact} pairs with {name} {companions.version_for(name, str(exact))}"
+                    yield raised("companion", torch.line, name=name, version=stays, torch=exact, right=text)
+        if found.verb == "create" or found.item.conditional:
+            kept.clear()
+        for name in companions.PROJECTS if not found.item.conditional else ():
+            beside = exact_version(each.requirement) if (each := found.named(name)) else None
+            kept |= {name: beside} if beside is not None else {}
         if pinned is None and found.tool != "conda":
             # The torch of the base image stays where nothing else is asked for.
             known = subject.torch_at(found.item) if subject.trace.images and torch is None else None
@@ -180,6 +199,8 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
         return  # the last NumPy for it is a 1.x
     reason = "modules that were compiled with NumPy 1.x cannot be run in NumPy 2"
     for found, item in wanted:
+        if image is not None and "pytorch/pytorch:" in image.name and not item.requirement:
+            continue  # the image has one, which pip leaves in place
         old = _glued(found, item)
         if old is None:
             continue
@@ -254,8 +275,9 @@ def _below_four(specifier: str | None) -> bool:
 
 
 def _pins(subject: Subject) -> Iterator[Raised]:
-    python = python_of(subject)
+    chosen = python_of(subject)
     for found in subject.installs:
+        python = chosen or next(iter(pythons_at(subject, found.item)), None)
         for item in found.wanted if found.verb == "install" else ():
             exact = exact_version(item.requirement)
             dead = next((pin for pin in script_rules().pin if pin.package == item.name and not pin.versions), None)
@@ -277,10 +299,14 @@ def _pins(subject: Subject) -> Iterator[Raised]:
                     continue
                 if not _admits(pin.versions, exact):
                     continue
-                if pin.python_below and not subject.notes and (python is None or python.version >= pin.python_below):
+                if pin.python_below and (python is None or python.version >= pin.python_below):
                     continue
+                if pin.pip_from and not _new_pip(subject, found, python):
+                    continue
+                rule = "pin-needs-python" if pin.python_below else "pin-not-for-this-pip" if pin.pip_from else "bad-pin"
                 yield raised(
-                    "bad-pin", item.line, requirement=f"{item.name}=={exact}", reason=pin.why, instead=pin.instead,
+                    rule, item.line, reason=pin.why,
+                    requirement=f"{item.name}=={exact}", python=str(python and python.version), instead=pin.instead,
                     source=pin.source,
                 )  # fmt: skip
             tool = limits.bad_tool(item.name, exact, subject.system(found.item))
@@ -338,9 +364,11 @@ def _lists(subject: Subject) -> Iterator[Raised]:
         if inner is not None:
             yield raised("lost-and", inner[0].line, words=f"{inner[0].raw} {inner[1].raw}")
             continue
-        for name, count in Counter(names).items():
+        # conda tells `a-b` from `a_b`, and takes two demands for one.
+        for name, count in Counter(names).items() if found.tool != "conda" else ():
             if count > 1:
-                yield raised("requirement-twice", found.item.line, name=name)
+                last = [item.line for item in found.wanted if item.name == name][-1]
+                yield raised("requirement-twice", last, name=name)
     for step in subject.builds:
         files = any(found.files for found in subject.installs)
         if (
@@ -359,7 +387,7 @@ def _is_pip(first: Wanted, second: Wanted) -> bool:
 
 
 def _questions(subject: Subject) -> Iterator[Raised]:
-    unattended = subject.document.dialect in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.GITLAB)
+    unattended = subject.document.dialect.unattended
     unattended = unattended or re.search(r"(?m)^#(?:SBATCH|PBS|BSUB|\$ -)", subject.document.text) is not None
     told: set[str] = set()
     piped = {(program, item.line) for item in subject.trace.invocations for program in item.piped}

@@ -29,6 +29,7 @@ def check(subject: Subject) -> Iterator[Raised]:
         yield from _managed(subject, item)
         yield from _in_the_tree(subject, item)
         yield from _get_pip(subject, item)
+        yield from _installer(subject, item)
         if item.dialect is Dialect.POWERSHELL and item.words[-1].text == "\\":
             yield raised("continuation-powershell", item.words[-1].line)
     yield from _paths(subject)
@@ -38,6 +39,19 @@ def check(subject: Subject) -> Iterator[Raised]:
 @cached
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re2.compile(pattern)  # type: ignore[no-any-return]
+
+
+def _installer(subject: Subject, item: Invocation) -> Iterator[Raised]:
+    """`apt` in an image of Red Hat's: it stops there, unless somebody may have put one in, or asks first."""
+    rows = script_rules().image_installer
+    owner = next((row for row in rows if item.program in row.programs), None)
+    image = image_of(subject, item) if owner is not None and not item.conditional else None
+    here = next((row for row in rows if _compiled(row.pattern).search(image.name)), None) if image else None
+    if image is not None and here is not None and here is not owner:
+        right = " or ".join(f"`{each}`" for each in here.programs[:2])
+        yield raised(
+            "no-such-installer", item.line, program=item.program, image=image.name[:80], family=here.name, right=right
+        )
 
 
 def _rows(subject: Subject) -> Iterator[Raised]:
@@ -77,6 +91,8 @@ def _options(item: Invocation) -> Iterator[Raised]:
         near = option_meant(name)
         if near != name:
             yield raised("option-misspelt", word.line, option=name, near=near)
+        elif name in ("-y", "--yes", "--assume-yes") and not item.conditional:
+            yield raised("option-of-others", word.line, option=name)
 
 
 def _managed(subject: Subject, item: Invocation) -> Iterator[Raised]:

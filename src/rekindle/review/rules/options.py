@@ -9,6 +9,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import script_rules
 from rekindle.knowledge.torch import options as known
 from rekindle.review.remark import Raised, raised
+from rekindle.review.rules.code import compiled
 from rekindle.review.subject import Subject
 from rekindle.review.trace import Assignment
 
@@ -23,9 +24,8 @@ _NEGATIVE = {
 
 
 def check(subject: Subject) -> Iterator[Raised]:
-    relevant = bool(subject.torch_builds) or (
-        subject.notes and not any(step.what == "extension" for step in subject.builds)
-    )
+    others = any(step.what == "extension" for step in subject.builds) or bool(compiled(subject))
+    relevant = bool(subject.torch_builds) or (subject.notes and not others)
     settings = _settings(subject)
     if relevant:
         told: set[str] = set()

@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from rekindle.compat.judgement import Clash
+from rekindle.compat.package import runs_on
 from rekindle.core.version import Version
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.environment import environments_of
+from rekindle.review.judging import ready_made
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
 from rekindle.review.trace import Assignment, Invocation
@@ -327,7 +330,7 @@ def _jobs(subject: Subject) -> Iterator[Raised]:
             named = any(
                 "MAX_JOBS" in line and not re.match(r"(?i)\s*(?:#|rem\b|::)", line) for line in subject.document.lines
             )
-            heavy = (step.what == "torch" and not _cpu_only(subject, step)) or step.heavy
+            heavy = (step.what == "torch" and not _cpu_only(subject, step)) or _compiled(subject, step)
             if heavy and other is None and not missing and not named and not subject.helper:
                 missing = True
                 yield raised("jobs-unset", step.line)
@@ -346,6 +349,12 @@ def _jobs(subject: Subject) -> Iterator[Raised]:
             match = re.fullmatch(r"-j\s*(\d+)", word.text)
             if match and int(match[1]) > 64 and item.program in ("ninja", "make", "cmake") and subject.torch_builds:
                 yield raised("jobs-absurd", item.line, jobs=match[1], memory=int(match[1]) * 3)
+
+
+def _compiled(subject: Subject, step: ScriptBuild) -> bool:
+    """A heavy extension that is really compiled here: no wheel is there, and some card can use it."""
+    useless = any(isinstance(runs_on(step.name, None, card), Clash) for card in subject.gpus)
+    return step.heavy and not useless and not ready_made(subject, step)
 
 
 def _cpu_only(subject: Subject, step: ScriptBuild) -> bool:

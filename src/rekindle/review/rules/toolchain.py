@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from rekindle.compat.host_compiler import takes_gcc, takes_msvc, toolset_range
 from rekindle.compat.judgement import Clash, Fits
+from rekindle.compat.library_card import cudnn_serves, last_cudnn
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import script_rules
 from rekindle.knowledge.cuda import cudnn, host_compilers, toolkits
 from rekindle.knowledge.gpu.capability import Target
-from rekindle.knowledge.gpu.gpus import architecture
 from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
 from rekindle.model.cuda_line import CudaLine
 from rekindle.review.builds import ScriptBuild
@@ -91,8 +91,8 @@ def _no_toolkit(subject: Subject, row: TorchRelease, torch: Known, cuda: Known |
 
 def _built_by_others(subject: Subject, torch: str, cuda: Version) -> bool:
     """Somebody is known to have built this pair for such a GPU."""
-    names = {architecture(Target.parse(target).capability) for target in compiled_for(subject)}
-    return any(limits.built_by(torch, cuda.major_minor, subject.system(), name) for name in names)
+    cards = {Target.parse(target).capability for target in compiled_for(subject)}
+    return any(limits.built_by(torch, cuda.major_minor, subject.system(), card) for card in cards)
 
 
 def _torchs_own(subject: Subject, step: ScriptBuild, cuda: Known) -> Iterator[Raised]:
@@ -384,16 +384,15 @@ def _cudnn(subject: Subject) -> Iterator[Raised]:
         for card in subject.gpus:
             exact = len(version.parts) > 2
             if exact:
-                serves = cudnn.serves(version, card, cuda_major=major)
+                answers = [cudnn_serves(version, card, cuda_major=major)]
             else:
                 rows = [
                     row for row in cudnn.releases() if row.version.major == version.major and major in row.cuda_majors
                 ]
-                answers = {cudnn.serves(row.version, card, cuda_major=major) for row in rows}
-                serves = answers.pop() if len(answers) == 1 else None
-            if serves is False and f"{version}{card}" not in told:
+                answers = [cudnn_serves(row.version, card, cuda_major=major) for row in rows]
+            if answers and all(isinstance(each, Clash) for each in answers) and f"{version}{card}" not in told:
                 told.add(f"{version}{card}")
-                last = cudnn.last_for(card)
+                last = last_cudnn(card)
                 shown = f"{version}" if exact else f"{version} for CUDA {major}"
                 yield raised(
                     "cudnn-not-for-the-card", line, cudnn=shown, card=card, sm=card.sm,
@@ -415,7 +414,9 @@ def _cudnn_points(subject: Subject) -> Iterator[tuple[Version, int, int]]:
     seen: set[str] = set()
     cuda = subject.cuda_at(subject.builds[-1].item) if subject.builds else None
     default = cuda.version.major if cuda else 12
-    for image in subject.trace.images:
+    # A ready-made torch brings the cuDNN that it uses.
+    own = any(torch.kind == "wheel" for final in environments_of(subject).final for torch in final)
+    for image in subject.trace.images if not own or subject.torch_builds else ():
         match = re.search(r"cudnn(\d+)", image.name)
         number = re.search(r"nvidia/cuda:(\d+)|cuda(\d+)", image.name)
         if match and int(match[1]) < 100:

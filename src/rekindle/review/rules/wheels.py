@@ -12,6 +12,7 @@ from rekindle.compat.judgement import Clash
 from rekindle.compat.package import goes_with as package_goes_with
 from rekindle.compat.package import runs_on
 from rekindle.compat.torch_cuda import CPU, has_line
+from rekindle.compat.torch_python import takes
 from rekindle.compat.wheel_platform import built_for, goes_with
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
@@ -19,14 +20,15 @@ from rekindle.knowledge.builds.script_rules import on_pytorchs_index, pins_torch
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.companions import PROJECTS
-from rekindle.knowledge.torch.releases import TorchRelease, torch_release, torch_releases
+from rekindle.knowledge.torch.releases import TorchRelease, torch_release
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.review.document import LISTS
-from rekindle.review.environment import ScriptTorch, TorchReplaced, environments_of
+from rekindle.review.environment import TorchReplaced, environments_of
 from rekindle.review.judging import answered, better
 from rekindle.review.packages import Install
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.remark import Raised, raised
+from rekindle.review.script_torch import ScriptTorch
 from rekindle.review.subject import Known, Subject, exact_text, exact_version
 from rekindle.review.trace import Invocation
 from rekindle.stack.driver import cards_driven, window_of
@@ -51,7 +53,7 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
     made = environments_of(subject)
     for torch in made.every:
         answer = has_line(torch.version, torch.variant) if torch.version and torch.variant else None
-        if isinstance(answer, Clash) and torch.kind == "wheel":
+        if isinstance(answer, Clash) and (torch.kind == "wheel" or (torch.kind == "conda" and torch.pinned)):
             official = ", ".join(each.name for each in torch_release(torch.version or "").variants)
             yield raised(
                 "torch-no-such-wheel", torch.line, torch=torch.version, variant=torch.variant, official=official
@@ -63,7 +65,8 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
                 continue  # said with what replaced the torch that was there
             rule = "wheel-not-for-the-card"
             if torch.variant == CPU:
-                rule = "torch-cpu-only" if any(each.fits for each in answered(subject)) else "torch-no-cuda"
+                other_cards = any(each.variant != CPU for one in answered(subject) for each, _ in one.every)
+                rule = "torch-cpu-only" if other_cards else "torch-no-cuda"
             note = "" if torch.pinned or torch.kind == "image" else "it is the newest one that is taken here; "
             said = _of(torch, answer.sentence)
             other = better(torch, answers.situation) if torch.kind != "program" else ""
@@ -80,14 +83,16 @@ def _of(torch: ScriptTorch, sentence: str) -> str:
 def _python(subject: Subject) -> Iterator[Raised]:
     told: set[tuple[int, Version, Version]] = set()
     for row, torch, python, system, wheel in _met(subject):
-        known = row.pythons(system)
+        answer = takes(str(torch), str(python.version), system)
         key = (python.line, python.version, torch)
-        if not known or str(python.version) in known or key in told:
+        if not isinstance(answer, Clash) or key in told:
             continue
         told.add(key)
+        near = next((f". {each.text}" for each in answer.changes if each.what == "torch"), "")
         yield raised(
-            "python-not-supported", python.line, torch=torch, python=python.version, pythons=", ".join(known),
-            wheel=_other_release(python.version, row, system) if wheel else "", source=row.source,
+            "python-not-supported", python.line, torch=torch, python=python.version,
+            pythons=", ".join(row.pythons(system)),
+            wheel=f"; pip ends with: No matching distribution found{near}" if wheel else "", source=row.source,
         )  # fmt: skip
 
 
@@ -119,17 +124,6 @@ def _met(subject: Subject) -> Iterator[tuple[TorchRelease, Version, Known, str, 
         if of_build is not None:
             for each in pythons_at(subject, build.item):
                 yield of_build[0], of_build[1].version, each, subject.system(build.item), False
-
-
-def _other_release(python: Version, row: TorchRelease, system: str) -> str:
-    """What pip says, and the nearest release that has a wheel for this Python."""
-    text = "; pip ends with: No matching distribution found"
-    having = [each for each in torch_releases() if str(python) in each.pythons(system)]
-    if not having:
-        return text
-    later = Version(having[0].minor) > Version(row.minor)
-    near = min(having[0].patches, key=Version.parse) if later else having[-1].newest
-    return f"{text}. torch {near} is the {'first' if later else 'last'} that has a wheel for Python {python}"
 
 
 def _musl(subject: Subject) -> Iterator[Raised]:
@@ -267,6 +261,13 @@ def _local(subject: Subject) -> Iterator[Raised]:
                 rule = "local-no-index-list" if subject.document.dialect in LISTS else "local-no-index"
                 index = index_of(local[1])
                 yield raised(rule, wanted.line, text=f"{wanted.name}{requirement}", index=index)
+                break
+            lines = set(re.findall(r"/whl/(cu\d+|cpu)\b", " ".join(word.text for word in found.item.words)))
+            if local and wanted.name in ("torch", *PROJECTS) and lines and local[1] not in lines and not found.find:
+                shown, index = ", ".join(sorted(lines)), index_of(local[1])
+                yield raised(
+                    "local-other-index", wanted.line, text=f"{wanted.name}{requirement}", has=shown, index=index
+                )
                 break
 
 

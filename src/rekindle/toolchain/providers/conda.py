@@ -6,7 +6,6 @@ No account is needed, no environment is made, nothing of conda's is run.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -53,6 +52,7 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
     if settings.offline:
         return FoundOffering(why="it is asked over the network, and `--offline` was given")
     why = []
+    silent = False
     for row in rows:
         try:
             offering = _asked(row, wanted, place, subdir, settings)
@@ -61,11 +61,12 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
             raise
         except RekindleError as error:
             why.append(error.message)
+            silent = isinstance(error, FetchFailed)
             continue
         if offering is not None:
             return FoundOffering(offering=offering)
         why.append(f"the channel {row.channel} has no {row.main} {wanted.version} for {subdir}")
-    return FoundOffering(why="; ".join(why))
+    return FoundOffering(why="; ".join(why), silent=silent)
 
 
 def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> list[Path]:
@@ -159,8 +160,8 @@ def _records(folder: str, settings: ProviderSettings) -> dict[str, Record]:
     try:
         settings.state.mkdir(parents=True, exist_ok=True)
         # A folder of its own: another run at the same time asks for the same list.
-        with tempfile.TemporaryDirectory(dir=settings.state, prefix="conda-") as own:
-            target = Path(own) / "repodata.json"
+        with files.scratch("conda", settings.state) as own:
+            target = own / "repodata.json"
             data = fetching.download(f"{_base(settings)}/{folder}/repodata.json", target, most=512 << 20).read_bytes()
     except FetchFailed:
         if folder.endswith("noarch"):

@@ -9,12 +9,14 @@ The hash is checked by the caller, before anything is unpacked.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
 
@@ -39,6 +41,8 @@ class FoundOffering(msgspec.Struct, frozen=True, kw_only=True):
 
     offering: Offering | None = None
     why: str = ""
+    silent: bool = False
+    """Nobody answered: asking for another version would not help."""
 
 
 class Provider(Protocol):
@@ -48,3 +52,17 @@ class Provider(Protocol):
     def find(self, wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering: ...
 
     def fetch(self, parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> list[Path]: ...
+
+
+NAMES = ("index", "debian", "redistrib", "conda", "folder")
+
+
+def providers() -> tuple[Provider, ...]:
+    return tuple(provider(name) for name in NAMES)
+
+
+def provider(name: str) -> Provider:
+    if name not in NAMES:
+        raise UnknownName(f"unknown provider `{name[:40]}`", hint=f"known are {', '.join(NAMES)}")
+    found: Provider = importlib.import_module(f"rekindle.toolchain.providers.{name}")
+    return found

@@ -5,21 +5,18 @@ pip asks and downloads, so that a mirror, proxy, certificates and credentials ho
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import msgspec
 
 from rekindle.core import fetch as fetching
-from rekindle.core import python
+from rekindle.core import files, python
 from rekindle.core.errors import FetchFailed, NotFound
 from rekindle.core.run import Result, call
 from rekindle.core.untrusted import PlainFileName, Sha256
@@ -31,8 +28,6 @@ from rekindle.toolchain.providers.contract import FoundOffering, ProviderSetting
 
 NAME = "index"
 GROUP = 1
-# Every one up to what a wheel of NVIDIA's has asked for: pip takes a tag only if it is named.
-_GLIBC = ("1", "2010", "2014", *(f"_2_{minor}" for minor in range(5, 41)))
 
 
 def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
@@ -43,7 +38,10 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
         pins, release = _pins(row, wanted, place, settings)
     except NotFound as none:
         return FoundOffering(why=none.message)
-    parts, absent = _ask(pins, place)
+    try:
+        parts, absent = _ask(pins, place)
+    except FetchFailed as error:
+        return FoundOffering(why=error.message, silent=True)
     leading = next((part for part in parts if re.fullmatch(row.main, part.name)), None)
     if leading is None:
         return FoundOffering(why=f"the index has no {pins[0]} for {place.system} on {place.arch}")
@@ -72,7 +70,7 @@ def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> li
         raise FetchFailed(f"`{part.origin[:100]}` names no package of an index", hint="the manifest was changed")
     name, version = named.groups()
     words = ["download", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
-    said = _pip(*words, *_tags(part.file), f"{name}=={version}", timeout=3600)
+    said = _pip(*words, *python.for_wheel(part.file), f"{name}=={version}", timeout=3600)
     found = folder / part.file
     if not said.ok or not found.is_file():
         tail = (said.err.strip() or "pip said nothing").splitlines()[-1]
@@ -147,30 +145,32 @@ def _ask(pins: list[str], place: KitPlatform) -> tuple[list[Part], list[str]]:
 
 
 def _report(pins: list[str], place: KitPlatform) -> list[Part] | None:
-    with tempfile.TemporaryDirectory(prefix="rekindle-index-") as empty:
-        words = ["install", "-q", "--dry-run", "--no-deps", "--ignore-installed", "--report", "-", "--target", empty]
-        said = _pip(*words, "--only-binary=:all:", *_platforms(place), *pins, timeout=900)
+    with files.scratch("index") as empty:
+        words = ["install", "-q", "--dry-run", "--no-deps", "--ignore-installed", "--report", "-"]
+        words += ["--target", str(empty), "--only-binary=:all:", *python.for_system(place.system, place.arch)]
+        said = _pip(*words, *pins, timeout=900)
     if not said.ok:
+        if "connection broken by" in said.err:
+            # As pip says it of every try: to ask for each package apart would only take longer.
+            reason = fetching.setting_behind(said.err) or "pip cannot reach it"
+            raise FetchFailed(f"the Python index does not answer: {reason}", hint="check pip's index and proxy")
         return None
+    wheels = python.pip_report(said.out)
     try:
-        rows = json.loads(said.out[said.out.index("{") :])["install"]
         with ThreadPoolExecutor(max_workers=8) as pool:
-            return list(pool.map(_part, rows))
-    except (ValueError, KeyError, TypeError) as error:
+            return list(pool.map(_part, wheels))
+    except (ValueError, TypeError) as error:
         raise FetchFailed("pip's report could not be read", hint="update pip: `pip install -U pip`") from error
 
 
-def _part(row: dict[str, Any]) -> Part:
-    told, info = row["metadata"], row["download_info"]
-    name, version = str(told["name"]), str(told["version"])
-    address = str(info["url"])
+def _part(wheel: python.PipWheel) -> Part:
     return Part(
-        name=name,
-        version=version,
-        file=PlainFileName(unquote(urlsplit(address).path.rpartition("/")[2])),
-        size=_size(address),
-        sha256=Sha256(info["archive_info"]["hashes"]["sha256"]),
-        origin=f"index:{name}=={version}",
+        name=wheel.name,
+        version=wheel.version,
+        file=PlainFileName(wheel.file),
+        size=_size(wheel.url),
+        sha256=Sha256(wheel.sha256 or ""),
+        origin=f"index:{wheel.name}=={wheel.version}",
     )
 
 
@@ -181,19 +181,6 @@ def _size(address: str) -> int:
         path = Path(url2pathname(parts.path))
         return path.stat().st_size if path.is_file() else 0
     return (fetching.stated_size(address) or 0) if parts.scheme in ("http", "https") else 0
-
-
-def _platforms(place: KitPlatform) -> list[str]:
-    if place.system == "windows":
-        return ["--platform", "win_amd64"]
-    return [word for tag in _GLIBC for word in ("--platform", f"manylinux{tag}_{place.arch}")]
-
-
-def _tags(file: str) -> list[str]:
-    """The options by which pip takes exactly this wheel, on whatever computer it runs."""
-    *_, tag, _, platforms = file.removesuffix(".whl").split("-")
-    words = [word for platform in platforms.split(".") for word in ("--platform", platform)]
-    return words + (["--python-version", f"{tag[2]}.{tag[3:]}"] if tag.startswith("cp") else [])
 
 
 def _pip(*words: str, timeout: float) -> Result:

@@ -67,13 +67,15 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
         return FoundOffering(why=f"NVIDIA has no list of archives for {wanted}")
     label = row.label_of(wanted.version)
     if label is None:
+        if row.labels and wanted.version > Version(row.first):
+            return FoundOffering(why=f"NVIDIA has no list of {wanted.version}")
         return FoundOffering(why=f"NVIDIA's lists begin with {row.first}")
     if settings.offline:
         return FoundOffering(why="it is asked over the network, and `--offline` was given")
     try:
         listed = read(_listed(row, label, settings), f"redistrib_{label}.json")
     except RekindleError as error:
-        return FoundOffering(why=error.message)
+        return FoundOffering(why=error.message, silent=isinstance(error, FetchFailed))
     variant = f"cuda{settings.cuda.major}" if settings.cuda else None
     have = listed.of(place.word, variant)
     if row.main not in have:

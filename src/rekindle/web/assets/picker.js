@@ -265,8 +265,14 @@ const REKINDLE = (() => {
     clearTimeout(pause);
     await new Promise((stopped) => { pause = setTimeout(stopped, 150); });
     let found;
-    try { found = await (await fetch(`/answer?${query}`, { signal })).json(); } catch { found = { refusal: "The server does not answer.", near: [] }; }
+    while (!found && !signal.aborted) {
+      try { found = await (await fetch(`/answer?${query}`, { signal })).json(); } catch {
+        if (!signal.aborted) say("The server does not answer. It is asked again.");
+        await new Promise((rested) => { setTimeout(rested, 1000); });
+      }
+    }
     if (signal.aborted) return;
+    byId("falls").hidden = !found.falls;
     if (!found.shown) { say(found.refusal); offer(found.near || []); return; }
     keep(question);
     show(found.shown, { ...question, name: found.name, page: found.page, notes: [] });

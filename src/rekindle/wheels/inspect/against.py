@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion
 from packaging.version import Version as PackageVersion
 
@@ -19,6 +18,7 @@ from rekindle.core.version import Version
 from rekindle.formats import package
 from rekindle.formats.binary import Binary
 from rekindle.machine.python.environment import find, torch_of
+from rekindle.model.requirement import requirement
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.closure.torch_libraries import TorchLibraries, requirement_name, torch_libraries
 from rekindle.wheels.inspect import identity
@@ -107,10 +107,8 @@ def _requirement(requires: Sequence[str]) -> str | None:
 
 
 def _admits(requires: Sequence[str], version: str) -> bool:
-    line = _requirement(requires)
-    if line is None:
-        return True
+    asked = requirement(_requirement(requires) or "")
     try:
-        return Requirement(line).specifier.contains(PackageVersion(version), prereleases=True)
-    except (InvalidRequirement, InvalidVersion):
+        return asked is None or asked.specifier.contains(PackageVersion(version), prereleases=True)
+    except InvalidVersion:
         return True

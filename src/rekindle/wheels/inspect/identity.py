@@ -15,6 +15,7 @@ from rekindle.formats import package
 from rekindle.formats.binary import Binary, codes, is_binary
 from rekindle.formats.package import Package
 from rekindle.knowledge.gpu.gpu_code import sums
+from rekindle.model.requirement import holds, place, requirement
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.closure.torch_libraries import is_torch_symbol
 
@@ -107,19 +108,11 @@ def version_file(found: Package) -> dict[str, str]:
 
 def _applies(line: str, platform: str | None) -> bool:
     """Does a requirement hold on the platform of the wheel? The Windows wheels of torch also list what Linux needs."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    if platform is None or ";" not in line:
+    asked = requirement(line) if platform is not None and ";" in line else None
+    if asked is None or platform is None:
         return True
-    try:
-        marker = Requirement(line).marker
-    except InvalidRequirement:
-        return True
-    windows = platform.startswith("win")
     machine = "AMD64" if platform == "win_amd64" else "aarch64" if "aarch64" in platform else "x86_64"
-    here = {"platform_system": "Windows", "sys_platform": "win32", "os_name": "nt", "platform_machine": machine}
-    there = {"platform_system": "Linux", "sys_platform": "linux", "os_name": "posix", "platform_machine": machine}
-    return marker is None or marker.evaluate({**(here if windows else there), "extra": ""})
+    return holds(asked, place(platform.startswith("win"), platform_machine=machine))
 
 
 def _pinned_torch(requires: Sequence[str]) -> str | None:

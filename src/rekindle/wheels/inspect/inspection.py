@@ -252,7 +252,8 @@ def _answer(read: _Read, asked: Sequence[gpus.Match], *, kernels: bool) -> Inspe
     lists = {found.name: _kernels(found) for found in read.binaries} if kernels else {}
     mine = own(codes)
     wanted = set(capabilities.known()) | {cap for match in asked for cap in match.capabilities}
-    table = {card: {code.file: served(code, card) for code in codes} for card in sorted(wanted)}
+    torch = Version.find(known.torch or "") if known.is_torch_package else None
+    table = {card: {code.file: served(code, card, torch=torch) for code in codes} for card in sorted(wanted)}
     whole = {card: overall(files[c.file].coverage for c in mine) for card, files in table.items() if mine}
     return codec.like(
         Inspection,

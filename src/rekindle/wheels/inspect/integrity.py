@@ -151,7 +151,7 @@ def cpu_findings(binaries: Sequence[Binary], level: str | None) -> list[Finding]
             "cpu",
             "which CPU the code outside run-time dispatch needs is not stated in the files",
             why="a wheel built with AVX2 and sold for SSE4.1 ends with an illegal instruction on an old CPU",
-            fix="try `import torch` on the oldest CPU that it is meant for",
+            fix="import it on the oldest CPU that it is meant for",
         )
     ]
 

@@ -131,7 +131,7 @@ def _served(found: Inspection) -> str:
             rows.append((state.value, _by_architecture(cards, found.by_jit)))
     lines = ["Cards by compute capability", console.table(rows, indent="  ")]
     if found.by_jit:
-        lines.append("  * partly through PTX, which the driver compiles at first use (JIT)")
+        lines.append("  * through PTX, which the driver compiles at first use (JIT)")
     return "\n".join(lines)
 
 

@@ -19,7 +19,8 @@ def targets_of(words: Sequence[str]) -> tuple[Target, ...]:
             found.append(Target.parse(word))
         except ValueError:
             message = f"`{word[:40]}` is not a target"
-            raise UsageError(message, hint="write `--require sm_61` for native code, `compute_90` for PTX") from None
+            hint = "write `--require sm_61` for native code, `compute_90` for PTX; a card by name goes with `--gpu`"
+            raise UsageError(message, hint=hint) from None
     return tuple(found)
 
 

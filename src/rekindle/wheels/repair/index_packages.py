@@ -9,12 +9,14 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.compat.judgement import Clash
+from rekindle.compat.library_card import cudnn_serves
 from rekindle.core import console, python
 from rekindle.core.errors import FetchFailed
 from rekindle.core.paths import cache_folder, sha256_of
 from rekindle.core.run import call
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda import cudnn, library_packages
+from rekindle.knowledge.cuda import library_packages
 from rekindle.knowledge.cuda.libraries import Owner
 from rekindle.knowledge.cuda.library_packages import DllProvider
 from rekindle.knowledge.gpu.capability import Capability
@@ -74,11 +76,8 @@ def download(row: DllProvider) -> Path | None:
     place.unlink(missing_ok=True)
     # pip says nothing until it is done, and NVIDIA's packages take minutes.
     console.say(f"fetching {row.package} {row.version} ({row.wheel_size / 1e6:.0f} MB)")
-    *_, tag, _, platforms = row.wheel.removesuffix(".whl").split("-")
-    numbers = ["--python-version", f"{tag[2]}.{tag[3:]}"] if tag.startswith("cp") else []
-    words = ["download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
-    words += [word for platform in platforms.split(".") for word in ("--platform", platform)]
-    said = call(python.pip(sys.executable, *words, *numbers, f"{row.package}=={row.version}"), timeout=1800.0)
+    words = ["download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder), *python.for_wheel(row.wheel)]
+    said = call(python.pip(sys.executable, *words, f"{row.package}=={row.version}"), timeout=1800.0)
     if not (said.ok and place.is_file()):
         return None
     if sha256_of(place) != wanted:
@@ -96,4 +95,4 @@ def _cuda_major(package: str) -> int | None:
 
 def _cudnn_serves(row: DllProvider, cards: Sequence[Capability]) -> bool:
     version = Version.find(row.version)
-    return version is not None and all(cudnn.serves(version, card) is not False for card in cards)
+    return version is not None and not any(isinstance(cudnn_serves(version, card), Clash) for card in cards)

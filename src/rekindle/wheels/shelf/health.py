@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core import codec, files, paths, signing
+from rekindle.core import codec, console, files, paths, signing
 from rekindle.core.command import rekindle
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned, worst
@@ -66,8 +66,9 @@ def mend(folder: Path, trusted: Sequence[PublicKey] = ()) -> ShelfHealth:
     done: list[Finding] = []
     with store.locked(folder):
         for path in files.left_behind(folder / "wheels"):
+            size = console.size(path.stat().st_size)
             path.unlink(missing_ok=True)
-            done.append(_done(f"removed `{path.name}`, left by a run that was killed"))
+            done.append(_done(f"removed `{path.name}` ({size}), left by a run that was killed"))
         for path in sorted((folder / "wheels").glob("*")) if (folder / "wheels").is_dir() else []:
             if files.is_link(path):
                 path.unlink()

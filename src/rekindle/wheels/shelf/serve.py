@@ -48,13 +48,17 @@ class Application:
                 response = PlainTextResponse("there is no such file\n", 404)
             else:
                 state = found.stat()
+                page = b"" if found.suffix == ".whl" else found.read_bytes()
                 etag = f'"{state.st_mtime_ns:x}-{state.st_size:x}"'
                 kind = JSON if found.name == "index.json" else _KINDS.get(found.suffix, "application/octet-stream")
                 shown = {"etag": etag, "cache-control": "no-cache", "vary": "Accept"}
                 if etag in [word.strip().removeprefix("W/") for word in headers.get("if-none-match", "").split(",")]:
                     response = Response(status_code=304, headers=shown)
-                else:
+                elif found.suffix == ".whl":
                     response = FileResponse(found, media_type=kind, headers=shown, stat_result=state)
+                else:
+                    # A page is written anew while others read it: it is sent as it was read, with that length.
+                    response = Response(page, media_type=kind, headers=shown)
         with contextlib.suppress(TimeoutError, asyncio.TimeoutError, OSError):
             await response(scope, receive, _in_time(send))
 

@@ -5,6 +5,7 @@ Without a signature a report is only a text beside a wheel that anybody could ha
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,13 +42,18 @@ def write(report: Path, done: Verification) -> None:
 
 
 def key_to_sign() -> signing.SigningKey | None:
-    """The user's own key, made if there is none. None where none can be kept: what follows is then not signed."""
+    """The user's own key, made if there is none. None where none can be kept: what follows is then not signed.
+
+    A key that REKINDLE_KEY names is meant to sign: if it cannot, that is an error.
+    """
     try:
         key = signing.own_key()
         if key is None:
             key = signing.make_key()
             console.say(f"made a key to sign with: `{signing.key_file()}`")
     except RekindleError as error:
+        if os.environ.get("REKINDLE_KEY"):
+            raise
         console.say(f"not signed: {error}")
         return None
     return key

@@ -30,6 +30,8 @@ from rekindle.wheels.inspect.against import read_torch, wheel_beside
 from rekindle.wheels.inspect.inspection import Inspection, inspect_package
 
 _TAG = re.compile(r"[\w.]+-[\w.]+-[\w.]+", re.ASCII)
+_MOST_SHORT = 100
+"""Dots in all tags: a short form stands for every mix of its parts."""
 
 
 class OpenedSubject(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +146,8 @@ def tags(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     stated = set(fields.get("Tag", []))
     if not stated:
         return unverified("tags", "there is no WHEEL file with tags")
-    invalid = sorted(tag for tag in stated if not _TAG.fullmatch(tag))
+    endless = sum(tag.count(".") for tag in stated) > _MOST_SHORT
+    invalid = sorted(tag for tag in stated if not _TAG.fullmatch(tag) or (endless and "." in tag))
     if invalid:
         return failed(
             "tags",

@@ -48,8 +48,9 @@ class InstalledTorch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """What is tried where: `wheel` in a new environment made by `python`, with the `torch` wheel that it is meant for,
-    or `home` as it is. What the driver compiles meanwhile is kept in `jit_cache`."""
+    """What is tried where: `wheel` in a new environment made by `python`, with the `torch` that it is meant for (a
+    wheel, or an environment whose packages it sees), or `home` as it is. What the driver compiles meanwhile is kept in
+    `jit_cache`."""
 
     wheel: Path | None = None
     home: InstalledTorch | None = None
@@ -172,14 +173,17 @@ def _with_jit(environment: TrialRun, index: int, answer: TrialAnswer) -> TrialAn
 
 
 def _installed(place: TrialSetup, wheel: Path, folder: Path) -> TrialRun:
-    interpreter = Path(place.python) if place.python else Path(sys.executable)
-    foreign = None if place.python else _foreign(wheel)
+    seen = find_environment(place.torch) if place.torch is not None and place.torch.suffix != ".whl" else None
+    interpreter = Path(place.python or (seen.program if seen else sys.executable))
+    foreign = None if place.python or seen else _foreign(wheel)
     if foreign:
         return _without(foreign, State.UNVERIFIED)
     made = call(isolated(interpreter, "-m", "venv", str(folder)), timeout=5 * _MINUTES)
     if not made.ok:
         return _without(f"no environment could be made with `{interpreter}`: {_last(made)}", State.UNVERIFIED)
     inner = venv_python(folder)
+    if seen is not None:
+        files.write_text(find_environment(folder).site / "meant_for.pth", "\n".join(seen.site_packages) + "\n")
     wheels = [wheel, *([place.torch] if place.torch is not None and place.torch.suffix == ".whl" else [])]
     words = pip(inner, "install", "-q", *(str(each.absolute()) for each in wheels))
     said = call(words, timeout=30 * _MINUTES)

@@ -1,0 +1,76 @@
+"""Do this cuDNN, and the math libraries of this CUDA, hold code for this card?"""
+
+from __future__ import annotations
+
+from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
+from rekindle.core.version import Version
+from rekindle.knowledge.cuda.cudnn import families, math_libraries, releases, row_of
+from rekindle.knowledge.cuda.toolkits import toolkit
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.tables import cached
+
+
+@cached
+def cudnn_serves(version: Version, card: Capability, *, cuda_major: int = 11) -> Judgement:
+    """Unknown: newer than the tables, or between two releases that were opened and differ."""
+    answer = _holds(version, card, cuda_major)
+    if answer:
+        return Fits()
+    if answer is None:
+        return Unknown(missing=f"whether cuDNN {version} has code for {card.sm} is not known")
+    last = last_cudnn(card)
+    use = f"use cuDNN {last}, the last with code for {card.sm}"
+    return Clash(
+        sentence=f"cuDNN {version} has no code for {card.sm}: {f'{last} was the last with it' if last else 'none has'}",
+        source="the GPU code of cuDNN's libraries on the package index; NVIDIA's support matrix for older ones",
+        changes=(Alternative(what="cudnn", value=str(last), text=use),) if last else (),
+    )
+
+
+@cached
+def math_serves(cuda: Version, card: Capability) -> Judgement:
+    """cuBLAS, cuFFT, cuSOLVER, cuSPARSE and cuRAND of a toolkit.
+
+    They were opened for the first and last toolkit of each major, so their floor is known for all of it; upwards they
+    reach as far as their toolkit does. On a card newer than that their PTX may run: that was never tried.
+    """
+    ours = f"-cu{cuda.major}"
+    rows = [each for each in math_libraries() if each.package.endswith(ours)]
+    if cuda.major >= 13:
+        rows = [each for each in math_libraries() if "-cu1" not in each.package]
+    said = f"cuBLAS and the other libraries of CUDA {cuda} have code for {card.sm}"
+    if rows and card < max(each.floor for each in rows):
+        return Clash(sentence=f"no {said}", source="the GPU code of NVIDIA's libraries on the package index")
+    return Fits() if rows and toolkit(cuda).compiles_for(card) else Unknown(missing=f"whether {said} is not known")
+
+
+@cached
+def last_cudnn(card: Capability) -> Version | None:
+    """The last cuDNN that holds code for a card; None when the newest still does, or when none ever did."""
+    rows = [row.version for row in releases()]
+    if _holds(rows[-1], card, 11):
+        return None
+    held = next((version for version in reversed(rows) if _holds(version, card, 11)), None)
+    # Before the package index had it: the surest of a run that NVIDIA documents together is its first.
+    return held or next((row.first for row in reversed(families()) if _holds(row.first, card, 10)), None)
+
+
+def _holds(version: Version, card: Capability, cuda_major: int) -> bool | None:
+    row = row_of(version)
+    if row is not None:
+        return row.serves(card) if row.targets is not None else _between(row.version, card)
+    short = version.release
+    family = next((row for row in families() if row.first <= short <= row.last), None)
+    if family is None or short > releases()[-1].version:
+        return None
+    floor = family.min_capability_cuda10 if cuda_major == 10 and family.min_capability_cuda10 else family.min_capability
+    return card >= floor
+
+
+def _between(version: Version, card: Capability) -> bool | None:
+    """For a release that was not opened: what both opened neighbours say, if they agree."""
+    opened = [row for row in releases() if row.targets is not None]
+    below = next((row for row in reversed(opened) if row.version < version), None)
+    above = next((row for row in opened if row.version > version), None)
+    answers = {row.serves(card) for row in (below, above) if row is not None}
+    return answers.pop() if len(answers) == 1 else None

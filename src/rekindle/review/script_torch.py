@@ -1,0 +1,157 @@
+"""The torch that one thing brings: a wheel's file, a conda package, a package of the distribution, a base image."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from rekindle.compat.torch_cuda import CPU, taken
+from rekindle.core.version import Version
+from rekindle.knowledge.torch.other_builds import CondaBuild, conda_builds
+from rekindle.model.cuda_line import CudaLine
+from rekindle.review.packages import Install, Wanted, excludes
+from rekindle.review.subject import complete, exact_version
+from rekindle.review.trace import Image, Invocation
+
+_IMAGE = re.compile(
+    r"(?:^|/)(?:(?:pytorch|runpod|anibali)/pytorch|pytorch/pytorch-binary)"
+    r":v?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)\S*?-cu(?:da)?-?(\d{2}(?:\.?\d))"
+)
+_PROGRAM_IMAGE = re.compile(r"(?:^|/)vllm/vllm-openai(?::|$)")
+_WHEEL = re.compile(
+    r"torch-(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:\.(?:dev|post|a|b|rc)\w*|[ab]\w+|rc\w*)?(?:\+([\w.]+))?-"
+)
+_CONDA_CUDA = ("pytorch-cuda", "cudatoolkit", "cuda-version", "cuda-toolkit", "cuda")
+
+
+class ScriptTorch(msgspec.Struct, frozen=True, kw_only=True):
+    """The torch of an environment. `version` None: not known, and `question` says what is not.
+
+    `kind`: wheel, conda (PyTorch's channel), conda-forge, image, program (its own image), or other: somebody else's.
+    """
+
+    line: int
+    order: int
+    version: str | None
+    variant: str | None = None
+    kind: str = "wheel"
+    pinned: bool = True
+    """The script names the release itself."""
+    system: str = "linux"
+    python: str | None = None
+    glibc: Version | None = None
+    index: str | None = None
+    question: str | None = None
+    by: str = "torch"
+    """The package that brings it."""
+    name: str | None = None
+    """Of an image."""
+    branch: bool = False
+    """Only one of several ways leads to it."""
+
+    @property
+    def spoken(self) -> str:
+        plain = f"torch {self.version}" if self.version else "torch"
+        return f"{plain}+{self.variant}" if self.variant else plain
+
+    def same(self, other: ScriptTorch) -> bool:
+        return (self.version, self.variant) == (other.version, other.variant)
+
+
+def by_file(file: str, base: ScriptTorch) -> ScriptTorch:
+    match = _WHEEL.match(file)
+    if match is None:
+        return msgspec.structs.replace(base, kind="other", question=f"what is in `{file[:60]}`")
+    local = match[2] or ""
+    line = local if local == CPU or CudaLine.parse(local) else None
+    if line is None or ".dev" in file:
+        words = f"what is in `{file[:60]}`"
+        return msgspec.structs.replace(base, version=match[1], kind="other", question=words)
+    return msgspec.structs.replace(base, version=match[1], variant=line)
+
+
+def by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptTorch | None:
+    """conda's pytorch: PyTorch's own channel until 2.5, else conda-forge or the defaults."""
+    if asks is None or found.verb not in ("install", "create"):
+        return None
+    channels = " ".join((*found.channels, asks.raw if "::" in asks.raw else ""))
+    named = {each.name for each in found.wanted}
+    pytorchs = bool(re.search(r"\bpytorch\b", channels)) or "pytorch-cuda" in named
+    forge = "conda-forge" in channels and not pytorchs
+    line = next(
+        (
+            CudaLine(number).name
+            for name in _CONDA_CUDA
+            if (each := found.named(name)) and (number := Version.find(each.requirement or "")) is not None
+        ),
+        None,
+    )
+    # `dgl-cuda10.2` comes with the CUDA of its name.
+    beside = next((match for name in named if (match := re.search(r"-cuda-?(\d+)[.-](\d+)$", name))), None)
+    if line is None and beside is not None:
+        line = CudaLine(Version(f"{beside[1]}.{beside[2]}")).name
+    if "cpuonly" in named or re.match(r"\*?cpu", asks.build):
+        line = CPU
+    built = re.search(r"cuda(\d\d)(\d)|cuda(\d+\.\d)", asks.build)
+    if built and line is None:
+        line = CudaLine(Version(built[3] or f"{built[1]}.{built[2]}")).name
+    exact = exact_version(asks.requirement)
+    if forge and line != CPU and (build := _of_conda_forge(found, asks, base)):
+        pins = any(each.name in _CONDA_CUDA and each.requirement for each in found.wanted)
+        return msgspec.structs.replace(
+            base, version=build.torch, variant=CudaLine(build.cuda).name if pins else None, pinned=exact is not None,
+            by=asks.name, line=asks.line, kind="conda-forge",
+        )  # fmt: skip
+    version = taken(
+        lambda patch: not excludes(asks.requirement, patch) and not (pytorchs and Version(patch) >= Version("2.6")),
+        line=line if pytorchs and exact is None else None, python=base.python, system=base.system,
+    ) if asks.requirement is not None else None  # fmt: skip
+    if version is None and exact is not None:
+        version = complete(str(exact))
+    torch = msgspec.structs.replace(
+        base, version=version, variant=line, pinned=exact is not None, by=asks.name, line=asks.line,
+        kind="conda-forge" if forge else "conda",
+    )  # fmt: skip
+    if version is None:
+        return msgspec.structs.replace(torch, question=f"which torch `{asks.raw.strip()[:60]}` is")
+    return torch
+
+
+def _of_conda_forge(found: Install, asks: Wanted, base: ScriptTorch) -> CondaBuild | None:
+    """The newest build that the file's torch, CUDA and Python admit; None where the tables have none."""
+    cudas = [each.requirement for each in found.wanted if each.name in _CONDA_CUDA]
+    rows = [
+        row
+        for row in conda_builds()
+        if row.system == base.system and (base.python is None or base.python in row.pythons)
+        if asks.requirement is not None and not excludes(asks.requirement, row.torch)
+        if not any(excludes(each, str(row.cuda)) for each in cudas)
+    ]
+    return max(rows, key=lambda row: (Version(row.torch), row.cuda), default=None)
+
+
+def by_apt(item: Invocation) -> ScriptTorch | None:
+    """Debian's and Ubuntu's own package: `python3-torch` has no CUDA, `python3-torch-cuda` is nobody's wheel."""
+    found = next((word for word in item.words if re.fullmatch(r"python3-(?:py)?torch(?:-cuda)?", word.text)), None)
+    if found is None or item.program not in ("apt", "apt-get", "aptitude") or "install" not in item.arguments:
+        return None
+    question = f"which torch the package `{found.text}` of the distribution is"
+    base = ScriptTorch(line=found.line, order=item.order, version=None, kind="other", question=question, by=found.text)
+    return base if found.text.endswith("-cuda") else msgspec.structs.replace(base, variant=CPU)
+
+
+def of_image(image: Image) -> ScriptTorch | None:
+    """The torch that an image carries; None where it carries none."""
+    base = ScriptTorch(
+        line=image.line, order=image.order, version=None, kind="image", name=image.name, by="the base image"
+    )
+    match = _IMAGE.search(image.name)
+    if match:
+        return msgspec.structs.replace(base, version=complete(match[1]), variant="cu" + match[2].replace(".", ""))
+    if image.pytorchs:
+        return msgspec.structs.replace(base, version=image.pytorchs, question=f"which CUDA is in `{image.name[:80]}`")
+    kind = "program" if _PROGRAM_IMAGE.search(image.name) else "other"
+    words = f"which torch is in the image `{image.name[:80]}`"
+    known = kind == "program" or "pytorch" in image.name
+    return msgspec.structs.replace(base, kind=kind, question=words) if known else None

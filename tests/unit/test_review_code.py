@@ -1,0 +1,283 @@
+"""`rekindle review` judges CUDA code that is not torch's: what it is compiled for, with what, and for which card."""
+
+from __future__ import annotations
+
+import pytest
+
+from rekindle.review.asked import told
+from rekindle.review.document import read
+from rekindle.review.report import text
+from rekindle.review.review import Review, Reviewed, review_script
+
+WHL = "https://download.pytorch.org/whl"
+
+
+def reviewed(script: str, card: str, name: str = "a.sh", **place: str) -> Reviewed:
+    return review_script(read(script, name=name), told((card,), **place))  # type: ignore[arg-type]
+
+
+def verdict(script: str, card: str, name: str = "a.sh", **place: str) -> str:
+    answer = reviewed(script, card, name, **place)
+    return "refused" if answer.refused else "accepted" if answer.answered else "open"
+
+
+MODULE = "module load cuda/12.2\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "card", "expected"),
+    [
+        ("nvcc -arch=sm_89 -o a a.cu\n", "RTX 5080", "accepted"),  # its PTX is compiled by the driver
+        ("nvcc -gencode arch=compute_89,code=sm_89 -o a a.cu\n", "RTX 5080", "refused"),
+        ("nvcc -gencode arch=compute_86,code=sm_86 -o a a.cu\n", "RTX 4090", "accepted"),
+        ("nvcc -gencode arch=compute_80,code=[sm_80,compute_80] -o a a.cu\n", "RTX 4090", "accepted"),
+        ("nvcc -arch sm_90a -o a a.cu\n", "RTX 5090", "refused"),
+        ("nvcc --gpu-architecture=compute_70 --gpu-code=sm_70 -o a a.cu\n", "RTX 3060", "refused"),
+        ("CC=35\nnvcc -arch=sm_$CC -o a a.cu\n", "Tesla K80", "accepted"),
+        ("nvcc -arch=sm_$1 -o a a.cu\n", "Tesla K80", "open"),
+        ("nvcc -o a a.cu\n", "RTX 3060", "accepted"),  # whichever toolkit: the PTX of its default runs there
+        ("nvcc -o a a.cu\n", "GTX 1080", "open"),
+        (f"{MODULE}nvcc -o a a.cu\n", "GTX 1080", "accepted"),
+        ("module load cuda/13.0\nnvcc -o a a.cu\n", "GTX 1080", "refused"),
+        (f"{MODULE}nvcc -arch=sm_120 -o a a.cu\n", "RTX 5090", "refused"),
+        (f"{MODULE}nvcc -arch=native -o a a.cu\n", "RTX 5090", "refused"),
+        (f"{MODULE}nvcc -arch=native -o a a.cu\n", "RTX 4090", "accepted"),
+        ("nvcc --version\n", "RTX 4090", "open"),
+        ("cmake -B build -DCMAKE_CUDA_ARCHITECTURES='75;86-real' .\n", "RTX 4090", "accepted"),
+        ("cmake -B build -DCMAKE_CUDA_ARCHITECTURES=86-real .\n", "RTX 5090", "refused"),
+        ("cmake -B build -DWITH_CUDA=ON -DCUDA_ARCH_BIN=8.6 ..\n", "RTX 5090", "refused"),
+        ("cmake -B build -DWITH_CUDA=ON ..\n", "RTX 5090", "open"),
+        ("cmake -B build -DWITH_CUDA=OFF ..\n", "RTX 5090", "open"),
+        (f"{MODULE}cmake -B build -DGGML_CUDA=ON\n", "GTX 1070", "accepted"),
+        ("module load cuda/13.0\ncmake -B build -DGGML_CUDA=ON\n", "GTX 1070", "refused"),
+        (f"{MODULE}CMAKE_ARGS='-DGGML_CUDA=on' pip install llama-cpp-python\n", "GTX 1070", "accepted"),
+        (
+            f"{MODULE}CMAKE_ARGS='-DGGML_CUDA=on -DCMAKE_CUDA_ARCHITECTURES=86' pip install llama-cpp-python\n",
+            "GTX 1070",
+            "refused",
+        ),
+    ],
+)
+def test_cuda_code_that_is_not_torchs_is_judged(script: str, card: str, expected: str) -> None:
+    assert verdict(script, card) == expected
+
+
+def test_a_driver_that_does_not_run_the_toolkit_is_named() -> None:
+    script = "module load cuda/12.4\nnvcc -arch=sm_86 -o a a.cu\n"
+    assert verdict(script, "RTX 3060", driver="470.82") == "refused"
+    assert verdict(script, "RTX 3060", driver="560.35") == "accepted"
+
+
+def test_native_in_an_image_is_not_known() -> None:
+    docker = (
+        "FROM nvidia/cuda:12.2.0-devel-ubuntu22.04\nRUN cmake -B build -DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES={}\n"
+    )
+    assert verdict(docker.format("native"), "RTX 3060", "Dockerfile") == "open"
+    assert verdict(docker.format("86"), "RTX 3060", "Dockerfile") == "accepted"
+
+
+LLAMA = "FROM nvidia/cuda:12.2.0-devel-ubuntu22.04\nRUN git clone https://github.com/ggml-org/llama.cpp{}\n"
+
+
+@pytest.mark.parametrize(
+    ("after", "tag", "rules"),
+    [
+        ('RUN cmake -DGGML_CUDA=on . && make -j8\nCMD ["./server", "-m", "x"]\n', "",
+         {"llama-cpp-changed", "driver-library-absent"}),
+        ("RUN make LLAMA_CUBLAS=1\n", "", {"llama-cpp-changed"}),
+        ("RUN cmake -DLLAMA_CUBLAS=ON .\n", "", {"llama-cpp-changed"}),
+        ("RUN cmake -DLLAMA_CUBLAS=ON .\n", " --branch b2000", set()),
+        ("RUN cmake -DGGML_CUDA=on -DCMAKE_EXE_LINKER_FLAGS=-Wl,--allow-shlib-undefined .\n", "", set()),
+    ],
+)  # fmt: skip
+def test_what_llama_cpp_no_longer_has(after: str, tag: str, rules: set[str]) -> None:
+    found = {each.id for each in reviewed(LLAMA.format(tag) + after, "GTX 1070", "Dockerfile").remarks}
+    assert found & {"llama-cpp-changed", "driver-library-absent"} == rules
+
+
+def first_line(script: str, card: str, name: str = "a.sh") -> str:
+    return text(Review(gpus=("sm_89",), scripts=(reviewed(script, card, name),))).partition("\n")[0]
+
+
+def test_the_first_line_says_what_is_known_and_what_is_not() -> None:
+    line = first_line("pip install torch==1.12.1+cu113 -r more.txt --extra-index-url {WHL}/cu113\n", "RTX 4080")
+    assert "UNVERIFIED: torch 1.12.1+cu113 serves GeForce RTX 4080; not known: what `more.txt` asks for" in line
+
+
+BRANCHES = f"""
+if nvidia-smi; then
+  pip install torch==2.5.1 --index-url {WHL}/cu121
+else
+  pip install torch --index-url {WHL}/cpu
+fi
+"""
+
+
+def test_the_branch_for_the_cpu_is_not_the_cards() -> None:
+    answer = reviewed(BRANCHES, "RTX 5070")
+    assert [each.line for each in answer.remarks if each.id.startswith(("torch-no", "wheel-not", "torch-cpu"))] == [3]
+    assert verdict(BRANCHES, "RTX 3060") == "accepted"
+
+
+STAGES = f"""
+FROM python:3.11-slim AS cpu
+RUN pip install torch==2.5.1 --index-url {WHL}/cpu
+FROM python:3.11-slim AS gpu
+RUN pip install torch==2.5.1 --index-url {WHL}/cu121
+"""
+
+
+def test_a_stage_for_the_cpu_is_not_what_is_wrong() -> None:
+    assert verdict(STAGES, "RTX 3060", "Dockerfile") == "accepted"
+    wrong = [each.id for each in reviewed(STAGES, "RTX 5070", "Dockerfile").remarks if each.state.value == "FAIL"]
+    assert wrong == ["wheel-not-for-the-card"]
+
+
+@pytest.mark.parametrize(
+    ("line", "card", "warned"),
+    [
+        ("pip install flash-attn==2.8.3 --no-build-isolation", "RTX 3090", False),  # the project's own wheel
+        ("pip install flash-attn==2.1.0 --no-build-isolation", "RTX 3090", True),
+        ("pip install flash-attn==2.1.0 --no-build-isolation", "Tesla T4", False),  # nobody should compile it
+        ("pip install flash-attn==2.8.3 --no-binary flash-attn --no-build-isolation", "RTX 3090", True),
+    ],
+)
+def test_no_word_about_jobs_where_nothing_is_compiled(line: str, card: str, warned: bool) -> None:
+    script = f"pip install torch==2.7.1 --index-url {WHL}/cu128\n{line}\n"
+    assert any(each.id == "jobs-unset" for each in reviewed(script, card).remarks) is warned
+
+
+def test_a_script_that_only_runs_another_names_it() -> None:
+    docker = "FROM nvidia/cuda:11.7.1-devel-ubuntu22.04\nRUN cd /app && /bin/bash install.sh\n"
+    assert reviewed(docker, "GTX 1080", "Dockerfile").questions == (
+        "line 2: what `install.sh` does, which this script runs: it was not read",
+    )
+
+
+def test_the_cuda_of_a_package_beside_torch_counts() -> None:
+    listed = "name: x\nchannels: [pytorch, dglteam]\ndependencies:\n- python=3.7\n- pytorch=1.9.0\n- dgl-cuda{}\n"
+    assert verdict(listed.format("10.2"), "RTX 3090", "environment.yml") == "refused"
+    assert verdict(listed.format("11.1"), "RTX 3090", "environment.yml") != "refused"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "card", "expected"),
+    [
+        ("NVCC = nvcc\nFLAGS = -arch=sm_60\nbin/x: a.cpp b.cu\n\t$(NVCC) -o $@ $^ $(FLAGS)\n", "Makefile", "RTX 3060",
+         "accepted"),
+        ("NVCC = nvcc\n%.o: %.cu\n\t$(NVCC) -arch=$(ARCH) -c $< -o $@\n", "Makefile", "RTX 3060", "open"),
+        ("CXX = nvcc\n%.o: %.cu\n\t$(CXX) -arch=compute_13 -code=compute_13 -c $<\n", "Makefile", "RTX 3060", "open"),
+        ("cmake -S . -B b -D CMAKE_CUDA_ARCHITECTURES='52;86-real'\n", "a.sh", "RTX 4090", "accepted"),
+        ("cmake -S . -B b -D CMAKE_CUDA_ARCHITECTURES='80-real'\n", "a.sh", "GTX 1080", "refused"),
+        (f"> ```bash\n> pip install torch==2.3.0+cu118 --extra-index-url {WHL}/cu118\n> ```\n", "README.md", "RTX 5070",
+         "refused"),
+    ],
+)  # fmt: skip
+def test_as_people_write_it(text: str, name: str, card: str, expected: str) -> None:
+    assert verdict(text, card, name) == expected
+
+
+UV = f"""
+[project]
+name = "p"
+dependencies = ["torch==2.1.2"]
+[tool.uv.sources]
+torch = [{{ index = "own", marker = "platform_system == 'Windows'" }}]
+[[tool.uv.index]]
+name = "own"
+url = "{WHL}/cu121"
+explicit = true
+"""
+
+
+def test_where_no_source_of_uv_holds_the_usual_index_is_asked() -> None:
+    assert verdict(UV, "RTX 5090", "pyproject.toml") == "refused"
+    assert verdict(UV, "RTX 3060", "pyproject.toml") == "accepted"
+    assert verdict(UV, "RTX 3060", "pyproject.toml", system="windows") == "accepted"
+
+
+def test_a_list_of_cmake_is_made_longer_and_torchs_options_are_not_missed() -> None:
+    found = reviewed("```bash\ncmake -B b -DCMAKE_CUDA_ARCHITECTURES=86 .\n```\n", "RTX 2060", "README.md").remarks
+    wrong = [(each.id, each.corrected) for each in found if each.state.value != "PASS"]
+    assert wrong == [("architecture-not-the-card", 'cmake -B b -DCMAKE_CUDA_ARCHITECTURES="86;75" .')]
+
+
+JETSON = """set -e
+git clone -b v1.11.0 --recursive https://github.com/pytorch/pytorch.git
+cd pytorch
+export TORCH_CUDA_ARCH_LIST="{}"
+export MAX_JOBS=4
+python3 setup.py bdist_wheel
+"""
+
+
+def test_a_jetson_compiles_with_the_toolkit_of_its_system() -> None:
+    answer = reviewed(JETSON.format("5.3;6.2;7.2"), "Jetson Xavier NX")
+    assert answer.questions == ()
+    assert answer.settled == ("what is compiled for sm_53, sm_62, sm_72 runs on the card",)
+    assert (
+        reviewed(JETSON.format("7.2;8.7"), "Jetson Xavier NX").questions != ()
+    )  # only the newer of its systems knows 8.7
+
+
+def test_a_project_that_was_not_read_is_named() -> None:
+    docker = "FROM python:3.11-slim\nCOPY pyproject.toml ./\nRUN pip install '.[serve]'\n"
+    assert "what the project in this folder asks for" in reviewed(docker, "RTX 3060", "Dockerfile").questions[0]
+
+
+MATRIX = """
+on: [push]
+jobs:
+  test:
+    runs-on: ubuntu-latest
+    strategy:
+      matrix:
+        {}
+    steps:
+      - run: pip install torch==2.5.1 --index-url https://download.pytorch.org/whl/${{{{ matrix.variant }}}}
+"""
+ROWS = "include: [{variant: cpu, python: '3.10'}, {variant: cu121, python: '3.11'}]"
+
+
+@pytest.mark.parametrize("matrix", ["variant: [cpu, cu121]", ROWS], ids=["values", "rows"])
+def test_each_entry_of_a_matrix_is_a_way_of_its_own(matrix: str) -> None:
+    assert verdict(MATRIX.format(matrix), "RTX 3060", ".github/workflows/a.yml") == "accepted"
+    wrong = reviewed(MATRIX.format(matrix), "RTX 5070", ".github/workflows/a.yml").remarks
+    assert [each.found[:17] for each in wrong if each.state.value == "FAIL"] == ["torch 2.5.1+cu121"]
+
+
+def test_the_steps_of_an_action_are_read() -> None:
+    step = f"    - run: pip install torch==2.5.1 --index-url {WHL}/cu121\n      shell: bash\n"
+    action = f"runs:\n  using: composite\n  steps:\n{step}"
+    assert verdict(action, "RTX 5070", ".github/actions/x/action.yml") == "refused"
+
+
+RUNTIME = f"""FROM nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu22.04
+RUN apt-get update && apt-get install -y python3.10 python3-pip
+RUN pip install torch --index-url {WHL}/cu128 && pip install -e .
+"""
+STAGED = f"""FROM debian:bookworm AS build
+RUN python -m venv /opt/venv && /opt/venv/bin/pip install torch==2.0.1 --index-url {WHL}/cu118
+FROM debian:bookworm
+COPY --from=build /opt/venv /opt/venv
+RUN /opt/venv/bin/pip install accelerate
+"""
+
+
+def test_a_ready_made_torch_is_not_judged_by_the_cuda_of_its_image() -> None:
+    assert verdict(RUNTIME, "RTX 5090", "Dockerfile") == "accepted"
+
+
+def test_an_environment_that_a_stage_copies_comes_with_its_torch() -> None:
+    assert reviewed(STAGED, "RTX 3060", "Dockerfile").torch == "2.0.1"
+    assert verdict(STAGED, "RTX 5090", "Dockerfile") == "refused"
+
+
+def test_a_misspelt_instruction_is_wrong() -> None:
+    found = reviewed("FROM pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime\nWOKRDIR /app\n", "RTX 5090", "Dockerfile")
+    assert [(each.id, each.corrected) for each in found.remarks] == [("instruction-unknown", "WORKDIR /app")]
+
+
+@pytest.mark.parametrize("line", ["pip install -r more.txt", "uv sync --extra gpu"])
+def test_one_thing_is_not_known(line: str) -> None:
+    assert len(reviewed(f"FROM python:3.11\nRUN {line}\n", "RTX 3060", "Dockerfile").questions) == 1
