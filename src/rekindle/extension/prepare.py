@@ -12,11 +12,12 @@ from rekindle.audit.mending import install_command
 from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
 from rekindle.build.configure.environment import BuildPlaces, VariableChange, compute, set_to
 from rekindle.build.configure.request import BuildFile, BuildRequest, resolve
+from rekindle.compat.host_compiler import compiles_with
+from rekindle.compat.judgement import Clash
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import MissingTool, StepFailed
 from rekindle.core.findings import Finding, Fix, State, failed, passed, warned
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda.host_compilers import c_library_limit
 from rekindle.knowledge.cuda.toolkits import last_toolkit_for
 from rekindle.knowledge.cuda.toolkits import toolkits as known_toolkits
 from rekindle.knowledge.gpu.capability import Capability, Target
@@ -270,18 +271,12 @@ def _ptxas(kit: FoundToolkit) -> Finding:
 
 def _c_library(kit: FoundToolkit | None, glibc: Version | None) -> list[Finding]:
     """A warning and no refusal: headers can be mended, and nothing tells from outside whether they were."""
-    limit = c_library_limit(glibc, kit.version) if kit and kit.version else None
-    if kit is None or limit is None:
+    answer = compiles_with(kit.version, glibc) if kit and kit.version else None
+    if not isinstance(answer, Clash):
         return []
-    return [
-        warned(
-            "extension.libc",
-            f"CUDA {kit.version} does not compile with the headers of glibc {glibc}",
-            why=limit.why,
-            fix=f"use CUDA {limit.cuda_before} or newer with a torch of its major, or build in a container of an "
-            "older system (Ubuntu 22.04 or 24.04)",
-        )
-    ]
+    fix = " or ".join(each.text for each in answer.changes) + " with a torch of its major"
+    fix += ", or build in a container of an older system (Ubuntu 22.04 or 24.04)"
+    return [warned("extension.libc", answer.sentence, fix=fix)]
 
 
 def _cards(cards: Sequence[AuditedCard], architectures: str, kit: FoundToolkit | None, *, forward: bool) -> Finding:
