@@ -243,14 +243,13 @@ def test_torch_itself_is_a_question_for_plan() -> None:
 def test_the_torch_of_an_environment_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_module, "_ask", _no_index)
     monkeypatch.setattr(find_module, "_look", _unread)
+    monkeypatch.setattr("rekindle.core.paths.architecture", lambda: "x86_64")
     site = tmp_path / "env" / "lib" / "python3.12" / "site-packages"
     (site / "torch").mkdir(parents=True)
     (site / "torch" / "version.py").write_text("__version__ = '2.8.0+cu128'\ncuda = '12.8'\n", encoding="utf-8")
     (tmp_path / "env" / "pyvenv.cfg").write_text("version = 3.12.4\n", encoding="utf-8")
     where = str(tmp_path / "env")
-    answer = rekindle_command(
-        "extension", "find", "xformers", "--env", where, "--arch", "x86_64", "--gpu", "sm_86", "--json"
-    ).json()
+    answer = rekindle_command("extension", "find", "xformers", "--env", where, "--gpu", "sm_86", "--json").json()
     assert (answer["torch"], answer["cuda"], answer["python"]) == ("2.8.0", "cu128", "3.12")
     assert "xformers==0.0.32.post2" in answer["wheels"][0]["command"]
 
