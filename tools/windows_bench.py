@@ -1,7 +1,7 @@
 """Set up a real Windows CPython on Linux (Wine 10) and run the tests there as win32.
 
     python tools/windows_bench.py setup             fetch and prepare; goes on where it stopped
-    python tools/windows_bench.py test [PYTEST ...] the unit suite and tests/windows, as win32 (--all: the long ones too)
+    python tools/windows_bench.py test [PYTEST ...] the unit suite and tests/windows, as win32 (--all: long ones too)
     python tools/windows_bench.py run PROGRAM ...   one Windows program (`python` is the bench's interpreter)
     python tools/windows_bench.py stop              end the server
 
