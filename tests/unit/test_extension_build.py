@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.audit.answer import AuditedCard, Torch
+from rekindle.audit.answer import Torch
 from rekindle.audit.contents import read
 from rekindle.audit.symbols import Offered
 from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
@@ -28,7 +28,7 @@ from rekindle.extension.candidates import candidate
 from rekindle.extension.check import import_names, misnamed
 from rekindle.extension.prepare import Preparation, Workbench, prepare
 from rekindle.knowledge.builds.extension_builds import settings
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.machine.model import FoundPython, Machine
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.environment import Environment
@@ -37,8 +37,8 @@ from support.compiled import Compiler as Linker
 from support.fatbins import container
 from support.small_wheels import record
 
-H200 = AuditedCard(name="sm_90", capability=Capability(9, 0))
-K40 = AuditedCard(name="sm_35", capability=Capability(3, 5))
+H200 = NamedCard(name="sm_90", capability=Capability(9, 0))
+K40 = NamedCard(name="sm_35", capability=Capability(3, 5))
 TORCH = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
 HERE = Environment(
     root="env",
@@ -119,8 +119,8 @@ def test_settings_follow_the_version() -> None:
     assert settings("torchvision", "0.26.0") == ()
 
 
-GTX = AuditedCard(name="GTX 1080 Ti", capability=Capability(6, 1))
-V100 = AuditedCard(name="V100", capability=Capability(7, 0))
+GTX = NamedCard(name="GTX 1080 Ti", capability=Capability(6, 1))
+V100 = NamedCard(name="V100", capability=Capability(7, 0))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ V100 = AuditedCard(name="V100", capability=Capability(7, 0))
     ],
 )
 def test_a_project_with_architectures_of_its_own_is_refused_first(
-    requirement: str, card: AuditedCard, says: str | None
+    requirement: str, card: NamedCard, says: str | None
 ) -> None:
     finding = companions.refused(requirement, [card])
     assert (finding is None) == (says is None)
@@ -292,7 +292,7 @@ def test_the_file_that_does_not_serve_is_named(
         archive.writestr("ext.libs/libnvjpeg.so", second.read("ext/_C.so"))
     monkeypatch.setattr(index, "name", name)
     monkeypatch.setattr(index, "data", both.getvalue())
-    turing = AuditedCard(name="sm_75", capability=Capability(7, 5))
+    turing = NamedCard(name="sm_75", capability=Capability(7, 5))
     wheel, finding = candidate("ext", HERE, torch, [turing], tmp_path, lambda _: None)
     assert wheel is None
     assert finding is not None

@@ -8,14 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.audit.answer import AuditedCard
 from rekindle.core.findings import State
 from rekindle.extension import find as find_module
 from rekindle.extension.candidates import IndexAnswer
 from rekindle.extension.check import ServedCards
 from rekindle.extension.find import ExtensionQuestion, FoundExtension, LookedInto, find
 from rekindle.knowledge.builds import extension_files
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from support.command import rekindle_command
 
 _FLASH = "https://github.com/Dao-AILab/flash-attention/releases/download/v2.8.3/flash_attn-2.8.3%2B"
@@ -68,7 +67,7 @@ LABELLED: tuple[tuple[str, str | None], ...] = (
 def _question(text: str) -> ExtensionQuestion:
     package, torch, python, system, card = text.split(" ")
     release, _, line = torch.partition("+")
-    cards = (AuditedCard(name="the card", capability=Capability.parse(card)),)
+    cards = (NamedCard(name="the card", capability=Capability.parse(card)),)
     return ExtensionQuestion(
         package=package, torch=release, line=line, python=python, system=system, machine="x86_64", cards=cards
     )

@@ -8,16 +8,11 @@ from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.model.environment import Environment
 
 
-class AuditedCard(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    capability: Capability
-
-
-def label(card: AuditedCard, cards: tuple[AuditedCard, ...]) -> str:
+def label(card: NamedCard, cards: tuple[NamedCard, ...]) -> str:
     """A card's name, with its architecture where several chips were sold under the same one."""
     same = sum(other.name == card.name for other in cards) > 1
     return f"{card.name} ({card.capability.sm})" if same else card.name
@@ -63,7 +58,7 @@ class Audit(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     schema: str = "rekindle.audit/1"
     environment: Environment
     torch: Torch | None
-    cards: tuple[AuditedCard, ...]
+    cards: tuple[NamedCard, ...]
     driver: Version | None
     examined: int
     modules: tuple[AuditedModule, ...]

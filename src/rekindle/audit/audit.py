@@ -7,7 +7,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from rekindle.audit import contents, environment_checks, history, module_checks
-from rekindle.audit.answer import Audit, AuditedCard, AuditedModule, Torch
+from rekindle.audit.answer import Audit, AuditedModule, Torch
 from rekindle.audit.contents import Contents, Module
 from rekindle.audit.kept import kept_file
 from rekindle.audit.mending import Mending, Trouble
@@ -15,6 +15,7 @@ from rekindle.audit.symbols import Offered, uses_torch
 from rekindle.core import files
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import worst
+from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.host import CouldNotRead
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.environment import torch_of
@@ -26,7 +27,7 @@ from rekindle.model.environment import Environment
 def audit(
     where: Path | None,
     *,
-    cards: tuple[AuditedCard, ...] = (),
+    cards: tuple[NamedCard, ...] = (),
     driver: Driver | None = None,
     cache: Path | None = None,
 ) -> Audit:

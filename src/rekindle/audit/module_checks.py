@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from packaging.utils import canonicalize_name
 
-from rekindle.audit.answer import AuditedCard, label
+from rekindle.audit.answer import label
 from rekindle.audit.cards import words
 from rekindle.audit.contents import Contents, Module
 from rekindle.audit.symbols import Offered, WantedSymbols, uses_torch, wanted
@@ -17,7 +17,7 @@ from rekindle.compat.gpu_code import Served, served
 from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.knowledge.gpu.capability import Coverage, NamedCard
 from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
 
@@ -33,7 +33,7 @@ class AuditContext(msgspec.Struct, kw_only=True):
     contents: Contents
     torch: str | None
     cuda: Version | None
-    cards: tuple[AuditedCard, ...]
+    cards: tuple[NamedCard, ...]
     driver: Driver | None
     offered: Offered | None
     known: dict[str, WantedSymbols] = {}
@@ -81,7 +81,7 @@ def coverage(place: AuditContext, module: Module) -> dict[str, str]:
     }
 
 
-def _served(place: AuditContext, module: Module, card: AuditedCard) -> Served:
+def _served(place: AuditContext, module: Module, card: NamedCard) -> Served:
     assert module.code is not None
     return served(module.code, card.capability, driver_ptx=place.driver_ptx)
 
@@ -109,7 +109,7 @@ def _gpu_code(place: AuditContext, module: Module, owner: str | None) -> list[Fi
         return []
     answers = {card: _served(place, module, card) for card in place.cards}
     by_jit = [card for card, answer in answers.items() if answer.coverage is Coverage.SERVES and answer.by_jit]
-    alike: dict[str, list[AuditedCard]] = {}
+    alike: dict[str, list[NamedCard]] = {}
     for card, answer in answers.items():
         if answer.coverage is not Coverage.SERVES:
             alike.setdefault(_how_much(answer), []).append(card)
@@ -117,7 +117,7 @@ def _gpu_code(place: AuditContext, module: Module, owner: str | None) -> list[Fi
     return [*found, _jit(place, module, by_jit)] if by_jit else found
 
 
-def _lacking(module: Module, owner: str | None, how: str, cards: list[AuditedCard]) -> Finding:
+def _lacking(module: Module, owner: str | None, how: str, cards: list[NamedCard]) -> Finding:
     essential = owner is None or not owner.startswith("nvidia-") or owner.startswith(_ESSENTIAL)
     targets = ", ".join(module.code.targets if module.code else ()) or "no code that any card runs"
     return Finding(
@@ -130,7 +130,7 @@ def _lacking(module: Module, owner: str | None, how: str, cards: list[AuditedCar
     )
 
 
-def _named(cards: list[AuditedCard]) -> str:
+def _named(cards: list[NamedCard]) -> str:
     return " and ".join(f"the {card.name} ({card.capability.sm})" for card in cards)
 
 
@@ -140,7 +140,7 @@ def _how_much(answer: Served) -> str:
     return f"code in only {answer.native + answer.jit} of {answer.containers} parts"
 
 
-def _jit(place: AuditContext, module: Module, cards: list[AuditedCard]) -> Finding:
+def _jit(place: AuditContext, module: Module, cards: list[NamedCard]) -> Finding:
     sure = place.driver_ptx is not None
     text = "runs" if sure else "runs only if the driver knows its PTX: that could not be checked;"
     owner, where = place.contents.owner.get(module.path), ("--env", place.environment.root, *words(cards))

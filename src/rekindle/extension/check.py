@@ -12,7 +12,7 @@ import msgspec
 from packaging.utils import parse_wheel_filename
 
 from rekindle.audit import module_checks
-from rekindle.audit.answer import AuditedCard, Torch
+from rekindle.audit.answer import Torch
 from rekindle.audit.contents import Contents, Module, is_module, read
 from rekindle.audit.symbols import Offered, missing_in, uses_torch
 from rekindle.core import paths
@@ -21,7 +21,7 @@ from rekindle.core.findings import Finding, Fix, State, failed, passed, unverifi
 from rekindle.core.python import ask
 from rekindle.core.version import Version
 from rekindle.formats.package import open_package, unpack
-from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.knowledge.gpu.capability import Coverage, NamedCard
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.model.environment import Environment
 from rekindle.wheels.inspect.inspection import CardCoverage as Judged
@@ -33,7 +33,7 @@ _MOST = 12
 
 
 def judged(
-    wheel: Path, arch_list: str, cards: Sequence[AuditedCard], environment: Environment, torch: Torch, work: Path
+    wheel: Path, arch_list: str, cards: Sequence[NamedCard], environment: Environment, torch: Torch, work: Path
 ) -> list[Finding]:
     """Right code and nothing else, linked to this torch, importable where it was made."""
     seen = inspect(wheel, cards=[card.capability.sm for card in cards])
@@ -184,7 +184,7 @@ class ServedCards(NamedTuple):
     partly: bool
 
 
-def served_by(where: str | Path, cards: Sequence[AuditedCard], line: str | None = None) -> ServedCards:
+def served_by(where: str | Path, cards: Sequence[NamedCard], line: str | None = None) -> ServedCards:
     """Of a wheel by path or address.
 
     Where it has a library for each CUDA (`libbitsandbytes_cuda126.so`), that of `line` counts.

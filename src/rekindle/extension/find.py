@@ -14,7 +14,7 @@ from urllib.request import url2pathname
 import msgspec
 from packaging.utils import canonicalize_name
 
-from rekindle.audit.answer import AuditedCard, Torch
+from rekindle.audit.answer import Torch
 from rekindle.audit.cards import words as card_words
 from rekindle.audit.symbols import Offered
 from rekindle.compat import package as packages
@@ -31,6 +31,7 @@ from rekindle.extension.candidates import IndexAnswer, on_index
 from rekindle.extension.check import served_by, unfit
 from rekindle.knowledge.builds import extension_builds, extension_files
 from rekindle.knowledge.builds.extension_files import AskedFile, ExtensionFile
+from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.logs.extension_homes import ExtensionHome
 from rekindle.model.cuda_line import CudaLine, index_of
@@ -51,7 +52,7 @@ class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     system: str
     machine: str
-    cards: tuple[AuditedCard, ...] = ()
+    cards: tuple[NamedCard, ...] = ()
     environment: Environment | None = None
     installed: Torch | None = None
     new_abi: bool | None = None
@@ -92,7 +93,7 @@ class FoundExtension(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     system: str
     machine: str
-    cards: tuple[AuditedCard, ...]
+    cards: tuple[NamedCard, ...]
     wheels: tuple[FoundWheel, ...]
     refused: tuple[str, ...]
     command: Command | None

@@ -23,7 +23,7 @@ from rekindle.core.paths import venv_python
 from rekindle.core.processes import may_run
 from rekindle.core.python import ask, isolated, pip
 from rekindle.core.run import Result, call
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.gpu import cards
 from rekindle.machine.host import Host
 from rekindle.machine.python.environment import find as find_environment
@@ -75,15 +75,10 @@ class TrialAnswer(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
-class CardHere(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    capability: Capability
-
-
-def cards_here() -> tuple[CardHere, ...]:
+def cards_here() -> tuple[NamedCard, ...]:
     """The NVIDIA cards of this machine, whatever any torch thinks of them."""
     seen = cards.probe(Host(), time_limit=30.0)
-    return tuple(CardHere(name=gpu.name or "a card", capability=gpu.capability) for gpu in seen.gpus if gpu.capability)
+    return tuple(NamedCard(name=gpu.name or "a card", capability=gpu.capability) for gpu in seen.gpus if gpu.capability)
 
 
 def find(where: Path | None) -> InstalledTorch:
