@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.audit.answer import Torch
 from rekindle.core.findings import Fix, State
 from rekindle.core.version import Version
 from rekindle.diagnose import fix
@@ -22,6 +21,7 @@ from rekindle.machine.model import (
     FoundCompiler,
     FoundPython,
     FoundToolkit,
+    InstalledTorch,
     Machine,
     Memory,
     Processor,
@@ -74,7 +74,9 @@ def prepared(
 ) -> Preparation:
     version = Version(cuda) if cuda else None
     bench = Workbench(temp="/tmp/x", jobs=3, ptx=ptx)
-    return prepare(place, Torch(version="2.0.1", cuda=version, root="/env"), cards(*names), machine, bench=bench)
+    return prepare(
+        place, InstalledTorch(version="2.0.1", cuda=version, root="/env"), cards(*names), machine, bench=bench
+    )
 
 
 def states(found: Preparation) -> dict[str, State]:

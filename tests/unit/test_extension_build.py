@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.audit.answer import Torch
 from rekindle.audit.contents import read
 from rekindle.audit.symbols import Offered
 from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
@@ -29,7 +28,7 @@ from rekindle.extension.check import import_names, misnamed
 from rekindle.extension.prepare import Preparation, Workbench, prepare
 from rekindle.knowledge.builds.extension_builds import settings
 from rekindle.knowledge.gpu.capability import Capability, NamedCard
-from rekindle.machine.model import FoundPython, Machine
+from rekindle.machine.model import FoundPython, InstalledTorch, Machine
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.environment import Environment
 from support.artefacts import unverified
@@ -221,7 +220,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Index]]:
         server.shutdown()
 
 
-def _wheel_of(tmp_path: Path, *targets: str, wants: str = TORCH) -> tuple[str, bytes, Torch]:
+def _wheel_of(tmp_path: Path, *targets: str, wants: str = TORCH) -> tuple[str, bytes, InstalledTorch]:
     """A wheel for this Python with GPU code for `targets`, linked to a torch that offers TORCH."""
     site = tmp_path / "site"
     (site / "torch" / "lib").mkdir(parents=True)
@@ -243,7 +242,7 @@ def _wheel_of(tmp_path: Path, *targets: str, wants: str = TORCH) -> tuple[str, b
         for name, data in files.items():
             archive.writestr(name, data)
         archive.writestr("ext-1.0.dist-info/RECORD", record(files, "ext-1.0.dist-info"))
-    torch = Torch(version="2.7.1", cuda=Version("12.6"), root=str(site / "torch"))
+    torch = InstalledTorch(version="2.7.1", cuda=Version("12.6"), root=str(site / "torch"))
     return "ext-1.0-py3-none-any.whl", stream.getvalue(), torch
 
 
@@ -318,7 +317,7 @@ def test_no_wheel_means_that_pip_would_build(
 ) -> None:
     monkeypatch.setattr(index, "name", "ext-1.0.tar.gz")
     said: list[str] = []
-    torch = Torch(version="2.7.1", cuda=None, root=str(tmp_path))
+    torch = InstalledTorch(version="2.7.1", cuda=None, root=str(tmp_path))
     assert candidate("ext", HERE, torch, [H200], tmp_path, said.append) == (None, None)
     assert "pip would build it from source" in said[0]
 
@@ -460,7 +459,7 @@ def test_an_embedded_python_is_built_for_with_a_full_one_of_its_version(tmp_path
         (root / "include" / "Python.h").touch()
         (root / "python.exe").touch()
         pythons.append(FoundPython(path=str(root / "python.exe"), version=Version(f"{version}.4")))
-    torch = Torch(version="2.7.1", cuda=None, root=str(tmp_path))
+    torch = InstalledTorch(version="2.7.1", cuda=None, root=str(tmp_path))
     alone = prepare(portable, torch, [], Machine(os="windows", arch="x86_64"), bench=Workbench(temp="t", jobs=1))
     assert alone.findings[0].state is State.FAIL
     assert alone.findings[0].fix is not None

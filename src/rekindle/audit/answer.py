@@ -9,6 +9,7 @@ from rekindle.core.command import Command
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import NamedCard
+from rekindle.machine.model import InstalledTorch
 from rekindle.model.environment import Environment
 
 
@@ -24,14 +25,6 @@ class MendingStep(msgspec.Struct, frozen=True, kw_only=True):
     packages: tuple[str, ...]
     reasons: tuple[str, ...]
     commands: tuple[Command, ...]
-
-
-class Torch(msgspec.Struct, frozen=True, kw_only=True):
-    """The torch in the environment. `cuda` None: a CPU build."""
-
-    version: str
-    cuda: Version | None
-    root: str
 
 
 class AuditedModule(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +50,7 @@ class Audit(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
 
     schema: str = "rekindle.audit/1"
     environment: Environment
-    torch: Torch | None
+    torch: InstalledTorch | None
     cards: tuple[NamedCard, ...]
     driver: Version | None
     examined: int

@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 from packaging.utils import canonicalize_name
 
-from rekindle.audit.answer import Torch
 from rekindle.audit.audit import installed_torch
 from rekindle.audit.mending import install_command
 from rekindle.build.configure.environment import VariableChange
@@ -39,7 +38,7 @@ from rekindle.extension.check import judged
 from rekindle.extension.prepare import Preparation, Workbench, prepare
 from rekindle.knowledge.builds import efforts
 from rekindle.knowledge.gpu.capability import NamedCard
-from rekindle.machine.model import Machine
+from rekindle.machine.model import InstalledTorch, Machine
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.interpreters import DISTRIBUTION_FOLDER
 from rekindle.model.environment import Environment
@@ -266,7 +265,7 @@ def ready(
     temp: str,
     load: bool = True,
     ptx: bool = False,
-) -> tuple[Environment, Torch, Preparation]:
+) -> tuple[Environment, InstalledTorch, Preparation]:
     """The environment, its torch, and what a build in it would use.
 
     With `load`, the environment of Visual Studio's compiler is loaded; else it is left to the shell that gets it.

@@ -12,7 +12,6 @@ import msgspec
 from packaging.utils import parse_wheel_filename
 
 from rekindle.audit import module_checks
-from rekindle.audit.answer import Torch
 from rekindle.audit.contents import Contents, Module, is_module, read
 from rekindle.audit.symbols import Offered, missing_in, uses_torch
 from rekindle.core import paths
@@ -23,6 +22,7 @@ from rekindle.core.version import Version
 from rekindle.formats.package import open_package, unpack
 from rekindle.knowledge.gpu.capability import Coverage, NamedCard
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.machine.model import InstalledTorch
 from rekindle.model.environment import Environment
 from rekindle.wheels.inspect.inspection import CardCoverage as Judged
 from rekindle.wheels.inspect.inspection import Inspection, inspect
@@ -33,7 +33,7 @@ _MOST = 12
 
 
 def judged(
-    wheel: Path, arch_list: str, cards: Sequence[NamedCard], environment: Environment, torch: Torch, work: Path
+    wheel: Path, arch_list: str, cards: Sequence[NamedCard], environment: Environment, torch: InstalledTorch, work: Path
 ) -> list[Finding]:
     """Right code and nothing else, linked to this torch, importable where it was made."""
     seen = inspect(wheel, cards=[card.capability.sm for card in cards])
@@ -65,7 +65,7 @@ def misnamed(name: str, architecture: str) -> Finding | None:
     )
 
 
-def unfit(where: str | Path, torch: Torch) -> str | None:
+def unfit(where: str | Path, torch: InstalledTorch) -> str | None:
     """Why a ready-made wheel cannot be used with this torch; None when nothing speaks against it."""
     offered = Offered(Path(torch.root))
     with open_package(where) as package:
@@ -119,7 +119,7 @@ def _served(seen: Inspection) -> list[Finding]:
     ]
 
 
-def _linked(found: Contents, installed: Environment, torch: Torch) -> Finding:
+def _linked(found: Contents, installed: Environment, torch: InstalledTorch) -> Finding:
     """The symbols, the CUDA runtime, the Python: what an audit would say of it once it is installed."""
     place = module_checks.AuditContext(
         environment=installed,

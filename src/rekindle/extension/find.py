@@ -14,7 +14,6 @@ from urllib.request import url2pathname
 import msgspec
 from packaging.utils import canonicalize_name
 
-from rekindle.audit.answer import Torch
 from rekindle.audit.cards import words as card_words
 from rekindle.audit.symbols import Offered
 from rekindle.compat import package as packages
@@ -34,6 +33,7 @@ from rekindle.knowledge.builds.extension_files import AskedFile, ExtensionFile
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.logs.extension_homes import ExtensionHome
+from rekindle.machine.model import InstalledTorch
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.environment import Environment
 
@@ -54,7 +54,7 @@ class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
     machine: str
     cards: tuple[NamedCard, ...] = ()
     environment: Environment | None = None
-    installed: Torch | None = None
+    installed: InstalledTorch | None = None
     new_abi: bool | None = None
     """The C++ ABI of the torch that is installed; None: that of PyTorch's own wheels is meant."""
     note: str | None = None

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.audit.answer import Torch
 from rekindle.audit.mending import install_command
 from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
 from rekindle.build.configure.environment import BuildPlaces, VariableChange, compute, set_to
@@ -21,7 +20,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolkits import last_toolkit_for
 from rekindle.knowledge.cuda.toolkits import toolkits as known_toolkits
 from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
-from rekindle.machine.model import FoundToolkit, Machine
+from rekindle.machine.model import FoundToolkit, InstalledTorch, Machine
 from rekindle.machine.python.environment import python_has_headers
 from rekindle.machine.toolchain.vcvars import VcVars
 from rekindle.model.environment import Environment
@@ -61,7 +60,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
 
 def prepare(
     place: Environment,
-    torch: Torch,
+    torch: InstalledTorch,
     cards: Sequence[NamedCard],
     machine: Machine,
     *,
@@ -222,7 +221,7 @@ def _dropped(cuda: Version | None, cards: Sequence[NamedCard]) -> NamedCard | No
     return next((card for card in cards if not any(_reaches(card.capability, row.plain) for row in rows)), None)
 
 
-def _other_torch(torch: Torch, card: NamedCard, place: Environment, cards: Sequence[NamedCard]) -> Finding:
+def _other_torch(torch: InstalledTorch, card: NamedCard, place: Environment, cards: Sequence[NamedCard]) -> Finding:
     assert torch.cuda is not None
     last = last_toolkit_for(card.capability)
     named = f"{card.name} ({card.capability.sm})"

@@ -35,7 +35,7 @@ from rekindle.wheels.verify import trial, warm
 from rekindle.wheels.verify.operators import OperatorResult, Operators
 from rekindle.wheels.verify.stand_in_reading import OwnCode
 from rekindle.wheels.verify.stand_in_run import NO_IMAGE, RunResult, StandInSetup
-from rekindle.wheels.verify.trial import InstalledTorch, TrialSetup
+from rekindle.wheels.verify.trial import TorchHome, TrialSetup
 from rekindle.wheels.verify.warm import PtxPlace
 
 _FAMILIES = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 7: "Volta or Turing", 8: "Ampere or Ada", 9: "Hopper"}
@@ -117,7 +117,7 @@ def _lines(
     request: StandInRequest,
     *,
     wheel: Path | None,
-    home: InstalledTorch | None,
+    home: TorchHome | None,
 ) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
     refused = reading.refusal(code, old, here.capability if here else _NEWEST)
     if refused is not None:
@@ -141,7 +141,7 @@ def _on_card(
     request: StandInRequest,
     *,
     wheel: Path | None,
-    home: InstalledTorch | None,
+    home: TorchHome | None,
 ) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
     place = TrialSetup(wheel=wheel, home=home, python=request.python, torch=request.against)
     with trial.environment(place) as made, _folder() as folder:

@@ -40,7 +40,7 @@ _WHERE = (
 _MINUTES = 60.0
 
 
-class InstalledTorch(msgspec.Struct, frozen=True, kw_only=True):
+class TorchHome(msgspec.Struct, frozen=True, kw_only=True):
     """An environment, and the torch folder that its interpreter imports."""
 
     environment: Environment
@@ -53,7 +53,7 @@ class TrialSetup(msgspec.Struct, frozen=True, kw_only=True):
     `jit_cache`."""
 
     wheel: Path | None = None
-    home: InstalledTorch | None = None
+    home: TorchHome | None = None
     python: str | None = None
     torch: Path | None = None
     jit_cache: Path | None = None
@@ -81,7 +81,7 @@ def cards_here() -> tuple[NamedCard, ...]:
     return tuple(NamedCard(name=gpu.name or "a card", capability=gpu.capability) for gpu in seen.gpus if gpu.capability)
 
 
-def find(where: Path | None) -> InstalledTorch:
+def find(where: Path | None) -> TorchHome:
     """The torch of an environment; without one named, of the environment that every other verb looks at too.
 
     Its interpreter says which torch it imports; where nothing may be run, the files do.
@@ -91,7 +91,7 @@ def find(where: Path | None) -> InstalledTorch:
         torch = torch_of(found)
         if torch is None:
             raise NotFound(f"there is no torch in `{found.root}`", hint="name a wheel, or leave out `--no-run`")
-        return InstalledTorch(environment=found, torch=torch)
+        return TorchHome(environment=found, torch=torch)
     said = ask(found.program, "-c", _WHERE, env=_clean_environment(), timeout=_MINUTES)
     if not said.ok:
         message = f"`{found.program}` does not run: {(said.err.strip() or 'no answer').splitlines()[-1]}"
@@ -99,7 +99,7 @@ def find(where: Path | None) -> InstalledTorch:
     prefix, origin = json.loads(said.out.strip().splitlines()[-1])
     if origin is None:
         raise NotFound(f"there is no torch in `{prefix}`", hint="name a wheel, or the environment that has torch")
-    return InstalledTorch(environment=found, torch=Path(origin).parent)
+    return TorchHome(environment=found, torch=Path(origin).parent)
 
 
 @contextlib.contextmanager
