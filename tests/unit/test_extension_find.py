@@ -217,10 +217,12 @@ def test_a_torch_without_cuda_is_no_question_for_a_wheel(tmp_path: Path) -> None
     assert seen.code == 14
 
 
-@pytest.mark.parametrize(("new", "said"), [(True, "cxx11abiTRUE"), (False, "cxx11abiFALSE"), (None, "cxx11abiFALSE")])
-def test_the_abi_of_the_torch_that_is_there_counts(new: bool | None, said: str) -> None:
+@pytest.mark.parametrize(
+    ("abi", "said"), [("cxx11", "cxx11abiTRUE"), ("pre-cxx11", "cxx11abiFALSE"), (None, "cxx11abiFALSE")]
+)
+def test_the_abi_of_the_torch_that_is_there_counts(abi: str | None, said: str) -> None:
     """conda-forge's torch 2.5 has the newer one, PyTorch's own wheel the older."""
-    question = msgspec.structs.replace(_question("flash-attn 2.5.1+cu124 3.12 linux 8.6"), new_abi=new)
+    question = msgspec.structs.replace(_question("flash-attn 2.5.1+cu124 3.12 linux 8.6"), cxx_abi=abi)
     assert said in find(question, ask=_no_index, look=_unread).wheels[0].what
 
 

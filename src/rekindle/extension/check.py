@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +13,8 @@ from packaging.utils import parse_wheel_filename
 from rekindle.audit import module_checks
 from rekindle.audit.contents import Contents, Module, is_module, read
 from rekindle.audit.symbols import Offered, missing_in, uses_torch
+from rekindle.compat.extension_torch import has_symbols, runtimes, same_cuda
+from rekindle.compat.judgement import Clash
 from rekindle.core import paths
 from rekindle.core.command import Command
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
@@ -27,7 +28,6 @@ from rekindle.model.environment import Environment
 from rekindle.wheels.inspect.inspection import CardCoverage as Judged
 from rekindle.wheels.inspect.inspection import Inspection, inspect
 
-_CUDART = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d\d)", re.IGNORECASE)
 _MOST = 12
 """Modules named in one sentence, and imported one by one, at most."""
 
@@ -74,20 +74,12 @@ def unfit(where: str | Path, torch: InstalledTorch) -> str | None:
                 continue
             binary = package.binary(name, symbols=True)
             needed = binary.elf.needed if binary.elf else tuple(binary.pe.imports) if binary.pe else ()
-            other = _other_runtime(needed, torch.cuda)
-            if other is not None:
-                return f"{binary.file} uses the CUDA {other} runtime, torch here is built for CUDA {torch.cuda}"
-            lacking = missing_in(binary, offered)
-            if lacking:
-                return (
-                    f"{binary.file} was built for another torch: {len(lacking)} symbols are missing in {torch.version}"
-                )
+            answers = [same_cuda(binary.file, Version(str(each)), torch.cuda) for each in runtimes(needed)]
+            answers.append(has_symbols(binary.file, len(missing_in(binary, offered)), torch.version))
+            for answer in answers:
+                if isinstance(answer, Clash):
+                    return answer.sentence
     return None
-
-
-def _other_runtime(needed: Sequence[str], cuda: Version | None) -> int | None:
-    majors = {int(match[1]) for name in needed if (match := _CUDART.match(name))}
-    return next((major for major in sorted(majors) if cuda is None or major != cuda.major), None)
 
 
 def _right_code(seen: Inspection, arch_list: str) -> Finding:
