@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from rekindle.audit.answer import AuditedCard
+from rekindle.core import paths
 from rekindle.core.findings import State
 from rekindle.extension import find as find_module
 from rekindle.extension.candidates import IndexAnswer
@@ -243,6 +244,7 @@ def test_torch_itself_is_a_question_for_plan() -> None:
 def test_the_torch_of_an_environment_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_module, "_ask", _no_index)
     monkeypatch.setattr(find_module, "_look", _unread)
+    monkeypatch.setattr(paths, "architecture", lambda: "x86_64")
     site = tmp_path / "env" / "lib" / "python3.12" / "site-packages"
     (site / "torch").mkdir(parents=True)
     (site / "torch" / "version.py").write_text("__version__ = '2.8.0+cu128'\ncuda = '12.8'\n", encoding="utf-8")
