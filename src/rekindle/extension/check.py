@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from packaging.utils import parse_wheel_filename
 
 from rekindle.audit import module_checks
 from rekindle.audit.contents import Contents, Module, is_module, read
@@ -25,6 +24,7 @@ from rekindle.knowledge.gpu.capability import Coverage, NamedCard
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.machine.model import InstalledTorch
 from rekindle.model.environment import Environment
+from rekindle.model.wheel import read_name
 from rekindle.wheels.inspect.inspection import CardCoverage as Judged
 from rekindle.wheels.inspect.inspection import Inspection, inspect
 
@@ -52,7 +52,7 @@ def judged(
 
 def misnamed(name: str, architecture: str) -> Finding | None:
     """A wheel that pip refuses by its name: rotary-emb calls itself `manylinux2014_x86_64` wherever it is built."""
-    platforms = {tag.platform for tag in parse_wheel_filename(name)[3]}
+    platforms = {tag.platform for tag in read_name(name).tags}
     endings = {architecture, "amd64"} if architecture == "x86_64" else {architecture, "arm64"}
     if any(platform == "any" or platform.endswith(tuple(endings)) for platform in platforms):
         return None

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import platform
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,6 @@ from typing import Any
 
 import msgspec
 from packaging.tags import sys_tags
-from packaging.utils import parse_wheel_filename
 
 from rekindle.core import files
 from rekindle.core.errors import MissingTool, NotFound
@@ -29,6 +29,7 @@ from rekindle.machine.host import Host
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.environment import torch_of
 from rekindle.model.environment import Environment
+from rekindle.model.wheel import read_name
 from rekindle.wheels.verify.operators import MARK, lines_of
 
 _SCRIPT = Path(__file__).with_name("ask_torch.py")
@@ -179,6 +180,9 @@ def _installed(place: TrialSetup, wheel: Path, folder: Path) -> TrialRun:
     inner = venv_python(folder)
     if seen is not None:
         files.write_text(find_environment(folder).site / "meant_for.pth", "\n".join(seen.site_packages) + "\n")
+    plain = read_name(wheel.name).plain
+    if plain != wheel.name:  # pip does not know the names of variants
+        wheel = Path(shutil.copy(wheel, folder / plain))
     wheels = [wheel, *([place.torch] if place.torch is not None and place.torch.suffix == ".whl" else [])]
     words = pip(inner, "install", "-q", *(str(each.absolute()) for each in wheels))
     said = call(words, timeout=30 * _MINUTES)
@@ -198,7 +202,7 @@ def _without(text: str, state: State) -> TrialRun:
 
 def _foreign(wheel: Path) -> str | None:
     mine = set(sys_tags())
-    tags = parse_wheel_filename(wheel.name)[3]
+    tags = read_name(wheel.name).tags
     if tags & mine:
         return None
     first = min(str(tag) for tag in tags)
