@@ -52,6 +52,7 @@ BUILD = (
         ),
         ("option-of-others", 1, "a.sh", "pip3 install torch -y\n", "conda install pytorch -y\n"),
         ("conda-create-env", 1, "a.sh", "conda create env -n x python=3.10\n", "conda env create -f x.yml\n"),
+        ("pin-needs-python", 2, "Dockerfile", f"{IMAGE_37}{NUMPY}~=1.22.0\n", f"{IMAGE_37}{NUMPY}~=1.21.0\n"),
         ("pin-needs-python", 2, "Dockerfile", f"{IMAGE_37}{NUMPY}==1.22.4\n", f"{IMAGE_37}{NUMPY}==1.21.6\n"),
         ("runner-gone", 1, "w.yml", "os: [ubuntu-18.04, x]\njobs:\n", "os: [ubuntu-24.04]\njobs:\n"),
         (

@@ -31,6 +31,7 @@ KEYS: dict[str, dict[str, Key]] = {
     },
     "builds/review": {
         "pin": ("package", "versions", "system"),
+        "least_python": ("package",),
         "switch": ("name",),
         "renamed": ("old",),
         "pins_torch": ("packages",),

@@ -29,9 +29,15 @@ class Pin(Row, frozen=True, kw_only=True):
     why: str
     instead: str
     system: str | None = None
-    python_below: Version | None = None
     pip_from: Version | None = None
     """It is the metadata that this pip and newer ones no longer read."""
+
+
+class LeastPython(Row, frozen=True, kw_only=True):
+    """Releases of a package from which on it needs a newer Python, each with that Python."""
+
+    package: str
+    releases: tuple[tuple[Version, Version], ...]
 
 
 class Pair(NamedRow, frozen=True, kw_only=True):
@@ -142,6 +148,7 @@ class ScriptLine(Row, frozen=True, kw_only=True):
 
 class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     pin: tuple[Pin, ...]
+    least_python: tuple[LeastPython, ...]
     pair: tuple[Pair, ...]
     switch: tuple[Switch, ...]
     renamed: tuple[Renamed, ...]
@@ -169,6 +176,13 @@ def rules() -> dict[str, ScriptRule]:
 
 def rule(id: str) -> ScriptRule:
     return rules()[id]
+
+
+def needs_python(package: str, version: Version, python: Version) -> tuple[Version, Version] | None:
+    """The Python that a release needs, and the first release that needs more than this one; None where it is taken."""
+    every = [each for row in script_rules().least_python if row.package == package for each in row.releases]
+    needs = max((least for first, least in every if first <= version), default=python)
+    return (needs, min(first for first, least in every if least > python)) if needs > python else None
 
 
 @cached
