@@ -416,3 +416,41 @@ def test_what_a_matrix_takes_out_is_not_run() -> None:
     assert (reviewed(text, "new", name=name).torch, verdict(text, "new", name=name)) == ("2.0.1", "refused")
     whole = text.replace("          - {torch: 2.7.1, line: cu128}\n", "")
     assert verdict(whole, "new", name=name) == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.sh", "source .venv/bin/activate\npip install torch==2.8.0\n", "open"),
+        ("a.sh", "python3 -m venv .venv\nsource .venv/bin/activate\npip install torch==2.8.0\n", "accepted"),
+        ("a.sh", "uv venv\nsource .venv/bin/activate\nuv pip install torch==2.8.0\n", "accepted"),
+        ("README.md", "```bash\nconda activate lab\npip install torch==2.8.0\n```\n", "open"),
+        ("Dockerfile", "FROM python:3.11\nRUN . /opt/env/bin/activate && pip install torch==2.8.0\n", "refused"),
+        (
+            "Dockerfile",
+            "FROM python:3.11\nRUN python -m venv /opt/env && . /opt/env/bin/activate && pip install torch==2.8.0\n",
+            "accepted",
+        ),
+    ],
+)
+def test_an_environment_is_made_before_it_is_entered(name: str, text: str, expected: str) -> None:
+    assert verdict(text, "new", name) == expected
+
+
+def test_a_python_that_is_only_mentioned_is_not_the_images() -> None:
+    image = "FROM nvidia/cuda:12.8.0-devel-ubuntu20.04\n# once python3.7\nRUN apt-get install -y python3-pip\n"
+    assert verdict(f"{image}RUN pip3 install torch\n", "new", "Dockerfile") == "refused", "Python 3.8 has torch 2.4.1"
+    assert verdict("python3.7 --version\npip install torch==2.8.0\n", "new") == "accepted"
+    assert verdict("python3.7 -m pip install torch==2.8.0\n", "new") == "refused"
+    assert verdict("python3.7 old.py\npython3.11 -m pip install torch==2.8.0\n", "new") == "accepted"
+
+
+def test_a_list_above_the_script_is_not_the_one_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_bytes(b"torch==2.8.0\n")
+    script = tmp_path / "a.sh"
+    for line in ("cd ..\npip install -r requirements.txt\n", "pip install -r ../requirements.txt\n"):
+        script.write_bytes(line.encode())
+        answer = review_script(load(script), told((CARD["new"],)))
+        assert not answer.answered and "does not lie beside the script" in " ".join(answer.questions)
+    script.write_bytes(b"pip install -r requirements.txt\n")
+    assert review_script(load(script), told((CARD["new"],))).answered

@@ -18,7 +18,8 @@ class ScriptRule(NamedRow, frozen=True, kw_only=True):
     severity: str
     found: str
     why: str
-    fix: str | None = None
+    asks: str = ""
+    """What stays open where this was found: a script is not accepted for a card with it."""
 
 
 class Pin(Row, frozen=True, kw_only=True):
