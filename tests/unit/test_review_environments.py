@@ -14,6 +14,7 @@ from rekindle.review.review import Reviewed, review_script, trace_of
 from support.command import rekindle_command
 
 CARD = {"new": "RTX 5090", "pascal": "GTX 1080 Ti", "kepler": "Tesla K80", "ampere": "RTX 3090"}
+CONDA = "channels: [pytorch, nvidia]\ndependencies:\n  - python=3.10\n  - pytorch=2.1.0\n  - pytorch-cuda=11.8\n"
 WHL = "https://download.pytorch.org/whl"
 
 
@@ -454,3 +455,25 @@ def test_a_list_above_the_script_is_not_the_one_beside_it(tmp_path: Path) -> Non
         assert not answer.answered and "does not lie beside the script" in " ".join(answer.questions)
     script.write_bytes(b"pip install -r requirements.txt\n")
     assert review_script(load(script), told((CARD["new"],))).answered
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "card", "expected"),
+    [
+        # Its newest release asks for a newer torch, which pip puts in the place of the one that was pinned.
+        ("a.sh", f"pip install torch==2.7.1 --index-url {WHL}/cu118\npip install monai\n", "pascal", "refused"),
+        ("a.sh", f"pip install torch==2.7.1 --index-url {WHL}/cu118\npip install 'monai>=1.3'\n", "pascal", "refused"),
+        ("a.sh", f"pip install torch==2.6.0 --index-url {WHL}/cu118\npip install monai==1.5.0\n", "pascal", "accepted"),
+        ("a.sh", "pip install torch==2.0.1\npip install monai==1.3.0\n", "pascal", "accepted"),
+        ("requirements.txt", "torch==2.0.1\nmonai==1.5.0\n", "pascal", "refused"),
+        ("requirements.txt", "torch==2.0.1\nmonai\n", "pascal", "accepted"),
+        ("requirements.txt", "torch==2.0.1\npytorch-lightning==2.4.0\n", "pascal", "refused"),
+        ("requirements.txt", "torch==2.0.1\npytorch-lightning==2.0.9\n", "pascal", "accepted"),
+        ("requirements.txt", "torch==2.0.1\nliger-kernel==0.3.0\n", "pascal", "open"),
+        ("requirements.txt", "torch==2.6.0\nliger-kernel==0.3.0\n", "pascal", "accepted"),
+        ("environment.yml", f"{CONDA}  - pip:\n    - monai\n", "pascal", "refused"),
+        ("environment.yml", f"{CONDA}  - pip:\n    - monai==1.3.0\n", "pascal", "accepted"),
+    ],
+)
+def test_what_a_package_asks_of_torch_is_asked(name: str, text: str, card: str, expected: str) -> None:
+    assert verdict(text, card, name) == expected

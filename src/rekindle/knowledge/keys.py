@@ -36,7 +36,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "renamed": ("old",),
         "pins_torch": ("packages",),
         "needs_torch": ("packages",),
-        "asks_torch": ("package", "version"),
+        "asks_torch": ("package",),
         "on_index": ("packages",),
         "cuda_default": ("programs", "from_cuda"),
         "image_installer": ("name",),

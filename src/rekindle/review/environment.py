@@ -18,10 +18,10 @@ from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_cuda import CPU, has_line, ordinary_line, taken
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
-from rekindle.knowledge.builds.script_rules import asks_torch, needs_torch, pins_torch
+from rekindle.knowledge.builds.script_rules import needs_torch, pins_torch
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import LINE, variant_of
-from rekindle.review.document import LISTS
+from rekindle.review.document import LISTS, Dialect
 from rekindle.review.packages import Install, Wanted, excludes
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
@@ -225,7 +225,8 @@ class ScriptEnvironments:
         """The package that brings a torch although none is named."""
         if found.has("--no-deps"):
             return None
-        joint = self.subject.document.dialect in LISTS and bool(before)
+        # conda's half of an environment and pip's are resolved one after the other.
+        joint = bool(before) and self.subject.document.dialect in {*LISTS} - {Dialect.ENVIRONMENT}
         for each in wanted:
             if each.source is not None or each.wheel is not None:
                 continue
@@ -315,9 +316,9 @@ class ScriptEnvironments:
 
 
 def _asks(wanted: Wanted) -> str | None:
-    """The torch that a package asks for: its newest release, or the very one that is named."""
-    exact = exact_text(wanted.requirement)
-    return asks_torch(wanted.name, exact) if exact or not wanted.requirement else None
+    """The torch that a package asks for: the release that is named, or the newest that a range admits."""
+    asked = packages.asked_by(wanted.name, exact_text(wanted.requirement) or wanted.requirement or "")
+    return asked.torch if asked is not None and asked.sure else None
 
 
 def _upgrades(found: Install) -> bool:

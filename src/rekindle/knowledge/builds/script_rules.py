@@ -102,11 +102,10 @@ class PinsTorch(Row, frozen=True, kw_only=True):
 
 
 class AsksTorch(Row, frozen=True, kw_only=True):
-    """The torch that a release of a package asks for; the last row of a package is its newest release."""
+    """The torch that a package asks for, from each of these releases on; the last is its newest."""
 
     package: str
-    version: str
-    torch: str
+    releases: tuple[tuple[str, str], ...]
 
 
 class CudaDefault(Row, frozen=True, kw_only=True):
@@ -219,7 +218,6 @@ def needs_torch(name: str) -> bool:
     return any(name in row.packages for row in script_rules().needs_torch) or pins_torch(name) or bool(asks_torch(name))
 
 
-def asks_torch(name: str, version: str | None = None) -> str | None:
-    """The versions of torch that a release of a package asks for, where that is known; of its newest without one."""
-    rows = [row for row in script_rules().asks_torch if row.package == name and version in (None, row.version)]
-    return rows[-1].torch if rows else None
+def asks_torch(name: str) -> tuple[tuple[str, str], ...]:
+    """Releases of a package, each with the torch that is asked for from there on; empty: not known."""
+    return next((row.releases for row in script_rules().asks_torch if row.package == name), ())
