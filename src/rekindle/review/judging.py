@@ -330,8 +330,6 @@ def unsaid(subject: Subject) -> list[Word]:
 
 def questions(subject: Subject) -> Iterator[str]:
     """Each question that the named cards raise and nothing answers."""
-    if not subject.gpus:
-        return
     for answers in answered(subject):
         yield from answers.questions
     yield from code.open_questions(subject)

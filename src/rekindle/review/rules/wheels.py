@@ -8,7 +8,7 @@ from functools import partial
 
 from rekindle.compat.companion import release_for
 from rekindle.compat.container import gets_cards, shows_cards
-from rekindle.compat.judgement import Clash
+from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import goes_with as package_goes_with
 from rekindle.compat.package import runs_on
 from rekindle.compat.torch_cuda import CPU, has_line
@@ -16,7 +16,7 @@ from rekindle.compat.torch_python import takes
 from rekindle.compat.wheel_platform import built_for, goes_with
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.knowledge.builds.script_rules import on_pytorchs_index, pins_torch
+from rekindle.knowledge.builds.script_rules import asks_torch, on_pytorchs_index, pins_torch
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.companions import PROJECTS
@@ -239,8 +239,11 @@ def _others(subject: Subject) -> Iterator[Raised]:
             exact = exact_text(wanted.requirement)
             same = found.torch is not None and exact_version(found.torch.requirement) is not None
             ranged = wanted.requirement if pins_torch(wanted.name) and wanted.name not in PROJECTS else None
-            if same and wanted.name not in PROJECTS and (exact or ranged):
-                answers.append(package_goes_with(wanted.name, exact or ranged or "", torch.version))
+            if wanted.name not in PROJECTS and (exact or ranged):
+                answer = package_goes_with(wanted.name, exact or ranged or "", torch.version)
+                answers += [answer] if same else []
+                if isinstance(answer, Unknown) and (pins_torch(wanted.name) or asks_torch(wanted.name)):
+                    yield raised("package-torch-unknown", wanted.line, sentence=answer.missing)
             clash = next((each for each in answers if isinstance(each, Clash)), None)
             if clash is not None:
                 more = clash.changes[0].text if clash.changes else "take the one made for this torch"
