@@ -72,7 +72,7 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts, done: Sequen
     facts = driver_facts.known(fields, facts)
     fitting = [step for step in cause.fix if _fits(step, facts) and (step.when is None or holds(step.when, world))]
     fitting, vain = _untried(fitting, values, facts, done)
-    fitting = [step for step in fitting if step.instead] or fitting
+    fitting = [step for step in fitting if step.instead and _fill(step, values, facts)] or fitting
     filled = _all(fitting, values, facts, fallback=False)
     made_to_measure = [step for step in fitting if not step.fallback and (step.plan or _FIELD.search(_template(step)))]
     if not filled or (made_to_measure and not _all(made_to_measure, values, facts, fallback=False)):

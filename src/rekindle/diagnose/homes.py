@@ -29,12 +29,20 @@ _REINSTALL = "pip install --force-reinstall --no-cache-dir --no-deps"
 _OLD_GLIBC = "2.31"
 
 
-def _nearest(package: str, said: str) -> str | None:
-    """Of the releases that pip lists, the last of the one that was asked for: 1.2.0.post2 for 1.2.0."""
-    asked = re.search(r"==(\d+(?:\.\d+)*)\Z", package)
-    offered = re.search(r"\(from versions: ([\w., +]{1,4000})\)", said)
-    every = offered[1].split(", ") if offered else []
-    return next((each for each in reversed(every) if asked and each.startswith(f"{asked[1]}.")), None)
+def _offered(package: str, said: str) -> dict[str, str]:
+    """Of the releases that pip lists, the last of the one that was asked for (1.2.0.post2 for 1.2.0).
+
+    Or the newest, where something newer was asked for.
+    """
+    asked = re.search(r"[=>]=(\d+(?:\.\d+)*)\Z", package)
+    listed = re.search(r"\(from versions: ([\w., +]{1,4000})\)", said)
+    every = listed[1].split(", ") if listed and listed[1] != "none" else []
+    if not asked or not every:
+        return {}
+    newest = Version.find(every[-1])
+    older = newest is not None and newest < Version(asked[1])
+    same = [each for each in every if each.startswith(f"{asked[1]}.")]
+    return present(nearest_release=same[-1] if same else None, newest_offered=every[-1] if older else None)
 
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
@@ -51,14 +59,13 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         xformers_fits=xformers and xformers.version,
         torchcodec_fits=codec and codec.version,
         triton_windows=triton[0].requirement if triton else None,
-        nearest_release=_nearest(fields.get("package", ""), fields.get("said", "")),
         package_story=_asked_release(fields.get("package", ""), facts),
         asking=failing if failing not in _OWN else None,
         bnb_before=_cuda_before(fields.get("bnb_cuda", "")),
         said_line=said and CudaLine(Version(said)).name,
         wheel_python=python and f"{python[0]}.{python[1:]}",
     )
-    found |= _missing(fields.get("module", ""), facts)
+    found |= _offered(fields.get("package", ""), fields.get("said", "")) | _missing(fields.get("module", ""), facts)
     asked = {
         name.replace("missing", "package"): said
         for name, said in _missing(plain_name(fields.get("package", "")), facts).items()
