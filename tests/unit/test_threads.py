@@ -79,7 +79,7 @@ async def in_a_loop():
 
 sys.setswitchinterval(1e-5)
 if how == "asyncio":
-    asyncio.run(in_a_loop())
+    asyncio.run(in_a_loop(), debug=False)  # whose dev mode says how long a task took
 threads = [threading.Thread(target=ask, args=(number,)) for number in range(16) if how == "threads"]
 for thread in threads:
     thread.start()
