@@ -438,6 +438,11 @@ def test_an_environment_is_made_before_it_is_entered(name: str, text: str, expec
     assert verdict(text, "new", name) == expected
 
 
+def test_a_run_may_end_with_a_backslash() -> None:
+    text = "FROM nvidia/cuda:12.8.0-base-ubuntu22.04\nRUN apt install python3-pip -y; pip3 install torch==2.8.0 \\\n\n"
+    assert verdict(text, "new", "Dockerfile") == "accepted"
+
+
 def test_a_python_that_is_only_mentioned_is_not_the_images() -> None:
     image = "FROM nvidia/cuda:12.8.0-devel-ubuntu20.04\n# once python3.7\nRUN apt-get install -y python3-pip\n"
     assert verdict(f"{image}RUN pip3 install torch\n", "new", "Dockerfile") == "refused", "Python 3.8 has torch 2.4.1"
