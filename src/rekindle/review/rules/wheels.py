@@ -304,6 +304,8 @@ def _local(subject: Subject) -> Iterator[Raised]:
             requirement = wanted.requirement or ""
             if re.search(r"(?:[<>]=?|~=)[\w.]+\+", requirement):
                 yield raised("requirement-invalid", wanted.line, text=f"{wanted.name}{requirement}")
+            if re.fullmatch(r"[\w.-]+,", wanted.raw.strip("\"'")):
+                yield raised("requirement-comma", wanted.line, text=wanted.raw)
             local = re.search(r"==[\w.]+\+(\w+)", requirement)
             if local and wanted.name in ("torch", *PROJECTS) and environments_of(subject).has_no_index(found):
                 rule = "local-no-index-list" if subject.document.dialect in LISTS else "local-no-index"
