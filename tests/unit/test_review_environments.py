@@ -438,6 +438,18 @@ def test_an_environment_is_made_before_it_is_entered(name: str, text: str, expec
     assert verdict(text, "new", name) == expected
 
 
+@pytest.mark.parametrize("line", ["poetry add torch", "pdm add torch torchvision", "uv add torch"])
+def test_a_projects_tool_takes_its_own_torch(line: str) -> None:
+    text = f"poetry run pip install torch --index-url {WHL}/cu118\n{line}\n"
+    assert verdict(text, "ampere", "a.ps1") == "refused", "the ordinary index has none with CUDA for Windows"
+    assert verdict(text.replace(line, "pip install torch"), "ampere", "a.ps1") == "accepted"
+
+
+def test_a_run_may_end_with_a_backslash() -> None:
+    text = "FROM nvidia/cuda:12.8.0-base-ubuntu22.04\nRUN apt install python3-pip -y; pip3 install torch==2.8.0 \\\n\n"
+    assert verdict(text, "new", "Dockerfile") == "accepted"
+
+
 def test_a_python_that_is_only_mentioned_is_not_the_images() -> None:
     image = "FROM nvidia/cuda:12.8.0-devel-ubuntu20.04\n# once python3.7\nRUN apt-get install -y python3-pip\n"
     assert verdict(f"{image}RUN pip3 install torch\n", "new", "Dockerfile") == "refused", "Python 3.8 has torch 2.4.1"

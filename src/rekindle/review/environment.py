@@ -22,7 +22,7 @@ from rekindle.knowledge.builds.script_rules import needs_torch, pins_torch
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import LINE, variant_of
 from rekindle.review.document import LISTS, Dialect
-from rekindle.review.packages import Install, Wanted, excludes
+from rekindle.review.packages import PROJECT_TOOLS, Install, Wanted, excludes
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
 from rekindle.review.subject import Subject, complete, exact_text, exact_version
@@ -322,7 +322,9 @@ def _asks(wanted: Wanted) -> str | None:
 
 
 def _upgrades(found: Install) -> bool:
-    return found.has("-U", "--upgrade", "--force-reinstall", "--upgrade-package", "-P")
+    """What is there does not count: it is told so, or a project's own tool resolves its list alone."""
+    project = found.item.program in PROJECT_TOOLS or found.item.arguments[:1] == ("add",)
+    return project or found.has("-U", "--upgrade", "--force-reinstall", "--upgrade-package", "-P")
 
 
 def _local(requirement: str) -> str | None:

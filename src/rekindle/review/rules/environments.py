@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rekindle.core.version import Version
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.environment import entered, last_part, made
-from rekindle.review.pythons import environment_python
+from rekindle.review.pythons import environment_python, image_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation
@@ -24,6 +24,7 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _not_made(subject)
     yield from _activated(subject)
     yield from _conda(subject)
+    yield from _uv_outside(subject)
     yield from _other_python(subject)
 
 
@@ -73,6 +74,32 @@ def _not_made(subject: Subject) -> Iterator[Raised]:
         if later and not dialect.unattended and not subject.lies_beside(f"{name}/pyvenv.cfg", item):
             yield raised("environment-not-made", item.line, env=name)
             return
+
+
+_NO_UV_PLACE = re.compile(r"(?:^|/)(?:python|ubuntu|debian|nvidia/cuda|pytorch/pytorch|astral-sh/uv)(?::|$)")
+
+
+def _uv_outside(subject: Subject) -> Iterator[Raised]:
+    """`uv pip install` where no environment is made yet: uv takes the system's Python only when it is told so."""
+    places = [item for item in subject.trace.invocations if made(item) is not None or entered(item) or _syncs(item)]
+    for found in subject.installs:
+        item = found.item
+        told = found.environment or found.has("--system", "--python", "-p", "--target", "--prefix")
+        names = ("UV_SYSTEM_PYTHON", "VIRTUAL_ENV", "UV_PYTHON", "CONDA_PREFIX", "UV_PROJECT_ENVIRONMENT")
+        if item.program != "uv" or item.arguments[:1] != ("pip",) or told or item.conditional:
+            continue
+        if any(place.order < item.order for place in places) or any(subject.visible(name, item) for name in names):
+            return
+        image = image_of(subject, item)
+        hosted = subject.document.dialect is Dialect.WORKFLOW and image is None
+        hosted = hosted and not re.search(r"activate-environment|setup-m\w+conda|self-hosted", subject.document.text)
+        if places or hosted or (image is not None and image.known and _NO_UV_PLACE.search(image.name)):
+            yield raised("uv-no-environment", item.line)
+        return
+
+
+def _syncs(item: Invocation) -> bool:
+    return item.program == "uv" and item.arguments[:1] in (("sync",), ("add",), ("run",))
 
 
 def _build_outside(subject: Subject, later: list[Invocation], env: str, short: str) -> Iterator[Raised]:
