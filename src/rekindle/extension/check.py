@@ -13,21 +13,23 @@ import msgspec
 from rekindle.audit import module_checks
 from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.contents import Contents, Module, is_module, read
-from rekindle.audit.symbols import Offered, missing_in, uses_torch
+from rekindle.audit.symbols import Offered, links_torch, missing_in, uses_torch
 from rekindle.core import paths
 from rekindle.core.command import Command
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.python import ask
-from rekindle.core.version import Version
-from rekindle.formats.package import open_package, unpack
+from rekindle.formats.package import headers, open_package, unpack
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.cuda_line import CudaLine
 from rekindle.model.environment import Environment
 from rekindle.model.wheel import read_name
+from rekindle.wheels.inspect.against import admits, torch_line
 from rekindle.wheels.inspect.inspection import CardCoverage as Judged
 from rekindle.wheels.inspect.inspection import Inspection, inspect
 
 _CUDART = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d\d)", re.IGNORECASE)
+_LINE = re.compile(r"cuda\d{2,3}\.")
 _MOST = 12
 """Modules named in one sentence, and imported one by one, at most."""
 
@@ -65,29 +67,48 @@ def misnamed(name: str, architecture: str) -> Finding | None:
     )
 
 
-def unfit(where: str | Path, torch: Torch) -> str | None:
-    """Why a ready-made wheel cannot be used with this torch; None when nothing speaks against it."""
-    offered = Offered(Path(torch.root))
+class TorchLink(NamedTuple):
+    """How a wheel hangs together with torch. `wrong`: why it cannot be used with this one."""
+
+    wrong: str | None
+    compiled: bool = False
+    torch: bool = False
+    """Something in it is linked to torch."""
+    cuda: bool = False
+    """Something in it is linked to CUDA's runtime."""
+
+
+def link_to(where: str | Path, torch: Torch | None, version: str) -> TorchLink:
+    """Of a ready-made wheel with a torch: what it requires, and if that torch is installed its links and symbols."""
     with open_package(where) as package:
-        for name in package.files:
-            if not is_module(name):
-                continue
-            binary = package.binary(name, symbols=True)
+        requires = headers(package, "METADATA").get("Requires-Dist", [])
+        if not admits(requires, torch.version if torch else version):
+            return TorchLink(f"it requires `{torch_line(requires)}`, and this is {torch.version if torch else version}")
+        offered = Offered(Path(torch.root)) if torch else None
+        links = TorchLink(None)
+        for name in _for_line([name for name in package.files if is_module(name)], torch):
+            binary = package.binary(name, symbols=torch is not None)
             needed = binary.elf.needed if binary.elf else tuple(binary.pe.imports) if binary.pe else ()
-            other = _other_runtime(needed, torch.cuda)
+            majors = {int(match[1]) for each in needed if (match := _CUDART.match(each))}
+            links = TorchLink(None, True, links.torch or links_torch(needed), links.cuda or bool(majors))
+            if torch is None or offered is None:
+                continue
+            other = next((major for major in sorted(majors) if torch.cuda is None or major != torch.cuda.major), None)
             if other is not None:
-                return f"{binary.file} uses the CUDA {other} runtime, torch here is built for CUDA {torch.cuda}"
+                return TorchLink(f"{binary.file} uses the CUDA {other} runtime, torch here CUDA {torch.cuda}")
             lacking = missing_in(binary, offered)
             if lacking:
-                return (
-                    f"{binary.file} was built for another torch: {len(lacking)} symbols are missing in {torch.version}"
-                )
-    return None
+                counted = f"{len(lacking)} symbols are missing in {torch.version}"
+                return TorchLink(f"{binary.file} was built for another torch: {counted}")
+    return links
 
 
-def _other_runtime(needed: Sequence[str], cuda: Version | None) -> int | None:
-    majors = {int(match[1]) for name in needed if (match := _CUDART.match(name))}
-    return next((major for major in sorted(majors) if cuda is None or major != cuda.major), None)
+def _for_line(names: list[str], torch: Torch | None) -> list[str]:
+    """The modules that are loaded: of a library for each CUDA (`libbitsandbytes_cuda126.so`) that of torch's own."""
+    own = f"cuda{CudaLine(torch.cuda).name[2:]}." if torch and torch.cuda else None
+    if own is None or not any(own in name for name in names):
+        return names
+    return [name for name in names if own in name or not _LINE.search(name)]
 
 
 def _right_code(seen: Inspection, arch_list: str) -> Finding:
