@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from rekindle.core.findings import State
+from rekindle.core.version import Version
+from rekindle.extension import check
 from rekindle.extension import find as find_module
 from rekindle.extension.candidates import IndexAnswer
-from rekindle.extension.check import ServedCards
+from rekindle.extension.check import ServedCards, TorchLink
 from rekindle.extension.find import ExtensionQuestion, FoundExtension, LookedInto, find
 from rekindle.knowledge.builds import extension_files
 from rekindle.knowledge.gpu.capability import Capability, NamedCard
+from rekindle.machine.model import InstalledTorch
+from support import torch_like
 from support.command import rekindle_command
 
 _FLASH = "https://github.com/Dao-AILab/flash-attention/releases/download/v2.8.3/flash_attn-2.8.3%2B"
@@ -169,7 +173,7 @@ def test_every_pattern_says_no_other_torch_than_its_row() -> None:
             full = line if len(line) > 4 else f"{line}8"
             question = ExtensionQuestion(
                 package=row.package, torch=str(torch), line=full, python=row.pythons[0], system=row.system,
-                machine=row.machine,
+                machine=row.machines[0],
             )  # fmt: skip
             assert find_module._file_name(row, question) is not None, (row.id, build)
             made += 1
@@ -232,6 +236,7 @@ def test_code_that_a_compiler_brings_along_is_not_what_runs(
 ) -> None:
     """triton-windows has GPU code in a helper, and none for the card that it compiles for."""
     monkeypatch.setattr(find_module, "served_by", lambda *_: ServedCards({"sm_80": 1}, ["does not serve"], False))
+    monkeypatch.setattr(find_module, "link_to", lambda *_: TorchLink(None, compiled=True))
     question = _question("triton 2.6.0+cu126 3.11 windows 7.5")
     assert find_module._look("https://index/triton.whl", question, pure).state is state
 
@@ -258,3 +263,75 @@ def test_the_torch_of_an_environment_is_meant(tmp_path: Path, monkeypatch: pytes
 def test_a_question_without_a_card_never_passes(tmp_path: Path) -> None:
     question = msgspec.structs.replace(_question("some-ext 2.8.0+cu128 3.12 linux 9.0"), cards=())
     assert find_module._look(tmp_path / "missing.whl", question, False).state is State.UNVERIFIED
+
+
+def _seen(folder: Path, libraries: Mapping[str, tuple[tuple[str | bytes, ...], ...]], metadata: str = "") -> Path:
+    tag = "cp312-cp312-manylinux_2_28_x86_64"
+    folder.mkdir(exist_ok=True)
+    return torch_like.wheel(folder, libraries=libraries, version="1.0", tag=tag, project="some_ext", metadata=metadata)
+
+
+def _at(place: Path) -> find_module.Asker:
+    return lambda requirement, switch, question: IndexAnswer(place=place, reached=True)
+
+
+def test_a_wheel_that_requires_another_torch_is_refused_for_that(tmp_path: Path) -> None:
+    wheel = _seen(tmp_path, {"some_ext/code.so": (("sm_90",),)}, "Requires-Dist: torch==2.14.0\n")
+    found = find(_question("some-ext 2.8.0+cu128 3.12 linux 9.0"), ask=_at(wheel))
+    assert found.wheels == ()
+    assert "it requires `torch==2.14.0`, and this is 2.8.0" in found.refused[0]
+
+
+def test_what_is_not_linked_to_torch_does_not_say_which_torch_it_is_for(tmp_path: Path) -> None:
+    """triton 3.9 was proposed for a torch that pins 3.6: nothing in it speaks of torch."""
+    wheel = _seen(tmp_path / "wheel", {"some_ext/code.so": (("sm_90",),)})
+    (tmp_path / "torch" / "lib").mkdir(parents=True)
+    installed = InstalledTorch(version="2.8.0+cu128", cuda=Version("12.8"), root=str(tmp_path / "torch"))
+    question = msgspec.structs.replace(_question("some-ext 2.8.0+cu128 3.12 linux 9.0"), installed=installed)
+    found = find(question, ask=_at(wheel))
+    assert [each.state for each in found.wheels] == [State.UNVERIFIED]
+
+
+def test_nothing_compiled_is_no_lack_of_gpu_code(tmp_path: Path) -> None:
+    found = find(_question("some-ext 2.8.0+cu128 3.12 linux 9.0"), ask=_at(_seen(tmp_path, {})))
+    assert (found.wheels[0].state, "nothing compiled" in found.wheels[0].why) == (State.UNVERIFIED, True)
+
+
+def test_of_a_library_for_each_cuda_only_that_of_torch_is_held_against_it(tmp_path: Path) -> None:
+    names = ["x/libx_cuda118.so", "x/libx_cuda128.so", "x/helper.so"]
+    torch = InstalledTorch(version="2.8.0+cu128", cuda=Version("12.8"), root=str(tmp_path))
+    assert check._for_line(names, torch) == ["x/libx_cuda128.so", "x/helper.so"]
+    assert check._for_line(names[:1], torch) == names[:1]
+
+
+def test_a_machine_that_no_row_is_for_is_asked_on_the_index() -> None:
+    question = msgspec.structs.replace(_question("xformers 2.8.0+cu128 3.12 linux 9.0"), machine="aarch64")
+    asked: list[str] = []
+
+    def ask(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -> IndexAnswer:
+        asked.append(requirement)
+        return IndexAnswer(place=None, reached=True)
+
+    found = find(question, ask=ask, look=_unread)
+    assert (found.wheels, asked) == ((), ["xformers==0.0.32.post2"])
+    assert not any("only" in said for said in found.refused)
+
+
+@pytest.mark.parametrize(
+    ("text", "requirement"),
+    [
+        ("triton 2.11.0+cu130 3.12 linux 9.0", "triton>=3.6,<3.7"),
+        ("vllm 2.11.0+cu130 3.12 linux 9.0", "vllm==0.26.*"),
+        ("torchcodec 2.12.0+cu130 3.12 linux 9.0", "torchcodec==0.17.*"),
+        ("torchvision 2.11.0+cu130 3.12 linux 9.0", "torchvision==0.26.0"),
+    ],
+)
+def test_the_release_that_belongs_to_a_torch_is_asked_for(text: str, requirement: str) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def ask(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -> IndexAnswer:
+        asked.append((requirement, *switch))
+        return IndexAnswer(place=None, reached=False)
+
+    assert find(_question(text), ask=ask, look=_unread).exit_code == 9
+    assert asked[0] == (requirement,)

@@ -96,7 +96,11 @@ class Offered:
 
 def uses_torch(module: Module) -> bool:
     """Is it linked against torch's libraries?"""
-    return any(name.lower().startswith(_LIBRARIES) for name in module.needed)
+    return links_torch(module.needed)
+
+
+def links_torch(needed: Iterable[str]) -> bool:
+    return any(name.lower().startswith(_LIBRARIES) for name in needed)
 
 
 def wanted(path: Path, module: Module, offered: Offered) -> WantedSymbols:

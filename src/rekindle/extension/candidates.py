@@ -18,7 +18,7 @@ from rekindle.core import files, run
 from rekindle.core import python as own_python
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State, passed, unverified, warned
-from rekindle.extension.check import served_by, unfit
+from rekindle.extension.check import link_to, served_by
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.model import InstalledTorch
 from rekindle.model.environment import Environment
@@ -89,7 +89,7 @@ def _judged(where: str | Path, name: str, torch: InstalledTorch, cards: Sequence
         return warned("extension.index", f"{name} on the index has no GPU code")
     if wrong:
         return warned("extension.index", f"{name} on the index {'; '.join(wrong)}")
-    reason = unfit(where, torch)
+    reason = link_to(where, torch, torch.version).wrong
     if reason:
         return warned("extension.index", f"{name} on the index does not fit: {reason}")
     return passed("extension.index", f"{name} on the index supports the GPUs")

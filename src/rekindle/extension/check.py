@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +12,7 @@ import msgspec
 
 from rekindle.audit import module_checks
 from rekindle.audit.contents import Contents, Module, is_module, read
-from rekindle.audit.symbols import Offered, missing_in, uses_torch
+from rekindle.audit.symbols import Offered, links_torch, missing_in, uses_torch
 from rekindle.compat.extension_torch import has_symbols, runtimes, same_cuda
 from rekindle.compat.judgement import Clash
 from rekindle.core import paths
@@ -19,15 +20,18 @@ from rekindle.core.command import Command
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.python import ask
 from rekindle.core.version import Version
-from rekindle.formats.package import open_package, unpack
+from rekindle.formats.package import headers, open_package, unpack
 from rekindle.knowledge.gpu.capability import Coverage, NamedCard
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.machine.model import InstalledTorch
+from rekindle.model.cuda_line import CudaLine
 from rekindle.model.environment import Environment
 from rekindle.model.wheel import read_name
+from rekindle.wheels.inspect.against import admits, torch_line
 from rekindle.wheels.inspect.inspection import CardCoverage as Judged
 from rekindle.wheels.inspect.inspection import Inspection, inspect
 
+_LINE = re.compile(r"cuda\d{2,3}\.")
 _MOST = 12
 """Modules named in one sentence, and imported one by one, at most."""
 
@@ -65,21 +69,46 @@ def misnamed(name: str, architecture: str) -> Finding | None:
     )
 
 
-def unfit(where: str | Path, torch: InstalledTorch) -> str | None:
-    """Why a ready-made wheel cannot be used with this torch; None when nothing speaks against it."""
-    offered = Offered(Path(torch.root))
+class TorchLink(NamedTuple):
+    """How a wheel hangs together with torch. `wrong`: why it cannot be used with this one."""
+
+    wrong: str | None
+    compiled: bool = False
+    torch: bool = False
+    """Something in it is linked to torch."""
+    cuda: bool = False
+    """Something in it is linked to CUDA's runtime."""
+
+
+def link_to(where: str | Path, torch: InstalledTorch | None, version: str) -> TorchLink:
+    """Of a ready-made wheel with a torch: what it requires, and if that torch is installed its links and symbols."""
     with open_package(where) as package:
-        for name in package.files:
-            if not is_module(name):
-                continue
-            binary = package.binary(name, symbols=True)
+        requires = headers(package, "METADATA").get("Requires-Dist", [])
+        if not admits(requires, torch.version if torch else version):
+            return TorchLink(f"it requires `{torch_line(requires)}`, and this is {torch.version if torch else version}")
+        offered = Offered(Path(torch.root)) if torch else None
+        links = TorchLink(None)
+        for name in _for_line([name for name in package.files if is_module(name)], torch):
+            binary = package.binary(name, symbols=torch is not None)
             needed = binary.elf.needed if binary.elf else tuple(binary.pe.imports) if binary.pe else ()
-            answers = [same_cuda(binary.file, Version(str(each)), torch.cuda) for each in runtimes(needed)]
+            majors = runtimes(needed)
+            links = TorchLink(None, True, links.torch or links_torch(needed), links.cuda or bool(majors))
+            if torch is None or offered is None:
+                continue
+            answers = [same_cuda(binary.file, Version(str(each)), torch.cuda) for each in majors]
             answers.append(has_symbols(binary.file, len(missing_in(binary, offered)), torch.version))
             for answer in answers:
                 if isinstance(answer, Clash):
-                    return answer.sentence
-    return None
+                    return TorchLink(answer.sentence)
+    return links
+
+
+def _for_line(names: list[str], torch: InstalledTorch | None) -> list[str]:
+    """The modules that are loaded: of a library for each CUDA (`libbitsandbytes_cuda126.so`) that of torch's own."""
+    own = f"cuda{CudaLine(torch.cuda).name[2:]}." if torch and torch.cuda else None
+    if own is None or not any(own in name for name in names):
+        return names
+    return [name for name in names if own in name or not _LINE.search(name)]
 
 
 def _right_code(seen: Inspection, arch_list: str) -> Finding:

@@ -21,6 +21,7 @@ from rekindle.compat import toolkit_card, wheel_platform
 from rekindle.compat.companion import release_for
 from rekindle.compat.extension_torch import ABIS
 from rekindle.compat.judgement import Clash
+from rekindle.compat.torch_cuda import ordinary_line
 from rekindle.core import codec
 from rekindle.core.command import Command, pip, rekindle
 from rekindle.core.errors import NoRoute, RekindleError, Unverified
@@ -28,12 +29,13 @@ from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.extension import companions
 from rekindle.extension.candidates import IndexAnswer, on_index
-from rekindle.extension.check import served_by, unfit
+from rekindle.extension.check import link_to, served_by
 from rekindle.knowledge.builds import extension_builds, extension_files
 from rekindle.knowledge.builds.extension_files import AskedFile, ExtensionFile
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.logs.extension_homes import ExtensionHome
+from rekindle.knowledge.torch.releases import torch_release
 from rekindle.machine.model import InstalledTorch
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.environment import Environment
@@ -130,8 +132,11 @@ class FoundExtension(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LookedInto(msgspec.Struct, frozen=True):
+    """`bound`: something in it is linked to torch, so that its symbols say which torch it is for."""
+
     state: State
     said: str
+    bound: bool = False
 
 
 Asker = Callable[[str, Sequence[str], ExtensionQuestion], IndexAnswer]
@@ -268,18 +273,22 @@ class _Search:
         """A package without rows: its own list of wheels, else what the index has."""
         question, home = self.question, self.home
         release = release_for(question.package, question.torch) if extension_builds.project(question.package) else None
+        here = [row for row in extension_files.files(question.package) if row.is_for(question.system, question.machine)]
         if release is not None:
-            switch = ["--index-url", index_of(question.line)] if question.line else []
+            usual = ordinary_line(torch_release(question.torch), question.system, question.machine)
+            switch = ["--index-url", index_of(question.line)] if question.line and question.line != usual else []
             found = self._asked(f"{question.package}=={release}", switch, pure=False, known=True)
         elif home is not None and (listed := self._list(home)) is not None:
             found = self._asked(question.package, listed.split(" "), pure=False, known=True)
             found = msgspec.structs.replace(found, source=home.source, observed_at=home.observed_at) if found else None
-        elif any(row.knows(question.torch) for row in extension_files.files(question.package)):
+        elif any(row.knows(question.torch) for row in here):
             found = None  # the rows name every file for this torch, and none is for the rest of the question
         else:
             made = extension_homes.wheel_for(question.package, question.torch)
-            exact = f"{question.package}=={made.version}" if made else question.package
-            found = self._asked(exact, [], pure=False, known=False)
+            # A row of two numbers is every release that begins with them.
+            every = ".*" if made and made.version.count(".") == 1 else ""
+            exact = f"{question.package}=={made.version}{every}" if made else question.package
+            found = self._asked(exact, [], pure=False, known=made is not None)
         if found is not None:
             yield found
 
@@ -308,7 +317,7 @@ class _Search:
         if seen.state is State.FAIL:
             self.refused.append(f"{name} {by} {seen.said}")
             return None
-        fits = known or self.question.installed is not None
+        fits = known or seen.bound
         return FoundWheel(
             what=name,
             by=by,
@@ -326,8 +335,8 @@ class _Search:
             return ()
         there = [row for row in rows if extension_files.lacking(row, asked) != "system"]
         if not there:
-            systems = " and ".join(dict.fromkeys(f"{row.system} {row.machine}" for row in rows))
-            return (f"its ready-made files are for {systems} only",)
+            systems = " and ".join(dict.fromkeys(f"{row.system} {each}" for row in rows for each in row.machines))
+            return (f"the ready-made files that are known are for {systems}",)
         if any(not extension_files.lacking(row, asked) for row in there):
             return self._for_the_cards(there)
         other = [row for row in there if extension_files.lacking(row, asked) == "python"]
@@ -397,15 +406,20 @@ def _look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedI
     """Its GPU code against the cards, and its symbols against the torch that is installed. Only headers are read."""
     try:
         targets, wrong, partly = served_by(place, question.cards, question.line)
-        reason = unfit(place, question.installed) if question.installed else None
+        link = link_to(place, question.installed, question.torch)
     except RekindleError:
         return LookedInto(State.UNVERIFIED, "the file could not be read from here: its GPU code was not looked at")
+    if link.wrong:
+        return LookedInto(State.FAIL, f"does not fit: {link.wrong}")
     if pure:
         wrong = []  # what GPU code there is in it (helpers of a compiler) is not what runs
-    elif not targets:
+    elif not targets and link.compiled and not link.cuda:
         return LookedInto(State.FAIL, "has no GPU code")
-    if reason or (wrong and not partly):
-        return LookedInto(State.FAIL, f"does not fit: {reason}" if reason else "; ".join(wrong))
+    elif not targets:
+        why = "calls CUDA's libraries and has no GPU code" if link.compiled else "has nothing compiled in it"
+        return LookedInto(State.UNVERIFIED, f"it {why} of its own: the file does not say which cards it runs on")
+    if wrong and not partly:
+        return LookedInto(State.FAIL, "; ".join(wrong))
     if wrong:
         return LookedInto(State.UNVERIFIED, f"only a part of it has code for the card, the rest {'; '.join(wrong)}")
     if question.installed and Offered(Path(question.installed.root)).empty:
@@ -413,6 +427,5 @@ def _look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedI
     if not question.cards:
         return LookedInto(State.UNVERIFIED, "no card is known to look for: name one with `--gpu`")
     code = "it is compiled for the card as it runs" if pure else f"it has code for {', '.join(targets)}"
-    return LookedInto(
-        State.PASS, code + (", and every symbol it needs is in the torch there" if question.installed else "")
-    )
+    bound = question.installed is not None and link.torch
+    return LookedInto(State.PASS, code + (", and every symbol it needs is in the torch there" if bound else ""), bound)

@@ -24,7 +24,7 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
     builds: tuple[str, ...]
     pythons: tuple[str, ...]
     system: str
-    machine: str = "x86_64"
+    machines: tuple[str, ...] = ("x86_64",)
     name: str | None = None
     address: str | None = None
     switch: str | None = None
@@ -42,6 +42,9 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
     def requirement(self) -> str:
         exact = "==" if self.version[:1].isdigit() else ""
         return f"{self.package}{exact}{self.version}"
+
+    def is_for(self, system: str, machine: str) -> bool:
+        return system == self.system and machine in self.machines
 
     def build_for(self, torch: str, line: str | None) -> str | None:
         """The newest of its builds that is for this torch and CUDA line."""
@@ -100,7 +103,7 @@ def fitting(package: str, asked: AskedFile) -> tuple[ExtensionFile, ...]:
 
 def lacking(row: ExtensionFile, asked: AskedFile) -> str:
     """Which of the things that are asked a row is not for; empty: none."""
-    if (row.system, row.machine) != (asked.system, asked.machine):
+    if not row.is_for(asked.system, asked.machine):
         return "system"
     if row.build_for(asked.torch, asked.line) is None:
         return "torch"

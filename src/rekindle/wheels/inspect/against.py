@@ -59,7 +59,7 @@ def wheel_beside(wheel: Path, requires: Sequence[str], tags: Sequence[str]) -> P
     platforms = {tag.split("-")[-1] for tag in tags}
     for path in sorted(wheel.parent.glob("torch-*.whl"), reverse=True):
         parts = path.stem.split("-")
-        if len(parts) >= 5 and _admits(requires, parts[1]) and platforms & set(parts[-1].split(".")):
+        if len(parts) >= 5 and admits(requires, parts[1]) and platforms & set(parts[-1].split(".")):
             return path
     return None
 
@@ -67,8 +67,8 @@ def wheel_beside(wheel: Path, requires: Sequence[str], tags: Sequence[str]) -> P
 def fit_findings(known: Identity, torch: TorchLibraries, binaries: Sequence[Binary]) -> list[Finding]:
     """What the two say of themselves and does not go together. Nothing: as far as that goes, they fit."""
     found: list[str] = []
-    wanted = _requirement(known.requires)
-    if not _admits(known.requires, torch.version):
+    wanted = torch_line(known.requires)
+    if not admits(known.requires, torch.version):
         found.append(f"it requires `{wanted}`, and this is {torch.version}")
     machine = next((each.machine for each in binaries if each.machine), None)
     system = "windows" if any(each.pe for each in binaries) else "linux"
@@ -100,12 +100,14 @@ def cuda_of(known: WheelIdentity) -> Version | None:
     return None
 
 
-def _requirement(requires: Sequence[str]) -> str | None:
+def torch_line(requires: Sequence[str]) -> str | None:
+    """What it says of the torch that it needs."""
     return next((line for line in requires if requirement_name(line) == "torch"), None)
 
 
-def _admits(requires: Sequence[str], version: str) -> bool:
-    asked = requirement(_requirement(requires) or "")
+def admits(requires: Sequence[str], version: str) -> bool:
+    """May it be installed beside this torch, by its own requirement?"""
+    asked = requirement(torch_line(requires) or "")
     try:
         return asked is None or asked.specifier.contains(PackageVersion(version), prereleases=True)
     except InvalidVersion:
