@@ -389,15 +389,10 @@ def _questions(subject: Subject) -> Iterator[Raised]:
             told.add("uninstall")
         if not unattended:
             continue
-        apt = item.program in ("apt", "apt-get", "yum", "dnf") and "install" in words
-        conda = item.program in ("conda", "mamba") and bool({"install", "create"} & set(words)) and "env" not in words
+        # GitHub's own runners are set to yes, and conda takes the end of its input for one.
+        hosted = subject.document.dialect is Dialect.WORKFLOW and image_of(subject, item) is None
+        apt = item.program in ("apt", "apt-get", "yum", "dnf") and "install" in words and not hosted
         yes = any(re.match(r"-[a-z]*y[a-z]*$|--yes|--assume-yes|--assumeyes|-qq\b|-q=2", word) for word in words)
-        answered = "always_yes" in subject.document.text or (
-            conda
-            and any(
-                "setup-miniconda" in used.action or "setup-micromamba" in used.action for used in subject.trace.used
-            )
-        )
-        if (apt or conda) and not yes and item.program not in told and not answered:
+        if apt and not yes and item.program not in told and "Assume-Yes" not in subject.document.text:
             told.add(item.program)
             yield raised("install-asks", item.line, tool=item.program)
