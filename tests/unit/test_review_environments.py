@@ -445,6 +445,16 @@ def test_a_projects_tool_takes_its_own_torch(line: str) -> None:
     assert verdict(text.replace(line, "pip install torch"), "ampere", "a.ps1") == "accepted"
 
 
+def test_a_page_is_judged_once_and_a_file_is_no_page() -> None:
+    pyg = "-f https://data.pyg.org/whl/torch-2.0.1+cu118.html"
+    answer = reviewed(f"{pyg}\ntorch==2.1.2\nnumpy<2\ntorch-scatter\n", "ampere", "requirements.txt")
+    assert [(each.id, each.line) for each in answer.remarks if each.id == "package-other-torch"] == [
+        ("package-other-torch", 4)
+    ]
+    file = f"-f {WHL}/cpu/torch-2.0.1%2Bcpu-cp39-cp39-linux_x86_64.whl"
+    assert verdict(f"{file}\ntorch==2.1.2\nnumpy<2\n", "ampere", "requirements.txt") == "accepted"
+
+
 def test_a_run_may_end_with_a_backslash() -> None:
     text = "FROM nvidia/cuda:12.8.0-base-ubuntu22.04\nRUN apt install python3-pip -y; pip3 install torch==2.8.0 \\\n\n"
     assert verdict(text, "new", "Dockerfile") == "accepted"

@@ -57,6 +57,8 @@ BUILD = (
         ),
         ("uv-no-environment", 1, "a.sh", "uv pip install torch\nuv venv\n", "uv venv\nuv pip install torch\n"),
         ("uv-no-environment", 2, "Dockerfile", f"{UV} torch\n", f"{UV} --system torch\n"),
+        ("install-asks", 2, "Dockerfile", "FROM x\nRUN apt-get install git\n", "FROM x\nRUN conda install git\n"),
+        ("placeholder", 2, "a.md", "```\ncd /path/to/it\n```\n", "```\npython a.py --data /path/to/it\n```\n"),
         ("requirement-comma", 1, "a.sh", "pip install torch, numpy\n", "pip install torch numpy\n"),
         ("list-option-behind", 1, "requirements.txt", "torch-scatter -f http://x/y\n", "-f http://x/y\ntorch-scatter\n"),
         ("conda-build-of-pip", 2, "a.txt", "python=3.9\nsix=1.3.4=pypi_0\n", "python=3.9\nsix=1.3.4=py39_0\n"),
@@ -80,6 +82,14 @@ BUILD = (
         (
             "action-gone", 6, "w.yml", STEPS.format("x") + "      - uses: actions/cache@v2\n",
             STEPS.format("x") + "      - uses: actions/cache@v4\n",
+        ),
+        (
+            "cards-hidden", 6, "w.yml", STEPS.format("x") + "      - run: export CUDA_VISIBLE_DEVICES=all\n",
+            STEPS.format("x") + "      - run: export CUDA_VISIBLE_DEVICES=${{ inputs.cards }}\n",
+        ),
+        (
+            "install-asks", 7, "w.yml", STEPS.format("x\n    container: a") + "      - run: apt install git\n",
+            STEPS.format("x") + "      - run: apt install git\n",
         ),
         (
             "github-path-variable", 6, "w.yml", STEPS.format("x") + '      - run: echo "A=/opt" >> $GITHUB_PATH\n',

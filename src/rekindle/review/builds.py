@@ -18,8 +18,8 @@ from rekindle.review.document import Dialect, Document
 from rekindle.review.other_files import OtherFile
 from rekindle.review.packages import Install, install_of, listed, parts_of
 from rekindle.review.question import Asked
-from rekindle.review.readers.recorder import moved
-from rekindle.review.trace import Assignment, Image, Invocation, Trace, Value, Word
+from rekindle.review.readers.recorder import joined, moved
+from rekindle.review.trace import Assignment, Image, Invocation, Trace, Value, Word, last_part
 
 _TORCH_ONLY = re.compile(
     r"(?:USE_(?:CUDNN|NCCL|KINETO|MKLDNN|DISTRIBUTED|FBGEMM|ROCM|NNPACK|QNNPACK|XNNPACK|GLOO|MPI|TENSORPIPE|NUMPY"
@@ -233,9 +233,7 @@ class ScriptBuilds:
             yield ScriptBuild(item=item, what="torch", how="cmake", name="pytorch", line=item.line, makes_wheel=False)
 
     def _what(self, item: Invocation, name: str) -> tuple[str, bool]:
-        if name in self.torch_folders or re.fullmatch(
-            r"pytorch(?:[-_.]?v?\d+(?:\.[\w.]+)?|[-_](?:src|source|build|main))?", name
-        ):
+        if self.holds_torch(name):
             return "torch", True
         if self._checked_out(item) == "pytorch/pytorch":
             return "torch", True
@@ -278,15 +276,13 @@ class ScriptBuilds:
 
     def _folder(self, item: Invocation, path: str) -> str:
         """The last part of the folder that holds `path`, lower case; empty when not known."""
-        place = re.split(r"[\\/]", path)[:-1]
-        parts = [part for part in re.split(r"[\\/]", item.directory or "") if part] + [part for part in place if part]
-        resolved: list[str] = []
-        for part in parts:
-            if part == "..":
-                resolved = resolved[:-1]
-            elif part != ".":
-                resolved.append(part)
-        return resolved[-1].lower().removesuffix(".git") if resolved else ""
+        place = "/".join(part for part in re.split(r"[\\/]", path)[:-1] if part)
+        return last_part(joined(item.directory, place) or "").removesuffix(".git").strip(".")
+
+    def holds_torch(self, folder: str) -> bool:
+        """PyTorch's source, by a folder's last part."""
+        own = re.fullmatch(r"pytorch(?:[-_.]?v?\d+(?:\.[\w.]+)?|[-_](?:src|source|build|main))?", folder)
+        return own is not None or folder in self.torch_folders
 
     @cached_property
     def torch_folders(self) -> frozenset[str]:
@@ -312,9 +308,9 @@ class ScriptBuilds:
         if match is None:
             return None
         target = rest[1] if len(rest) > 1 else match[2]
-        folder = re.split(r"[\\/]", target.rstrip("\\/"))[-1].lower()
+        folder = last_part(target)
         if folder == ".":
-            folder = re.split(r"[\\/]", (item.directory or "").rstrip("\\/"))[-1].lower()
+            folder = last_part(item.directory or "")
         return f"{match[1]}/{match[2]}".lower(), folder
 
     def _checked_out(self, item: Invocation) -> str | None:

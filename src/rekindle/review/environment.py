@@ -26,7 +26,7 @@ from rekindle.review.packages import PROJECT_TOOLS, Install, Wanted, excludes
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
 from rekindle.review.subject import Subject, complete, exact_text, exact_version
-from rekindle.review.trace import Copied, Image, Invocation, started
+from rekindle.review.trace import Copied, Image, Invocation, last_part, started
 
 _INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL",
                     "UV_INDEX", "PIP_FIND_LINKS")  # fmt: skip
@@ -376,10 +376,6 @@ def made(item: Invocation) -> str | None:
     given = [word for before, word in pairwise(("", *words)) if before not in ("-p", "--python", "--prompt")]
     rest = [word for word in given if not word.startswith("-")]
     return rest[-1] if rest else ".venv" if item.program == "uv" else None
-
-
-def last_part(path: str) -> str:
-    return re.split(r"[\\/]", path.rstrip("\\/"))[-1].lower()
 
 
 def environments_of(subject: Subject) -> ScriptEnvironments:

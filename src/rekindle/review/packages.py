@@ -115,7 +115,8 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pages(self) -> tuple[BuiltFor, ...]:
         """Pages of ready-made wheels for one torch."""
-        return tuple(page for each in self.find if (page := built_for(each)).torch is not None)
+        pages = [each for each in self.find if not re.search(r"\.whl\b", each)]
+        return tuple(page for each in pages if (page := built_for(each)).torch is not None)
 
     def has(self, *options: str) -> bool:
         return any(word.partition("=")[0] in options for word in self.item.arguments)
@@ -142,7 +143,8 @@ def install_of(item: Invocation) -> Install | None:
         text = word.text
         if option in _INDEXES:
             text = text.rpartition("=")[2] if re.match(r"[\w-]+=https?:", text) else text
-            index, index_line = (text, word.line) if "pytorch.org" in text or index is None else (index, index_line)
+            if ("pytorch.org" in text or index is None) and not text.endswith(".whl"):
+                index, index_line = text, word.line
             find += [text] if option in ("-f", "--find-links") else []
         elif option in ("-c", "--channel") and tool == "conda":
             channels.append(text)

@@ -18,7 +18,7 @@ from rekindle.knowledge.torch.releases import TorchRelease, torch_release
 from rekindle.model.cuda_line import LINE, CudaLine
 from rekindle.review.builds import ScriptBuilds
 from rekindle.review.packages import Install
-from rekindle.review.trace import Invocation
+from rekindle.review.trace import Invocation, last_part
 
 _TAG = re.compile(r"(?:tags/|refs/tags/)?v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?:-rc\d+)?\Z")
 _TOOLKIT = re.compile(
@@ -122,16 +122,14 @@ class Subject(ScriptBuilds):
         folder = self._folder(item, "")
         for index, word in enumerate(words):
             if word == "-C" and index + 1 < len(words):
-                folder = re.split(r"[\\/]", words[index + 1].rstrip("\\/"))[-1].lower()
+                folder = last_part(words[index + 1])
         tag = next((match for word in words if (match := _TAG.match(word))), None)
         if tag is None or not self._is_torch_folder(folder, item):
             return None
         return Known(Version(tag[1]), item.line)
 
     def _is_torch_folder(self, folder: str, item: Invocation) -> bool:
-        if folder in self.torch_folders or re.fullmatch(
-            r"pytorch(?:[-_.]?v?\d+(?:\.[\w.]+)?|[-_](?:src|source))?", folder
-        ):
+        if self.holds_torch(folder):
             return True
         clones = [clone for each in self.trace.ran("git") if each.order < item.order and (clone := self.cloned(each))]
         return (

@@ -318,9 +318,13 @@ class Trace:
         return self.scopes[item.scope].either(name, item.order, windows=item.dialect.windows)
 
 
+def last_part(path: str) -> str:
+    """The name at the end of a path, in lower case."""
+    return re.split(r"[\\/]", path.rstrip("\\/"))[-1].lower()
+
+
 def program_of(text: str) -> str:
-    name = re.split(r"[\\/]", text.strip("\"'@"))[-1].lower()
-    name = name.removesuffix(".exe")
+    name = last_part(text.strip("\"'@")).removesuffix(".exe")
     return re.sub(r"^(python|pip)[\d.]*$", r"\1", name) if re.match(r"(?:python|pip)[\d.]+$", name) else name
 
 

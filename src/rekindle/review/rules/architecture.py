@@ -274,9 +274,8 @@ def _not_said(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
         use = subject.visible("USE_CUDA", step.item)
         if use is not None and use.text.upper() in ("0", "OFF", "FALSE", "NO"):
             return
-        blind = subject.document.dialect.unattended
-        gpu = subject.cuda_at(step.item) is not None
-        yield raised("architecture-not-seen" if blind and gpu else "architecture-not-said", step.line)
+        if subject.document.dialect.unattended and subject.cuda_at(step.item) is not None:
+            yield raised("architecture-not-seen", step.line)
         return
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from rekindle.core.version import Version
 from rekindle.review.document import LISTS, Dialect
-from rekindle.review.environment import entered, last_part, made
+from rekindle.review.environment import entered, made
 from rekindle.review.pythons import environment_python, image_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
-from rekindle.review.trace import Invocation
+from rekindle.review.trace import Invocation, last_part
 
 
 def check(subject: Subject) -> Iterator[Raised]:

@@ -66,20 +66,11 @@ def _hidden(subject: Subject, step: ScriptBuild) -> bool:
     later = [
         item for item in subject.trace.invocations if item.order > step.item.order and item.reached and not item.child
     ]
-    same_shell = [
-        item
-        for item in later
-        if item.scope == step.item.scope
-        or subject.document.dialect in (Dialect.BATCH, Dialect.SHELL, Dialect.POWERSHELL)
-    ]
-    same_shell = [item for item in same_shell if subject.install(item) is None]
-    own = [
-        item
-        for item in same_shell
-        if not (item.program in ("cd", "popd", "tee", "tee-object") or item.line == step.item.line)
-    ]
+    one_shell = subject.document.dialect in (Dialect.BATCH, Dialect.SHELL, Dialect.POWERSHELL)
+    own = [item for item in later if (one_shell or item.scope == step.item.scope) and subject.install(item) is None]
+    own = [item for item in own if item.program not in ("cd", "popd", *_TEES) and item.line != step.item.line]
     if subject.document.dialect in (Dialect.DOCKERFILE, Dialect.GITLAB):
-        return step.item.after == ";" or False
+        return step.item.after == ";"
     if subject.document.dialect is Dialect.WORKFLOW:
         return any(item.scope == step.item.scope for item in own) and step.item.dialect.windows
     return bool(own) or (step.what == "torch" and _blind(subject, step))

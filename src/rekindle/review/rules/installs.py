@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
+from rekindle.compat.package import made_for
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
@@ -149,7 +150,7 @@ def _companions(subject: Subject) -> Iterator[Raised]:
                 continue
             if belongs is None and Version(fitting).major_minor == version.major_minor:
                 continue
-            home = _home(name, version)
+            home = next(iter(made_for(name, str(version))), None)
             text = f"{pinned.version} pairs with {name} {fitting}"
             text += f", and {version} belongs to torch {home}" if home else ""
             line = subject.document.line(wanted.line)
@@ -158,12 +159,6 @@ def _companions(subject: Subject) -> Iterator[Raised]:
                 "companion", wanted.line, name=name, version=version, torch=pinned.version, right=text,
                 corrected=corrected if corrected != line else None, certain=False,
             )  # fmt: skip
-
-
-def _home(name: str, version: Version) -> str | None:
-    """The torch that a companion was made for."""
-    patches = [patch for release in torch_releases() for patch in release.patches]
-    return next((patch for patch in patches if companions.version_for(name, patch) == str(version)), None)
 
 
 def _numpy(subject: Subject) -> Iterator[Raised]:
@@ -243,10 +238,6 @@ def _below_two(specifier: str | None) -> bool:
     return all(excludes(specifier, version) for version in ("2.0.0", "2.0.2", "2.1.0", "2.2.0", "2.4.0", "2.99.0"))
 
 
-def _admits(specifier: str, version: Version) -> bool:
-    return not excludes(specifier, str(version))
-
-
 def _cmake(subject: Subject) -> Iterator[Raised]:
     for step in subject.torch_builds[:1]:
         release = subject.release_at(step.item)
@@ -302,7 +293,7 @@ def _pins(subject: Subject) -> Iterator[Raised]:
                 continue
             named = f"{item.name}=={exact}"
             pins = [pin for pin in script_rules().pin if pin.package == item.name and pin.versions]
-            pins = [pin for pin in pins if _admits(pin.versions, exact)]
+            pins = [pin for pin in pins if not excludes(pin.versions, str(exact))]
             for pin in pins:
                 if pin.system == "windows" and here != "windows" and not subject.notes:
                     continue
@@ -329,7 +320,7 @@ def _setuptools(subject: Subject) -> Iterator[Raised]:
         wanted = [(found, item) for found in subject.installs if (item := found.named("setuptools")) is not None]
         for _, item in wanted:
             exact = exact_version(item.requirement)
-            if exact is not None and not _admits(row.setuptools, exact):
+            if exact is not None and excludes(row.setuptools, str(exact)):
                 yield Raised(rule="setuptools-pin", line=item.line, fields={"version": str(exact), **fields})
                 return
         lists = [found for found in subject.installs if len(found.wanted) >= _LIST and found.verb == "install"]
@@ -398,15 +389,10 @@ def _questions(subject: Subject) -> Iterator[Raised]:
             told.add("uninstall")
         if not unattended:
             continue
-        apt = item.program in ("apt", "apt-get", "yum", "dnf") and "install" in words
-        conda = item.program in ("conda", "mamba") and bool({"install", "create"} & set(words)) and "env" not in words
+        # GitHub's own runners are set to yes, and conda takes the end of its input for one.
+        hosted = subject.document.dialect is Dialect.WORKFLOW and image_of(subject, item) is None
+        apt = item.program in ("apt", "apt-get", "yum", "dnf") and "install" in words and not hosted
         yes = any(re.match(r"-[a-z]*y[a-z]*$|--yes|--assume-yes|--assumeyes|-qq\b|-q=2", word) for word in words)
-        answered = "always_yes" in subject.document.text or (
-            conda
-            and any(
-                "setup-miniconda" in used.action or "setup-micromamba" in used.action for used in subject.trace.used
-            )
-        )
-        if (apt or conda) and not yes and item.program not in told and not answered:
+        if apt and not yes and item.program not in told and "Assume-Yes" not in subject.document.text:
             told.add(item.program)
             yield raised("install-asks", item.line, tool=item.program)

@@ -16,11 +16,6 @@ from rekindle.review.trace import Assignment
 _OFF = frozenset({"0", "OFF", "FALSE", "NO", "N"})
 _ON = frozenset({"1", "ON", "TRUE", "YES", "Y"})
 _OURS = re.compile(r"^(?:USE|BUILD|CAFFE2|TORCH|PYTORCH|CUDA|CUDNN|CMAKE|NCCL|MKL|BLAS|ATEN)_?\w*$")
-_NEGATIVE = {
-    "NO_CUDA": "USE_CUDA=0", "NO_DISTRIBUTED": "USE_DISTRIBUTED=0", "NO_MKLDNN": "USE_MKLDNN=0",
-    "NO_NNPACK": "USE_NNPACK=0", "NO_QNNPACK": "USE_QNNPACK=0", "NO_CUDNN": "USE_CUDNN=0", "NO_TEST": "BUILD_TEST=0",
-    "NO_CAFFE2_OPS": "BUILD_CAFFE2_OPS=0", "NO_FBGEMM": "USE_FBGEMM=0", "NO_NCCL": "USE_NCCL=0",
-}  # fmt: skip
 
 
 def check(subject: Subject) -> Iterator[Raised]:
@@ -34,8 +29,6 @@ def check(subject: Subject) -> Iterator[Raised]:
             if key not in told:
                 told.add(key)
                 yield from _option(subject, setting)
-        yield from _negative(settings)
-        yield from _twice(settings)
         yield from _contradictions(settings)
         yield from _renamed(subject, settings)
         yield from _build_number(subject, settings)
@@ -55,8 +48,6 @@ def truth(value: str) -> bool | None:
 
 def _option(subject: Subject, setting: Assignment) -> Iterator[Raised]:
     name = setting.name
-    if name in _NEGATIVE:
-        return
     if not _OURS.match(name) or not setting.value:
         return
     torch = subject.torch_at(subject.torch_builds[0].item if subject.torch_builds else None)
@@ -85,14 +76,6 @@ def _option(subject: Subject, setting: Assignment) -> Iterator[Raised]:
     yield from _default(setting, verdict)
 
 
-def _negative(settings: list[Assignment]) -> Iterator[Raised]:
-    found = {item.name: item for item in settings if item.name in _NEGATIVE and item.how != "cmake"}
-    if found:
-        names = ", ".join(found)
-        instead = ", ".join(_NEGATIVE[name] for name in found)
-        yield raised("option-negative", next(iter(found.values())).line, name=names, instead=instead)
-
-
 def _unknown(subject: Subject, setting: Assignment, torch: Version | None) -> Iterator[Raised]:
     name = setting.name
     if not re.match(r"(?:USE|BUILD)_[A-Z0-9_]+\Z", name) or name in known.options() or name in known.verdicts():
@@ -118,21 +101,6 @@ def _default(setting: Assignment, verdict: known.OptionVerdict | None) -> Iterat
     off = verdict is not None and verdict.verdict == "real" and "off by default" in verdict.detail
     if off and verdict is not None and truth(setting.value) is False:
         yield raised("option-default", setting.line, name=setting.name, value=setting.value, detail=verdict.detail)
-
-
-def _twice(settings: list[Assignment]) -> Iterator[Raised]:
-    """-D of one command given twice with different values."""
-    seen: dict[tuple[str, str], Assignment] = {}
-    for setting in settings:
-        key = (setting.name, setting.text)
-        before = seen.get(key)
-        if setting.how == "cmake" and before is not None and before.value != setting.value:
-            yield raised(
-                "option-twice", setting.line, name=setting.name, before=before.value, line_before=before.line,
-                value=setting.value,
-            )  # fmt: skip
-        if setting.how == "cmake":
-            seen[key] = setting
 
 
 def _contradictions(settings: list[Assignment]) -> Iterator[Raised]:
@@ -172,8 +140,7 @@ def _build_number(subject: Subject, settings: list[Assignment]) -> Iterator[Rais
 
 
 def _flags(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
-    text = subject.document.text
-    ninja = bool(re.search(r"(?i)-G\s?\"?Ninja|CMAKE_GENERATOR\W+Ninja|USE_NINJA\W*(?:1|ON)", text))
+    ninja = generator(subject) == "Ninja"
     for setting in settings:
         if re.search(r"(?:^|\s)[/-]MP\d*\b", setting.value) and ninja:
             yield raised("flag-mp-with-ninja", setting.line)

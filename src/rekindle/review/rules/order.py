@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 from rekindle.compat.judgement import Clash
 from rekindle.compat.package import runs_on
@@ -15,7 +14,7 @@ from rekindle.review.environment import environments_of
 from rekindle.review.judging import ready_made
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
-from rekindle.review.trace import Assignment, Invocation
+from rekindle.review.trace import Assignment, Invocation, last_part
 
 _READ_BY_BUILD = re.compile(
     r"(?:TORCH_CUDA_ARCH_LIST|MAX_JOBS|FORCE_CUDA|USE_[A-Z0-9_]+|BUILD_[A-Z0-9_]+|CUDA_HOME|CUDA_PATH|CUDACXX|CC|CXX"
@@ -31,7 +30,6 @@ def check(subject: Subject) -> Iterator[Raised]:
         yield from _not_exported(subject)
         yield from _background(subject)
         yield from _sudo(subject)
-        yield from _twice(subject)
         yield from _left_source(subject)
         yield from _not_filled_in(subject)
     yield from _before_torch(subject)
@@ -200,20 +198,8 @@ def _exported(subject: Subject, line: int, name: str) -> str | None:
 
 
 def _background(subject: Subject) -> Iterator[Raised]:
-    """A build that goes on in the background while the next one starts in the same folder."""
-    builds = _real(subject)
-    for step, following in pairwise(builds):
-        waits = any(step.item.order < item.order < following.item.order for item in subject.trace.ran("wait"))
-        lines = subject.document.line(step.item.last).rstrip()
-        if (
-            lines.endswith("&")
-            and not lines.endswith("&&")
-            and step.item.directory == following.item.directory
-            and not waits
-        ):
-            yield raised("background", step.line, build=following.line)
-            return
-    for step in builds:
+    """A build that goes on in the background while the script goes on without it."""
+    for step in _real(subject):
         later = [item for item in subject.trace.invocations if item.order > step.item.order and item.reached]
         uses = [item for item in later if item.program not in ("echo", "tail", "disown", "jobs", "printf")]
         waits = any(item.program == "wait" for item in later)
@@ -237,17 +223,6 @@ def _sudo(subject: Subject) -> Iterator[Raised]:
             return
 
 
-def _twice(subject: Subject) -> Iterator[Raised]:
-    """`cd x` in the folder x that was just entered."""
-    cloned = {clone[1] for item in subject.trace.ran("git") if (clone := subject.cloned(item))}
-    for item in subject.trace.ran("cd", "set-location"):
-        target = item.arguments[-1].rstrip("\\/") if item.arguments else ""
-        here = re.split(r"[\\/]", (item.directory or "").rstrip("\\/"))[-1]
-        if target and target == here and target.lower() in cloned and item.reached:
-            yield raised("cd-twice", item.line, folder=target)
-            return
-
-
 def _left_source(subject: Subject) -> Iterator[Raised]:
     for step in subject.builds:
         if step.how != "setup.py" or not step.item.directory:
@@ -260,23 +235,12 @@ def _left_source(subject: Subject) -> Iterator[Raised]:
         last = moves[-1] if moves else None
         if last is None or last.arguments[:1] not in (("..",), ("../",)) or last.directory is None:
             continue
-        was = re.split(r"[\\/]", last.directory.rstrip("\\/"))[-1].lower()
+        was = last_part(last.directory)
         entered = was in subject.torch_folders or was == "pytorch"
-        now = re.split(r"[\\/]", step.item.directory.rstrip("\\/"))[-1].lower()
+        now = last_part(step.item.directory)
         if entered and now != was and now not in subject.torch_folders and now != "pytorch":
             yield raised("left-source", last.line, command=step.item.text[:60], build=step.line)
             break
-    for item in subject.trace.ran("ninja"):
-        folder = re.split(r"[\\/]", (item.directory or "").rstrip("\\/"))[-1].lower()
-        before = [
-            each
-            for each in subject.trace.ran("cmake", "meson", "python")
-            if each.order < item.order and (each.program != "python" or "setup.py" in each.arguments)
-        ]
-        asks = any(word.startswith(("--version", "-C", "-h", "-t")) for word in item.arguments)
-        if (folder == "pytorch" or folder in subject.torch_folders) and not before and not asks:
-            yield raised("ninja-unconfigured", item.line)
-            return
 
 
 def _source(subject: Subject) -> Iterator[Raised]:
@@ -367,11 +331,6 @@ def _commands(subject: Subject) -> Iterator[Raised]:
         torch = subject.torch_at(step.item)
         if step.how == "setup.py" and torch and torch.version.major_minor >= Version("2.14"):
             yield raised("setup-py-gone", step.line, torch=torch.version)
-    for item in subject.trace.invocations:
-        torch = subject.torch_at(item)
-        if "setup.py" in item.arguments and "--help" in item.arguments:
-            late = torch is not None and torch.version.major_minor >= Version("2.14")
-            yield raised("setup-py-gone" if late else "setup-help", item.line, torch=torch.version if torch else "")
     configures = [step for step in subject.torch_builds if step.how == "cmake"]
     wheels = [step for step in subject.builds if step.makes_wheel and step.what in ("torch", "extension")]
     if configures and (not wheels or (subject.notes and len(wheels) < len(configures))):

@@ -106,9 +106,9 @@ def _matters(subject: Subject, name: str, line: int) -> bool:
 
 def _placeholders(subject: Subject) -> Iterator[Raised]:
     told: set[int] = set()
-    spans = [(item.line, item.last) for item in subject.trace.invocations] + [
-        (item.line, item.line) for item in subject.trace.assignments
-    ]
+    # Of notes a reader fills in what a program is given.
+    items = [item for item in subject.trace.invocations if not subject.notes or item.program == "cd"]
+    spans = [(item.line, item.last) for item in items] + [(item.line, item.line) for item in subject.trace.assignments]
     for first, last in spans:
         for number in range(first, min(last, first + 60) + 1):
             line = subject.document.line(number)

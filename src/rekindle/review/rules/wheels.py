@@ -18,7 +18,7 @@ from rekindle.compat.torch_python import takes
 from rekindle.compat.wheel_platform import built_for, goes_with
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.knowledge.builds.script_rules import asks_torch, on_pytorchs_index, pins_torch
+from rekindle.knowledge.builds.script_rules import asks_torch, extension, on_pytorchs_index, pins_torch
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.companions import PROJECTS, lines_for
@@ -276,11 +276,12 @@ def _others(subject: Subject) -> Iterator[Raised]:
         if torch is None or torch.version is None or found.verb not in ("install", "create"):
             continue
         judged = partial(goes_with, torch=torch.version, line=torch.variant, python=torch.python, system=torch.system)
-        for wanted in found.wanted:
-            if wanted.name in ("torch", "pytorch"):
-                continue
+        others = [each for each in found.wanted if each.name not in ("torch", "pytorch")]
+        listed = [each for each in others if each.source is None and not each.wheel]
+        paged = next((each for each in listed if extension(each.name)), listed[0] if listed else None)
+        for wanted in others:
             answers = [judged(built_for(wanted.wheel))] if wanted.wheel else []
-            answers += [judged(page) for page in found.pages if wanted.source is None and not wanted.wheel]
+            answers += [judged(page) for page in found.pages if wanted is paged]
             exact = exact_text(wanted.requirement)
             same = found.torch is not None and exact_version(found.torch.requirement) is not None
             ranged = wanted.requirement if pins_torch(wanted.name) and wanted.name not in PROJECTS else None
@@ -347,7 +348,8 @@ def _shown(subject: Subject) -> Iterator[Raised]:
     """CUDA_VISIBLE_DEVICES that hides the cards without saying so, and a container that is started without them."""
     for setting in subject.settings("CUDA_VISIBLE_DEVICES"):
         answer = shows_cards(setting.value)
-        if setting.known and setting.value.strip("\"' ") not in ("", "-1") and isinstance(answer, Clash):
+        told = setting.known and not setting.value.startswith("__")  # an expression of a workflow
+        if told and setting.value.strip("\"' ") not in ("", "-1") and isinstance(answer, Clash):
             yield raised("cards-hidden", setting.line, sentence=answer.sentence)
     for item in subject.trace.ran("docker", "podman"):
         words = [item.program, *item.arguments]
