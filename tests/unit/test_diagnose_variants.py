@@ -38,6 +38,7 @@ SETS = (
     "thirteenth.toml",
     "fourteenth.toml",
     "fifteenth.toml",
+    "sixteenth.toml",
 )
 # What the first run missed and nobody has mended: whoever mends one must take it out here.
 MISSED = frozenset({"n16"})

@@ -39,6 +39,10 @@ _SMI = "nvidia-smi"
 _OF_SMI = re2.compile(r"^\s*[|+]|\bnvidia-smi\b|^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d ")
 
 
+# A step that reports of itself, as a batch file does.
+_FAILED = re2.compile(r"(?i)\b(?:failed|cannot find the (?:path|file))\b[\w .]{0,20}\W*$")
+
+
 NO_SIGN = "Nothing here looks like a failure"
 CUT = "The log ends inside a traceback: the line with the error is missing"
 
@@ -60,7 +64,7 @@ def judge(events: Sequence[Event]) -> Ending:
     last = max((event.number for event in (*errors, *reports)), default=0)
     done = _done(spoken, errors)
     well = not complained(spoken)
-    if well and done > last:
+    if well and done > last and not _doubted(spoken, done):
         told = ", the text itself says" if _settled(spoken) == done else ""
         return Ending(outcome=LogOutcome.NONE, summary=f"Nothing here failed{told}")
     if well and not done and not last and _goes_on(spoken):
@@ -74,6 +78,12 @@ def judge(events: Sequence[Event]) -> Ending:
     # A program's last words.
     said = [event for event in spoken if not _is_prose(event) and event.text.strip("`")]
     return Ending(outcome=LogOutcome.UNKNOWN, summary=NO_SIGN, lines=tuple(said[-3:]))
+
+
+def _doubted(spoken: Sequence[Event], done: int) -> bool:
+    """After the last sign of success a line says plainly that something failed."""
+    after = (event for event in spoken if event.number > done and event.kind is LineKind.TEXT)
+    return any(_FAILED.search(event.text) and not _is_prose(event) for event in after)
 
 
 def _cut(spoken: Sequence[Event]) -> list[Event]:

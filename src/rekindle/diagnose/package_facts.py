@@ -16,7 +16,7 @@ from rekindle.knowledge.logs.extension_homes import (
     distribution,
     for_glibc,
     home,
-    torch_names,
+    python_names,
     wheel_for,
     wheels,
 )
@@ -71,9 +71,9 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         for name, said in _missing(plain_name(fields.get("package", "")), facts).items()
     }
     found |= {name: said for name, said in asked.items() if name != "package_home"}
-    known = torch_names().get(fields.get("torch_name", ""))
+    known = python_names().get(fields.get("torch_name") or fields.get("lacking", ""))
     if known is not None:
-        found |= {"name_since": known.since} if known.since else {"name_gone": known.gone or ""}
+        found |= present(name_since=known.since, name_gone=known.gone, name_package=known.package)
     row = home(fields.get("owner") or fields.get("failing", ""))
     if row is None:
         return found

@@ -100,20 +100,21 @@ def for_glibc(package: str, glibc: str) -> ExtensionWheel | None:
     return next((row for row in known if Version(row.glibc or "0") <= Version(glibc)), None)
 
 
-class TorchName(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A name of torch in Python, with the first release that has it or that has it no more."""
+class PythonName(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A name of a package in Python, with the first release that has it or that has it no more."""
 
     name: str
+    package: str = "torch"
     since: str | None = None
     gone: str | None = None
 
 
-_torch_names = rows("torch_names.toml", "row", TorchName)
+_python_names = rows("python_names.toml", "row", PythonName)
 
 
 @cached
-def torch_names() -> dict[str, TorchName]:
-    return {row.name: row for row in _torch_names()}
+def python_names() -> dict[str, PythonName]:
+    return {row.name: row for row in _python_names()}
 
 
 _INSTALLABLE = re.compile(r"[a-z][a-z0-9_]*")
