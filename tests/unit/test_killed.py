@@ -15,7 +15,7 @@ import pytest
 from rekindle.cli.main import run
 from rekindle.knowledge import tables, updates
 from support import packages
-from support.crashes import ends_the_same
+from support.crashes import ends_the_same, fresh
 from support.shelves import pure_wheel
 from support.small_wheels import make
 
@@ -108,3 +108,14 @@ def test_what_lies_about_for_a_while_says_who_made_it() -> None:
 @pytest.mark.parametrize("prepare", VERBS, ids=lambda prepare: prepare.__name__)
 def test_killed_at_any_moment_it_ends_the_same(root: Path, prepare: Callable[[Path], list[str]]) -> None:
     ends_the_same(root, prepare, again=(0, 14) if prepare is undo else (0,))
+
+
+def test_a_toolchain_that_was_never_tried_is_tried(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ended between its last file and its first start: the next run took it as it was."""
+    words = fresh(root, toolchain)
+    assert run(words) == 0
+    (memory,) = (root / "toolchain" / "state" / "offerings").glob("cuda-*.json")
+    memory.unlink()
+    monkeypatch.setattr("rekindle.toolchain.install.does_not_start", lambda *_: "it needs GLIBC_9.9")
+    assert run(words) != 0
+    assert not (root / "toolchain" / "kits" / "cuda-11.8").exists()

@@ -74,15 +74,19 @@ def _nearest(wanted: ToolSpec, how: Installation, answering: Sequence[Provider])
 
 
 def install(store: Store, offering: Offering, how: Installation, *, say: Callable[[str], None] = lambda _: None) -> Kit:
-    """The kit of this offering: the one that is there, or a new one. The caller holds the lock."""
-    there = next((kit for kit in store.kits() if _same(kit, offering)), None)
-    if there is not None and not how.again:
-        return there
-    _room(store, offering)
-    archives = bring(store, offering, how, say=say)
-    kit = assemble(store, offering, archives, say=say)
-    root = store.publish(kit)
-    if (fault := does_not_start(root, kit)) is not None:
+    """The kit of this offering: the one that is there, or a new one. The caller holds the lock.
+
+    It is remembered last: one that is there and not remembered was never tried, because that run was ended.
+    """
+    kit = next((kit for kit in store.kits() if _same(kit, offering) and not how.again), None)
+    if kit is None:
+        _room(store, offering)
+        archives = bring(store, offering, how, say=say)
+        kit = assemble(store, offering, archives, say=say)
+        store.publish(kit)
+    elif _memory(store, offering).is_file():
+        return kit
+    if (fault := does_not_start(store.folder(kit), kit)) is not None:
         store.remove(kit)
         message = f"{offering.name} {offering.version} was fetched and taken away again: {fault}"
         raise NoRoute(message, hint="take an older one, or build in a container of a newer system")
@@ -184,8 +188,11 @@ def _same(kit: Kit, offering: Offering) -> bool:
 
 def remember(store: Store, offering: Offering) -> None:
     """What was found, for `--offline`: the same parts without asking anybody."""
-    name = f"{kit_id(offering)}.json"
-    files.write_text(store.state / "offerings" / name, codec.to_json(offering) + "\n")
+    files.write_text(_memory(store, offering), codec.to_json(offering) + "\n")
+
+
+def _memory(store: Store, offering: Offering) -> Path:
+    return store.state / "offerings" / f"{kit_id(offering)}.json"
 
 
 def remembered(store: Store, wanted: ToolSpec, how: Installation) -> Offering:
