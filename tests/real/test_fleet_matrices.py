@@ -106,6 +106,8 @@ def drawn(folder: Path, seed: int) -> tuple[Path, int]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_as_many_wheels_as_were_announced(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs_cuda_13()
+    if os.uname().machine != "x86_64":
+        unverified("a plan for aarch64 pins the one file of this torch by its hash, and a stand-in is not that file")
     house = House(tmp_path)
     house.torch(f"{TORCH}+cu130", CUDA, targets=("sm_75", "sm_86", "sm_90"))
     house.companion("torchvision", f"{release_for('torchvision', TORCH)}+cu130")
@@ -117,7 +119,7 @@ def test_as_many_wheels_as_were_announced(seed: int, tmp_path: Path, monkeypatch
     words = (str(matrix), "--shelf", str(tmp_path / "shelf"), "--json")
     planned = rekindle_command("fleet", "plan", *words)
     assert planned.code == 0, planned.out + planned.err
-    assert sum(job["state"] == "build" for job in planned.json()["jobs"]) == wanted
+    assert sum(job["state"] == "build" for job in planned.json()["jobs"]) == wanted, planned.out
     seen = rekindle_command("fleet", "run", *words)
     assert seen.code == 0, matrix.read_text(encoding="utf-8") + seen.out + seen.err
     assert seen.json()["counts"] == {"done": wanted}

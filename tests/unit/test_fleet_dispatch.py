@@ -355,6 +355,22 @@ def test_a_worker_that_goes_right_after_its_job_was_done_does_not_bring_it_back(
         ]
 
 
+def test_a_wheel_that_was_shelved_as_the_client_died_is_done_in_the_journal(tmp_path: Path) -> None:
+    """The next plan finds it on the shelf and has nothing to build: the journal must not end with `begin`."""
+    bench = Bench(tmp_path)
+    first = bench.jobs[0]
+    bench.put(first, bench.join("one"))
+    (entry,) = shelf.add(tmp_path / "shelf", [small_wheel(tmp_path / "made")])
+    assert first.key and first.lock
+    done = ShelvedJob(key=first.key, wheel=entry.file, sha256=entry.sha256, lock=first.lock)
+    shelved.record(tmp_path / "shelf", done)
+    again = planning.make(tmp_path / "matrix.toml", shelf_folder=tmp_path / "shelf")
+    assert {job.key: job.state.value for job in again.plan.jobs}[first.key] == "done"
+    old = bench.dispatcher
+    Dispatcher(again, old.state, old.journal, old.intake, old.rules, bench.said.append)
+    assert [each.event for each in old.journal.events if each.key == first.key] == ["begin", "done"]
+
+
 @pytest.mark.long
 def test_ten_thousand_jobs_while_workers_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is lost, and nothing that is done is begun again."""

@@ -79,7 +79,7 @@ class Dispatcher:
         self.seen: dict[str, Announcement] = {}
         """Every worker that was ever there, by name: it may come back."""
         self.jobs = {str(job.key): job for job in planned.plan.jobs if job.state is JobState.BUILD and job.key}
-        self.ended = self._ended()
+        self.ended = self._ended([job for job in planned.plan.jobs if job.state is JobState.DONE and job.key])
         self.waiting = [key for key in self.jobs if key not in self.ended]
         self._with_needs = [key for key, job in self.jobs.items() if job.needs]
         self.checks = Checks(self.jobs, [key for key in self.ended if self.ended[key] == "done"], journal, intake.shelf)
@@ -93,24 +93,23 @@ class Dispatcher:
         self._told: set[asyncio.Future[Any]] = set()
         self._settling: asyncio.Future[None] | None = None
 
-    def _ended(self) -> dict[str, str]:
+    def _ended(self, before: list[FleetJob]) -> dict[str, str]:
         """What need not be run: the shelf says what is done, the journal what failed.
 
         A job whose wheel was taken off the shelf is built again; one that was shelved just before the client died is
-        done. Who found no worker is tried again: another machine may have joined.
+        done, also where the plan found it on the shelf (`before`). Who found no worker is tried again: another machine
+        may have joined.
         """
         last = last_of(self.journal.events)
         there = shelved.jobs_on(self.intake.shelf)
         found: dict[str, str] = {}
-        for key, job in self.jobs.items():
+        for job in (*self.jobs.values(), *before):
+            key, done = str(job.key), there.get(str(job.key))
             word = last[key].event if key in last else ""
-            if key in there:
-                found[key] = "done"
-                if word != "done":
-                    done = there[key]
-                    self.journal.write(event("done", key=key, name=job.name, wheel=done.wheel, sha256=done.sha256))
-            elif word in FINAL and word not in ("done", "unplaced"):
-                found[key] = word
+            if done is not None and word != "done" and (word or key in self.jobs):
+                self.journal.write(event("done", key=key, name=job.name, wheel=done.wheel, sha256=done.sha256))
+            if key in self.jobs and (done is not None or (word in FINAL and word not in ("done", "unplaced"))):
+                found[key] = "done" if done is not None else word
         return found
 
     @property
