@@ -465,6 +465,8 @@ def test_a_python_that_is_only_mentioned_is_not_the_images() -> None:
     assert verdict(f"{image}RUN pip3 install torch\n", "new", "Dockerfile") == "refused", "Python 3.8 has torch 2.4.1"
     assert verdict("python3.7 --version\npip install torch==2.8.0\n", "new") == "accepted"
     assert verdict("python3.7 -m pip install torch==2.8.0\n", "new") == "refused"
+    old = f"pip install torch==1.7.1+cu110 -f {WHL}/torch_stable.html\n"
+    assert verdict(old, "pascal", python="3.10") == "refused" and verdict(old, "pascal", python="3.8") == "accepted"
     assert verdict("python3.7 old.py\npython3.11 -m pip install torch==2.8.0\n", "new") == "accepted"
 
 

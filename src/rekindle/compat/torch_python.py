@@ -10,6 +10,8 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import preferred_python
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch.releases import TorchRelease, torch_release, torch_releases
+from rekindle.knowledge.torch.torch_wheels import old_wheels
+from rekindle.knowledge.torch.wheel_platforms import old_lines
 
 
 @cached
@@ -17,7 +19,10 @@ def takes(torch: str, python: str, system: str) -> Judgement:
     try:
         row = torch_release(torch)
     except UnknownName as unknown:
-        return Unknown(missing=unknown.message)
+        old = [row.pythons for row in old_wheels() if (row.version, row.system) == (torch, system)]
+        old += [row.pythons for row in old_lines() if (row.torch, row.system) == (torch, system)]
+        every = sorted({each for pythons in old for each in pythons}, key=lambda each: Version(each.rstrip("mut")))
+        return among(torch, tuple(every), python) if every else Unknown(missing=unknown.message)
     known = row.wheels_for(torch, system)
     if not known:
         return Unknown(missing=f"for which Pythons torch {torch} has wheels is not in the tables")
