@@ -10,7 +10,6 @@ from rekindle.compat.judgement import Clash, Fits
 from rekindle.compat.library_card import cudnn_serves, last_cudnn
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
-from rekindle.knowledge.builds.script_rules import script_rules
 from rekindle.knowledge.cuda import cudnn, host_compilers, toolkits
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
@@ -39,7 +38,7 @@ def check(subject: Subject) -> Iterator[Raised]:
                 if key not in told:
                     told.add(key)
                     yield found
-    yield from _pairs(subject)
+    yield from _nvtx(subject)
     yield from _two_toolkits(subject)
     yield from _cudnn(subject)
     yield from _loaded(subject)
@@ -104,24 +103,14 @@ def _torchs_own(subject: Subject, step: ScriptBuild, cuda: Known) -> Iterator[Ra
             return
 
 
-def _pairs(subject: Subject) -> Iterator[Raised]:
-    for pair in script_rules().pair:
-        for step in subject.torch_builds[:1]:
-            cuda, torch = subject.cuda_at(step.item), subject.torch_at(step.item)
-            if pair.system and subject.system(step.item) != pair.system:
-                continue
-            if pair.cuda_from and (cuda is None or cuda.version < pair.cuda_from):
-                continue
-            if (pair.torch_to or pair.torch_from) and torch is None:
-                continue
-            if torch and pair.torch_to and torch.version.major_minor > pair.torch_to:
-                continue
-            if torch and pair.torch_from and torch.version.major_minor < pair.torch_from:
-                continue
-            yield raised(
-                f"pair:{pair.id}", cuda.line if cuda else step.line,
-                cuda=cuda.version if cuda else "", torch=torch.version if torch else "", source=pair.source,
-            )  # fmt: skip
+def _nvtx(subject: Subject) -> Iterator[Raised]:
+    """nvToolsExt left the toolkit with 12.9; torch asked for it on Windows through 2.4."""
+    for step in subject.torch_builds[:1]:
+        cuda, torch = subject.cuda_at(step.item), subject.torch_at(step.item)
+        if subject.system(step.item) != "windows":
+            continue
+        if cuda and torch and cuda.version >= Version("12.9") and torch.version.major_minor <= Version("2.4"):
+            yield raised("nvtx-gone", cuda.line, cuda=cuda.version, torch=torch.version)
 
 
 def _two_toolkits(subject: Subject) -> Iterator[Raised]:
@@ -130,15 +119,8 @@ def _two_toolkits(subject: Subject) -> Iterator[Raised]:
         either = subject.cudas_at(step.item)
         cuda = either[0] if either else None
         versions = {known.version for known in either}
-        for name in (
-            "CUDA_HOME",
-            "CUDA_PATH",
-            "CUDA_TOOLKIT_ROOT_DIR",
-            "CUDAToolkit_ROOT",
-            "CUDACXX",
-            "CUDA_BIN_PATH",
-            "PATH",
-        ):
+        homes = ("CUDA_HOME", "CUDA_PATH", "CUDA_TOOLKIT_ROOT_DIR", "CUDAToolkit_ROOT", "CUDACXX", "CUDA_BIN_PATH")
+        for name in (*homes, "PATH"):
             value = subject.visible(name, step.item)
             other = toolkit_in(value.text) if value is not None else None
             if cuda is None or value is None or other is None or other in versions or value.line in told:
