@@ -467,6 +467,7 @@ def test_a_python_that_is_only_mentioned_is_not_the_images() -> None:
     assert verdict("python3.7 -m pip install torch==2.8.0\n", "new") == "refused"
     old = f"pip install torch==1.7.1+cu110 -f {WHL}/torch_stable.html\n"
     assert verdict(old, "pascal", python="3.10") == "refused" and verdict(old, "pascal", python="3.8") == "accepted"
+    assert verdict("pip install torch==1.5.0\n", "pascal", python="3.10") == "refused", "as 1.5.1, which is known"
     assert verdict("python3.7 old.py\npython3.11 -m pip install torch==2.8.0\n", "new") == "accepted"
 
 

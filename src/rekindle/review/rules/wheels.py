@@ -146,7 +146,7 @@ def _met(subject: Subject) -> Iterator[tuple[Version, Known, str, bool]]:
     torch = subject.torch_at(step.item if step else None)
     pinned = [(found, found.named("torch")) for found in subject.installs if found.tool != "conda"]
     exact = [(found, number) for found, item in pinned if item and (number := exact_version(item.requirement))]
-    asked = any(exact_version(subject.requirement(each, "torch")) for each in subject.installs)
+    asked = any(exact_version(each.torch.requirement) for each in subject.installs if each.torch is not None)
     if python is not None and torch is not None and (step is not None or asked or subject.notes):
         system = subject.system(step.item if step else None)
         yield torch.version, python, system, step is None and bool(exact)
