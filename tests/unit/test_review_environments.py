@@ -286,7 +286,8 @@ def test_conda_solves_the_release_with_the_cuda_of_the_line() -> None:
 
 
 def test_the_cuda_of_an_image_matters_where_something_is_compiled() -> None:
-    text = f"FROM nvidia/cuda:11.6.2-base-ubuntu22.04\nRUN pip install torch==2.7.1 --index-url {WHL}/cu128\n"
+    pip = "apt install -y python3-pip; pip"
+    text = f"FROM nvidia/cuda:11.6.2-base-ubuntu22.04\nRUN {pip} install torch==2.7.1 --index-url {WHL}/cu128\n"
     assert not any("11.6" in each.found for each in reviewed(text, "new", name="Dockerfile").remarks)
 
 

@@ -82,6 +82,15 @@ class ImageInstaller(Row, frozen=True, kw_only=True):
     programs: tuple[str, ...]
 
 
+class ImageLacks(Row, frozen=True, kw_only=True):
+    """Programs that images of such a name do not have; what looks like `brought` may bring them."""
+
+    image: str
+    programs: tuple[str, ...]
+    brought: str
+    instead: str
+
+
 class PinsTorch(Row, frozen=True, kw_only=True):
     """Packages that ask for torch: for one release (then pip replaces the torch that is there), or for any."""
 
@@ -146,6 +155,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     on_index: tuple[OnIndex, ...]
     cuda_default: tuple[CudaDefault, ...]
     image_installer: tuple[ImageInstaller, ...]
+    image_lacks: tuple[ImageLacks, ...]
     line: tuple[ScriptLine, ...]
 
 

@@ -44,6 +44,7 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _kernels(subject)
     yield from _others(subject)
     yield from _local(subject)
+    yield from _channels(subject)
     yield from _hidden(subject)
     yield from _without_cards(subject)
     yield from _shown(subject)
@@ -286,15 +287,22 @@ def _others(subject: Subject) -> Iterator[Raised]:
                 )
 
 
+_NO_REQUIREMENT = {
+    r"(?:[<>]=?|~=)[\w.]+\+": "a range takes no +label; write ==VERSION+label",
+    r"(?<![=<>!~])=(?!=)": "versions are compared with ==, not with =",
+}
+
+
 def _local(subject: Subject) -> Iterator[Raised]:
     """`torch==2.0.1+cu118` is only on PyTorch's own index; a range takes no `+cu118` at all."""
     for found in subject.installs:
         for wanted in found.wanted if found.tool != "conda" and found.verb in ("install", "sync", "wheel") else ():
             requirement = wanted.requirement or ""
-            if re.search(r"(?:[<>]=?|~=)[\w.]+\+", requirement):
-                yield raised("requirement-invalid", wanted.line, text=f"{wanted.name}{requirement}")
+            reason = next((why for pattern, why in _NO_REQUIREMENT.items() if re.search(pattern, requirement)), None)
             if re.fullmatch(r"[\w.-]+,", wanted.raw.strip("\"'")):
-                yield raised("requirement-comma", wanted.line, text=wanted.raw)
+                reason = "blanks stand between requirements, not commas"
+            if reason is not None:
+                yield raised("requirement-invalid", wanted.line, text=wanted.raw, reason=reason)
             local = re.search(r"==[\w.]+\+(\w+)", requirement)
             if local and wanted.name in ("torch", *PROJECTS) and environments_of(subject).has_no_index(found):
                 rule = "local-no-index-list" if subject.document.dialect in LISTS else "local-no-index"
@@ -308,6 +316,15 @@ def _local(subject: Subject) -> Iterator[Raised]:
                     "local-other-index", wanted.line, text=f"{wanted.name}{requirement}", has=shown, index=index
                 )
                 break
+
+
+def _channels(subject: Subject) -> Iterator[Raised]:
+    """`pytorch-cuda` without the one channel that has it."""
+    for found in subject.installs:
+        wanted = found.named("pytorch-cuda") if found.tool == "conda" and found.verb != "uninstall" else None
+        told = re.search(r"channels.*\bpytorch\b|condarc|\bpytorch::", subject.document.text)
+        if wanted is not None and not told and not any("pytorch" in each for each in found.channels):
+            yield raised("conda-channel-missing", wanted.line)
 
 
 def _hidden(subject: Subject) -> Iterator[Raised]:
