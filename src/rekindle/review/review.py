@@ -92,21 +92,8 @@ def review_script(document: Document, asked: Asked | None = None) -> Reviewed:
 
 def every(subject: Subject) -> list[Raised]:
     """What the rules found; of two that one change of the toolkit settles, the one about the GPU."""
-    parts = (
-        architecture,
-        code,
-        toolchain,
-        options,
-        installs,
-        wheels,
-        order,
-        environments,
-        words,
-        shells,
-        lines,
-        failures,
-    )
-    found = [each for part in parts for each in part.check(subject)]
+    build = (architecture, code, toolchain, options, installs, wheels, order)
+    found = [each for part in (*build, environments, words, shells, lines, failures) for each in part.check(subject)]
     settled = {each.line for each in found if each.rule.startswith("toolkit-") and each.fields.get("also")}
     return [each for each in found if not (each.rule == "toolkit-too-new-for-torch" and each.line in settled)]
 

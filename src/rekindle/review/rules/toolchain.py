@@ -26,6 +26,9 @@ _VCVARS = re.compile(
     r"(?i)vcvars(?:all|\w*64|32|\w*_x86)?\.bat|vcvars(?:all|64|32)\b|vsdevcmd(?:\.bat)?|launch-vsdevshell"
     r"|enter-vsdevshell|devshell"
 )
+_OF_THE_PROMPT = frozenset(
+    {"VSCMD_VER", "VCINSTALLDIR", "VSINSTALLDIR", "VCTOOLSVERSION", "DEVENVDIR", "VSCMD_ARG_TGT_ARCH"}
+)
 
 
 def check(subject: Subject) -> Iterator[Raised]:
@@ -231,34 +234,19 @@ def _loads(item: Invocation) -> bool:
 
 def loaded_before(subject: Subject, item: Invocation) -> bool:
     """Whether something put a compiler on PATH for this command."""
-    for each in subject.trace.invocations:
-        if (
-            each.order < item.order
-            and _loads(each)
-            and not (each.dialect is Dialect.POWERSHELL and _child_only(subject, each))
-        ):
-            return True
-    if any(
-        "msvc" in used.action or "vs-shell" in used.action or "vcvars" in used.action for used in subject.trace.used
-    ):
+    before = [each for each in subject.trace.invocations if each.order < item.order and _loads(each)]
+    if any(each.dialect is not Dialect.POWERSHELL or not _child_only(subject, each) for each in before):
         return True
-    for name in ("INCLUDE", "VCINSTALLDIR", "VCToolsInstallDir"):
-        if subject.visible(name, item) is not None:
-            return True
+    names = ("INCLUDE", "VCINSTALLDIR", "VCToolsInstallDir")
+    if any(re.search("msvc|vs-shell|vcvars", used.action) for used in subject.trace.used):
+        return True
+    if any(subject.visible(name, item) is not None for name in names):
+        return True
     path = subject.visible("PATH", item)
     if path is not None and re.search(r"(?i)MSVC[\\/]+\d|HostX?64", path.text):
         return True
-    asked = subject.trace.asked & {
-        "VSCMD_VER",
-        "VCINSTALLDIR",
-        "VSINSTALLDIR",
-        "VCTOOLSVERSION",
-        "DEVENVDIR",
-        "VSCMD_ARG_TGT_ARCH",
-    }
-    if asked or re.search(
-        r"(?i)native tools|developer (?:command )?(?:prompt|powershell)|x64_x64 cross", subject.document.text
-    ):
+    prompt = r"(?i)native tools|developer (?:command )?(?:prompt|powershell)|x64_x64 cross"
+    if subject.trace.asked & _OF_THE_PROMPT or re.search(prompt, subject.document.text):
         return True
     return any(
         each.program in ("where", "where.exe", "get-command")
