@@ -346,7 +346,7 @@ def test_a_text_without_a_build_is_not_accepted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["rekindle build plan.toml --yes", "python -m rekindle extension build torchvision"])
 def test_a_build_by_rekindle_is_a_build(tmp_path: Path, line: str) -> None:
     script = tmp_path / "Dockerfile"
-    script.write_text(f"FROM ubuntu:22.04\nWORKDIR /src\nRUN {line}\n", encoding="utf-8")
+    script.write_text(f"FROM python:3.11\nWORKDIR /src\nRUN {line}\n", encoding="utf-8")
     seen = rekindle_command("review", str(script))
     assert seen.code == 0 and "no fault found" in seen.out and "`rekindle build`" in seen.out
     script.write_text("FROM ubuntu:22.04\nRUN rekindle doctor\n", encoding="utf-8")

@@ -286,7 +286,8 @@ def test_conda_solves_the_release_with_the_cuda_of_the_line() -> None:
 
 
 def test_the_cuda_of_an_image_matters_where_something_is_compiled() -> None:
-    text = f"FROM nvidia/cuda:11.6.2-base-ubuntu22.04\nRUN pip install torch==2.7.1 --index-url {WHL}/cu128\n"
+    pip = "apt install -y python3-pip; pip"
+    text = f"FROM nvidia/cuda:11.6.2-base-ubuntu22.04\nRUN {pip} install torch==2.7.1 --index-url {WHL}/cu128\n"
     assert not any("11.6" in each.found for each in reviewed(text, "new", name="Dockerfile").remarks)
 
 
@@ -465,6 +466,9 @@ def test_a_python_that_is_only_mentioned_is_not_the_images() -> None:
     assert verdict(f"{image}RUN pip3 install torch\n", "new", "Dockerfile") == "refused", "Python 3.8 has torch 2.4.1"
     assert verdict("python3.7 --version\npip install torch==2.8.0\n", "new") == "accepted"
     assert verdict("python3.7 -m pip install torch==2.8.0\n", "new") == "refused"
+    old = f"pip install torch==1.7.1+cu110 -f {WHL}/torch_stable.html\n"
+    assert verdict(old, "pascal", python="3.10") == "refused" and verdict(old, "pascal", python="3.8") == "accepted"
+    assert verdict("pip install torch==1.5.0\n", "pascal", python="3.10") == "refused", "as 1.5.1, which is known"
     assert verdict("python3.7 old.py\npython3.11 -m pip install torch==2.8.0\n", "new") == "accepted"
 
 

@@ -21,6 +21,8 @@ def ids(text: str, name: str) -> set[tuple[int, str]]:
 MEMORY = "for /f %%a in ('wmic ComputerSystem get TotalPhysicalMemory') do set MEM=%%a\n"
 IMAGE = "FROM nvidia/cuda:12.8.0-devel-ubuntu24.04\nRUN apt-get update && apt-get install -y python3-pip\n"
 UV = "FROM python:3.12\nRUN uv pip install"
+BARE = "FROM nvidia/cuda:12.1.0-base-ubuntu22.04\n"
+CUDA_118 = "conda install pytorch pytorch-cuda=11.8"
 EXCLUDE = "jobs:\n  a:\n    strategy:\n      matrix:\n        {}:\n          - {}\n    runs-on: ${{{{ matrix.os }}}}\n"
 IMAGE_37 = "FROM pytorch/pytorch:1.10.0-cuda11.3-cudnn8-devel\n"
 LIGHTNING = "pip install pytorch-lightning==1.7.7\n"
@@ -59,7 +61,14 @@ BUILD = (
         ("uv-no-environment", 2, "Dockerfile", f"{UV} torch\n", f"{UV} --system torch\n"),
         ("install-asks", 2, "Dockerfile", "FROM x\nRUN apt-get install git\n", "FROM x\nRUN conda install git\n"),
         ("placeholder", 2, "a.md", "```\ncd /path/to/it\n```\n", "```\npython a.py --data /path/to/it\n```\n"),
-        ("requirement-comma", 1, "a.sh", "pip install torch, numpy\n", "pip install torch numpy\n"),
+        ("requirement-invalid", 1, "a.sh", "pip install torch, numpy\n", "pip install torch numpy\n"),
+        ("requirement-invalid", 1, "a.sh", "pip install torch=2.0.1\n", "conda install pytorch=2.0.1\n"),
+        ("requirement-conflict", 2, "requirements.txt", "six==1.1\nsix==1.2\n", "six==1.1\nsix==1.1\n"),
+        ("no-such-tag", 1, "Dockerfile", "FROM nvidia/cuda:12.1-base\n", "FROM nvidia/cuda:12.1.0-base-ubuntu22.04\n"),
+        ("no-such-tag", 1, "Dockerfile", "FROM pytorch/pytorch:2.1.0-cuda12.1\n", "FROM pytorch/pytorch:latest\n"),
+        ("image-lacks", 2, "Dockerfile", f"{BARE}RUN pip install six\n", f"{BARE}RUN apt install -y python3-pip\n"),
+        ("image-lacks", 2, "Dockerfile", "FROM python:3\nRUN conda install six\n", "FROM x\nRUN conda install six\n"),
+        ("conda-channel-missing", 1, "a.sh", f"{CUDA_118} -c nvidia\n", f"{CUDA_118} -c pytorch -c nvidia\n"),
         ("list-option-behind", 1, "requirements.txt", "torch-scatter -f http://x/y\n", "-f http://x/y\ntorch-scatter\n"),
         ("conda-build-of-pip", 2, "a.txt", "python=3.9\nsix=1.3.4=pypi_0\n", "python=3.9\nsix=1.3.4=py39_0\n"),
         ("option-of-others", 1, "a.sh", "pip3 install torch -y\n", "conda install pytorch -y\n"),

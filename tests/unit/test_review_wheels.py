@@ -32,7 +32,7 @@ def test_the_python_of_the_base_image_has_no_such_wheel() -> None:
     text = f"FROM python:3.13-slim\nRUN pip install torch==2.3.1+cu118 {INDEX}/cu118\n"
     (remark,) = remarks(text)
     assert (remark.line, remark.id) == (1, "python-not-supported")
-    assert "3.8, 3.9, 3.10, 3.11, 3.12" in remark.why and "torch 2.5.0 is the first" in remark.why
+    assert "for Python 3.8 to 3.12" in remark.why and "torch 2.5.0 is the first" in remark.why
     assert found(text.replace("3.13", "3.12")) == []
     assert found(text.replace("python:3.13-slim", "ubuntu:22.04")) == []
 
@@ -300,6 +300,9 @@ def test_the_image_of_vllm_and_its_options() -> None:
     assert "is the newest that does" in found["wheel-not-for-the-card"] and "half" in found["flag-not-for-the-card"]
     assert said(reviewed(text, "Dockerfile", "A100", "580.65.06")) == {}
     assert not reviewed(text.replace("latest", "v0.2.0"), "Dockerfile", "A100", "580.65.06").answered
+    assert reviewed(text.replace("latest", "v0.10.1"), "Dockerfile", "A100", "580.65.06").answered
+    run = "docker run --gpus all -v $PWD/.cache/hf:/root/.c --ipc=host vllm/vllm-openai:v0.9.2 --model a/b\n"
+    assert "v0.9.2" in said(reviewed(run, "a.ps1", "P40"))["wheel-not-for-the-card"]
 
 
 def test_the_toolkits_that_take_a_whole_list() -> None:

@@ -10,6 +10,8 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import preferred_python
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch.releases import TorchRelease, torch_release, torch_releases
+from rekindle.knowledge.torch.torch_wheels import old_wheels
+from rekindle.knowledge.torch.wheel_platforms import old_lines
 
 
 @cached
@@ -17,7 +19,8 @@ def takes(torch: str, python: str, system: str) -> Judgement:
     try:
         row = torch_release(torch)
     except UnknownName as unknown:
-        return Unknown(missing=unknown.message)
+        every = _before_the_tables(torch, system)
+        return among(torch, every, python) if every else Unknown(missing=unknown.message)
     known = row.wheels_for(torch, system)
     if not known:
         return Unknown(missing=f"for which Pythons torch {torch} has wheels is not in the tables")
@@ -35,6 +38,16 @@ def among(torch: str, pythons: tuple[str, ...], python: str, *, near: Alternativ
         source="wheels of the release",
         changes=(other, *([near] if near else [])),
     )
+
+
+def _before_the_tables(torch: str, system: str) -> tuple[str, ...]:
+    """The Pythons of an old release, or of its neighbours with the same two numbers."""
+    asked = Version.find(torch)
+    old = [(row.version, row.pythons) for row in old_wheels() if row.system == system]
+    old += [(row.torch, row.pythons) for row in old_lines() if row.system == system]
+    near = [row for row in old if asked is not None and Version(row[0]).major_minor == asked.major_minor]
+    found = {each for _, pythons in [row for row in near if row[0] == torch] or near for each in pythons}
+    return tuple(sorted(found, key=lambda each: Version(each.rstrip("t"))))
 
 
 @cached

@@ -40,6 +40,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "on_index": ("packages",),
         "cuda_default": ("programs", "from_cuda"),
         "image_installer": ("name",),
+        "image_lacks": ("image",),
         "line": ("rule", "pattern"),
         "extension": ("name",),
         "outside": ("name",),

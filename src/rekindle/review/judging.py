@@ -33,7 +33,7 @@ from rekindle.review.trace import Invocation, Word
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.candidates import JETSON_WHEELS
 from rekindle.stack.driver import window_of
-from rekindle.stack.programs import for_program
+from rekindle.stack.programs import for_program, refused
 from rekindle.stack.rules import Effect
 from rekindle.stack.situation import Situation, Wish
 
@@ -222,14 +222,16 @@ def _program(torch: ScriptTorch, situation: Situation) -> Judgement:
     asked = Version.find(rows[0].version if tag == "latest" else tag)
     known = [(number, each) for each in reversed(rows) if (number := Version.find(each.version))]
     row = next((each for number, each in known if asked is not None and number >= asked), None)
-    answer = for_program("vllm", situation)
-    against = next((each for each in answer.too_new if row and each.version == row.version), None)
-    if against is not None:
-        other = f"; {answer.version} is the newest that does" if answer.version else ""
-        return Clash(sentence=f"`{torch.name}` does not run here: {against.reason}{other}", source=against.source)
-    if row is not None and row.version == answer.version:
+    before = [each for number, each in known if asked is not None and number <= asked]
+    inside = msgspec.structs.replace(situation, system="linux", python=None)
+    against = refused(row, inside) if row is not None else None
+    if row is not None and before and not (against or refused(before[-1], inside)):
         return Fits()
-    return Unknown(missing=f"whether `{torch.name}` runs on the card; of vLLM {answer.version} it is known")
+    if row is None or against is None:
+        return Unknown(missing=f"whether `{torch.name}` runs on the card")
+    newest = for_program("vllm", inside).version
+    other = f"; {newest} is the newest that does" if newest else ""
+    return Clash(sentence=f"`{torch.name}` does not run here: {against}{other}", source=row.source)
 
 
 _MONTH = re.compile(r"nvcr\.io/nvidia/pytorch:(\d\d\.\d\d)")

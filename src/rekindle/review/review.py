@@ -10,7 +10,7 @@ import msgspec
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.findings import Fix, State
 from rekindle.core.redact import redact
-from rekindle.knowledge.builds.script_rules import rule, script_rules
+from rekindle.knowledge.builds.script_rules import rule
 from rekindle.review.document import Dialect, Document, load
 from rekindle.review.environment import environments_of
 from rekindle.review.judging import questions, settled, unsaid
@@ -92,21 +92,8 @@ def review_script(document: Document, asked: Asked | None = None) -> Reviewed:
 
 def every(subject: Subject) -> list[Raised]:
     """What the rules found; of two that one change of the toolkit settles, the one about the GPU."""
-    parts = (
-        architecture,
-        code,
-        toolchain,
-        options,
-        installs,
-        wheels,
-        order,
-        environments,
-        words,
-        shells,
-        lines,
-        failures,
-    )
-    found = [each for part in parts for each in part.check(subject)]
+    build = (architecture, code, toolchain, options, installs, wheels, order)
+    found = [each for part in (*build, environments, words, shells, lines, failures) for each in part.check(subject)]
     settled = {each.line for each in found if each.rule.startswith("toolkit-") and each.fields.get("also")}
     return [each for each in found if not (each.rule == "toolkit-too-new-for-torch" and each.line in settled)]
 
@@ -128,7 +115,7 @@ def _compared(subjects: Sequence[Subject]) -> list[Reviewed]:
 def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
     found = list(found)
     remarks = {(each.rule, each.line, str(each.fields)): _remark(subject, each) for each in found}
-    asks = [f"line {each.line}: {_filled(text, each.fields)}" for each in found if (text := _asks(each))]
+    asks = [f"line {each.line}: {_filled(text, each.fields)}" for each in found if (text := rule(each.rule).asks)]
     ordered = sorted(remarks.values(), key=lambda remark: (remark.line, -remark.state.rank))
     step = next(iter(subject.torch_builds or subject.builds), None)
     torch = subject.torch_at(step.item if step else None)
@@ -184,26 +171,20 @@ def _calls_rekindle(item: Invocation) -> bool:
 
 def _remark(subject: Subject, found: Raised) -> Remark:
     line = subject.document.line(found.line)
-    if found.rule.startswith("pair:"):
-        pair = next(row for row in script_rules().pair if f"pair:{row.id}" == found.rule)
-        state = State.FAIL if pair.fails else State.WARN
-        name, sentence, why, source = pair.id, pair.found, pair.why, pair.source
-    else:
-        row = rule(found.rule)
-        state, name, sentence, why, source = _STATES[row.severity], row.id, row.found, row.why, row.source
+    row, why = rule(found.rule), rule(found.rule).why
     corrected = found.corrected if found.corrected != line else None
     other = subject.trace.opened.get(found.line)
     if other is not None:
         corrected, why = None, f"{why} (read in `{other}`, which this line runs)"
     text = shown(line.strip())
     return Remark(
-        id=name,
-        state=state,
+        id=row.id,
+        state=_STATES[row.severity],
         line=found.line,
         text=text,
-        found=shown(_filled(sentence, found.fields)),
+        found=shown(_filled(row.found, found.fields)),
         why=shown(_filled(why, found.fields)),
-        source=found.source or _filled(source, found.fields),
+        source=found.source or _filled(row.source, found.fields),
         corrected=shown(corrected) if corrected is not None else None,
         certain=found.certain and corrected is not None,
         fix=Fix(
@@ -212,10 +193,6 @@ def _remark(subject: Subject, found: Raised) -> Remark:
         if corrected is not None
         else None,
     )
-
-
-def _asks(found: Raised) -> str:
-    return "" if found.rule.startswith("pair:") else rule(found.rule).asks
 
 
 def _filled(sentence: str, fields: dict[str, str]) -> str:

@@ -117,6 +117,12 @@ def for_program(name: str, situation: Situation) -> ProgramAnswer:
     )
 
 
+def refused(release: ProgramRelease, situation: Situation) -> str | None:
+    """What speaks against one release on these cards; None: it runs."""
+    found = _considered(program(release.program), release, situation)
+    return found if isinstance(found, str) else None
+
+
 def _an_extension(name: str, situation: Situation) -> UnknownName:
     """What is compiled against torch is looked for with the torch of the plan."""
     best = resolve(situation, Wish()).recommended

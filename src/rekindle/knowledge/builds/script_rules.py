@@ -41,19 +41,6 @@ class LeastPython(Row, frozen=True, kw_only=True):
     releases: tuple[tuple[Version, Version], ...]
 
 
-class Pair(NamedRow, frozen=True, kw_only=True):
-    """Things that do not go together although each is right."""
-
-    found: str
-    why: str
-    cuda_from: Version | None = None
-    torch_from: Version | None = None
-    torch_to: Version | None = None
-    arch_from: Capability | None = None
-    system: str | None = None
-    fails: bool = False
-
-
 class Switch(Row, frozen=True, kw_only=True):
     """A compiler switch with the values that exist."""
 
@@ -93,6 +80,15 @@ class ImageInstaller(Row, frozen=True, kw_only=True):
     name: str
     pattern: str
     programs: tuple[str, ...]
+
+
+class ImageLacks(Row, frozen=True, kw_only=True):
+    """Programs that images of such a name do not have; what looks like `brought` may bring them."""
+
+    image: str
+    programs: tuple[str, ...]
+    brought: str
+    instead: str
 
 
 class PinsTorch(Row, frozen=True, kw_only=True):
@@ -149,7 +145,6 @@ class ScriptLine(Row, frozen=True, kw_only=True):
 class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     pin: tuple[Pin, ...]
     least_python: tuple[LeastPython, ...]
-    pair: tuple[Pair, ...]
     switch: tuple[Switch, ...]
     renamed: tuple[Renamed, ...]
     extension: tuple[ExtensionRow, ...]
@@ -160,6 +155,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     on_index: tuple[OnIndex, ...]
     cuda_default: tuple[CudaDefault, ...]
     image_installer: tuple[ImageInstaller, ...]
+    image_lacks: tuple[ImageLacks, ...]
     line: tuple[ScriptLine, ...]
 
 

@@ -82,13 +82,15 @@ class _PowerShellReader(PowerShellValues):
         if not re.match(r"\s*&?\s*[\w.\\:/'\"-]+(?:\s|$)", text) or re.search(r"[{}|;=]\s*$|[{}]", text):
             return False
         self.plain.add(line)
-        pieces = re.findall(r"\"[^\"]*\"|'[^']*'|[^\s\"']+", text.strip().lstrip("& "))
+        self.recorder.run(self._pieces(text, line), line, line, text)
+        return True
+
+    def _pieces(self, text: str, line: int) -> list[Word]:
         words = []
-        for piece in pieces:
+        for piece in re.findall(r"\"[^\"]*\"|'[^']*'|[^\s\"']+", text.strip().lstrip("& ")):
             filled, known = self.filled(piece.strip("\"'"), None) if piece[:1] != "'" else (piece.strip("'"), True)
             words.append(Word(filled, piece, line, piece[:1] in "\"'", known))
-        self.recorder.run(words, line, line, text)
-        return True
+        return words
 
     def never_called(self) -> None:
         self.recorder.reached = False
@@ -269,6 +271,11 @@ class _PowerShellReader(PowerShellValues):
                 self.walk(block, checked=checked)
             return
         dotted = any(text_of(child) == "." for child in node.children if child.type == "command_invokation_operator")
+        text = text_of(node)
+        if node.has_error and not re.search(r"[{}|;<>`@\n]|\$\(", text):
+            # `--ipc=host a/b:c`: the grammar loses where the words end.
+            self._run(node, self._pieces(text, self.line(node)), [], checked, piped, (), dotted)
+            return
         words = [self.word(name_node)]
         redirects: list[Redirect] = []
         blocks: list[Node] = []

@@ -352,9 +352,12 @@ def _lists(subject: Subject) -> Iterator[Raised]:
             continue
         # conda tells `a-b` from `a_b`, and takes two demands for one.
         for name, count in Counter(names).items() if found.tool != "conda" else ():
-            if count > 1:
-                last = [item.line for item in found.wanted if item.name == name][-1]
-                yield raised("requirement-twice", last, name=name)
+            same = [item for item in found.wanted if item.name == name and item.requirement is not None]
+            exact = {str(number) for item in same if not item.marker and (number := exact_version(item.requirement))}
+            if count > 1 and len(exact) > 1 and not subject.notes:
+                yield raised("requirement-conflict", same[-1].line, name=name, versions=", ".join(sorted(exact)))
+            elif count > 1:
+                yield raised("requirement-twice", same[-1].line, name=name)
     for step in subject.builds:
         files = any(found.files for found in subject.installs)
         if (

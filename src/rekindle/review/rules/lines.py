@@ -30,6 +30,7 @@ def check(subject: Subject) -> Iterator[Raised]:
         yield from _in_the_tree(subject, item)
         yield from _get_pip(subject, item)
         yield from _installer(subject, item)
+        yield from _lacks(subject, item)
         if item.dialect is Dialect.POWERSHELL and item.words[-1].text == "\\":
             yield raised("continuation-powershell", item.words[-1].line)
     yield from _paths(subject)
@@ -52,6 +53,20 @@ def _installer(subject: Subject, item: Invocation) -> Iterator[Raised]:
         yield raised(
             "no-such-installer", item.line, program=item.program, image=image.name[:80], family=here.name, right=right
         )
+
+
+def _lacks(subject: Subject, item: Invocation) -> Iterator[Raised]:
+    """A program that the base image does not have, and that no command before it brings."""
+    docker = subject.document.dialect is Dialect.DOCKERFILE and not item.conditional
+    row = next((each for each in script_rules().image_lacks if docker and item.program in each.programs), None)
+    image = image_of(subject, item) if row is not None else None
+    if row is None or image is None or not image.known or not _compiled(row.image).search(image.name):
+        return
+    before = [each for each in subject.trace.invocations if each.order < item.order]
+    own = [each for each in before if each.program in row.programs]  # told at the first
+    copied = re.search(r"(?m)^\s*(?:COPY\s+--from|ADD\s)|^\s*ENV\s+PATH", subject.document.text)
+    if not own and not copied and not any(_compiled(row.brought).search(each.text) for each in before):
+        yield raised("image-lacks", item.line, program=item.program, image=image.name[:80], instead=row.instead)
 
 
 def _rows(subject: Subject) -> Iterator[Raised]:

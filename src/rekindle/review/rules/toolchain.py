@@ -10,7 +10,6 @@ from rekindle.compat.judgement import Clash, Fits
 from rekindle.compat.library_card import cudnn_serves, cudnns_for, last_cudnn
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
-from rekindle.knowledge.builds.script_rules import script_rules
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
@@ -27,6 +26,9 @@ _VCVARS = re.compile(
     r"(?i)vcvars(?:all|\w*64|32|\w*_x86)?\.bat|vcvars(?:all|64|32)\b|vsdevcmd(?:\.bat)?|launch-vsdevshell"
     r"|enter-vsdevshell|devshell"
 )
+_OF_THE_PROMPT = frozenset(
+    {"VSCMD_VER", "VCINSTALLDIR", "VSINSTALLDIR", "VCTOOLSVERSION", "DEVENVDIR", "VSCMD_ARG_TGT_ARCH"}
+)
 
 
 def check(subject: Subject) -> Iterator[Raised]:
@@ -39,7 +41,7 @@ def check(subject: Subject) -> Iterator[Raised]:
                 if key not in told:
                     told.add(key)
                     yield found
-    yield from _pairs(subject)
+    yield from _nvtx(subject)
     yield from _two_toolkits(subject)
     yield from _cudnn(subject)
     yield from _loaded(subject)
@@ -104,24 +106,14 @@ def _torchs_own(subject: Subject, step: ScriptBuild, cuda: Known) -> Iterator[Ra
             return
 
 
-def _pairs(subject: Subject) -> Iterator[Raised]:
-    for pair in script_rules().pair:
-        for step in subject.torch_builds[:1]:
-            cuda, torch = subject.cuda_at(step.item), subject.torch_at(step.item)
-            if pair.system and subject.system(step.item) != pair.system:
-                continue
-            if pair.cuda_from and (cuda is None or cuda.version < pair.cuda_from):
-                continue
-            if (pair.torch_to or pair.torch_from) and torch is None:
-                continue
-            if torch and pair.torch_to and torch.version.major_minor > pair.torch_to:
-                continue
-            if torch and pair.torch_from and torch.version.major_minor < pair.torch_from:
-                continue
-            yield raised(
-                f"pair:{pair.id}", cuda.line if cuda else step.line,
-                cuda=cuda.version if cuda else "", torch=torch.version if torch else "", source=pair.source,
-            )  # fmt: skip
+def _nvtx(subject: Subject) -> Iterator[Raised]:
+    """nvToolsExt left the toolkit with 12.9; torch asked for it on Windows through 2.4."""
+    for step in subject.torch_builds[:1]:
+        cuda, torch = subject.cuda_at(step.item), subject.torch_at(step.item)
+        if subject.system(step.item) != "windows":
+            continue
+        if cuda and torch and cuda.version >= Version("12.9") and torch.version.major_minor <= Version("2.4"):
+            yield raised("nvtx-gone", cuda.line, cuda=cuda.version, torch=torch.version)
 
 
 def _two_toolkits(subject: Subject) -> Iterator[Raised]:
@@ -130,15 +122,8 @@ def _two_toolkits(subject: Subject) -> Iterator[Raised]:
         either = subject.cudas_at(step.item)
         cuda = either[0] if either else None
         versions = {known.version for known in either}
-        for name in (
-            "CUDA_HOME",
-            "CUDA_PATH",
-            "CUDA_TOOLKIT_ROOT_DIR",
-            "CUDAToolkit_ROOT",
-            "CUDACXX",
-            "CUDA_BIN_PATH",
-            "PATH",
-        ):
+        homes = ("CUDA_HOME", "CUDA_PATH", "CUDA_TOOLKIT_ROOT_DIR", "CUDAToolkit_ROOT", "CUDACXX", "CUDA_BIN_PATH")
+        for name in (*homes, "PATH"):
             value = subject.visible(name, step.item)
             other = toolkit_in(value.text) if value is not None else None
             if cuda is None or value is None or other is None or other in versions or value.line in told:
@@ -247,34 +232,19 @@ def _loads(item: Invocation) -> bool:
 
 def loaded_before(subject: Subject, item: Invocation) -> bool:
     """Whether something put a compiler on PATH for this command."""
-    for each in subject.trace.invocations:
-        if (
-            each.order < item.order
-            and _loads(each)
-            and not (each.dialect is Dialect.POWERSHELL and _child_only(subject, each))
-        ):
-            return True
-    if any(
-        "msvc" in used.action or "vs-shell" in used.action or "vcvars" in used.action for used in subject.trace.used
-    ):
+    before = [each for each in subject.trace.invocations if each.order < item.order and _loads(each)]
+    if any(each.dialect is not Dialect.POWERSHELL or not _child_only(subject, each) for each in before):
         return True
-    for name in ("INCLUDE", "VCINSTALLDIR", "VCToolsInstallDir"):
-        if subject.visible(name, item) is not None:
-            return True
+    names = ("INCLUDE", "VCINSTALLDIR", "VCToolsInstallDir")
+    if any(re.search("msvc|vs-shell|vcvars", used.action) for used in subject.trace.used):
+        return True
+    if any(subject.visible(name, item) is not None for name in names):
+        return True
     path = subject.visible("PATH", item)
     if path is not None and re.search(r"(?i)MSVC[\\/]+\d|HostX?64", path.text):
         return True
-    asked = subject.trace.asked & {
-        "VSCMD_VER",
-        "VCINSTALLDIR",
-        "VSINSTALLDIR",
-        "VCTOOLSVERSION",
-        "DEVENVDIR",
-        "VSCMD_ARG_TGT_ARCH",
-    }
-    if asked or re.search(
-        r"(?i)native tools|developer (?:command )?(?:prompt|powershell)|x64_x64 cross", subject.document.text
-    ):
+    prompt = r"(?i)native tools|developer (?:command )?(?:prompt|powershell)|x64_x64 cross"
+    if subject.trace.asked & _OF_THE_PROMPT or re.search(prompt, subject.document.text):
         return True
     return any(
         each.program in ("where", "where.exe", "get-command")

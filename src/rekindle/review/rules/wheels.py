@@ -16,13 +16,12 @@ from rekindle.compat.package import runs_on
 from rekindle.compat.torch_cuda import CPU, has_line
 from rekindle.compat.torch_python import takes
 from rekindle.compat.wheel_platform import built_for, goes_with
-from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import asks_torch, extension, on_pytorchs_index, pins_torch
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.companions import PROJECTS, lines_for
-from rekindle.knowledge.torch.releases import TorchRelease, torch_release
+from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.environment import TorchReplaced, environments_of
@@ -45,6 +44,7 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _kernels(subject)
     yield from _others(subject)
     yield from _local(subject)
+    yield from _channels(subject)
     yield from _hidden(subject)
     yield from _without_cards(subject)
     yield from _shown(subject)
@@ -127,7 +127,7 @@ def _of(torch: ScriptTorch, sentence: str) -> str:
 
 def _python(subject: Subject) -> Iterator[Raised]:
     told: set[tuple[int, Version, Version]] = set()
-    for row, torch, python, system, wheel in _met(subject):
+    for torch, python, system, wheel in _met(subject):
         answer = takes(str(torch), str(python.version), system)
         key = (python.line, python.version, torch)
         if not isinstance(answer, Clash) or key in told:
@@ -135,40 +135,29 @@ def _python(subject: Subject) -> Iterator[Raised]:
         told.add(key)
         near = next((f". {each.text}" for each in answer.changes if each.what == "torch"), "")
         yield raised(
-            "python-not-supported", python.line, torch=torch, python=python.version,
-            pythons=", ".join(row.pythons(system)),
-            wheel=f"; pip ends with: No matching distribution found{near}" if wheel else "", source=row.source,
+            "python-not-supported", python.line, torch=torch, python=python.version, sentence=answer.sentence,
+            wheel=f"; pip ends with: No matching distribution found{near}" if wheel else "", source=answer.source,
         )  # fmt: skip
 
 
-def _met(subject: Subject) -> Iterator[tuple[TorchRelease, Version, Known, str, bool]]:
+def _met(subject: Subject) -> Iterator[tuple[Version, Known, str, bool]]:
     """Where a release meets a Python: the two, the system, and whether pip has to find a wheel."""
     python = python_of(subject)
     step = next(iter(subject.torch_builds), None)
-    release = subject.release_at(step.item if step else None)
+    torch = subject.torch_at(step.item if step else None)
     pinned = [(found, found.named("torch")) for found in subject.installs if found.tool != "conda"]
     exact = [(found, number) for found, item in pinned if item and (number := exact_version(item.requirement))]
-    asked = any(each.named("torch") and exact_version(subject.requirement(each, "torch")) for each in subject.installs)
-    if python is not None and release is not None and (step is not None or asked or subject.notes):
-        yield (
-            release[0],
-            release[1].version,
-            python,
-            subject.system(step.item if step else None),
-            step is None and bool(exact),
-        )
+    asked = any(exact_version(each.torch.requirement) for each in subject.installs if each.torch is not None)
+    if python is not None and torch is not None and (step is not None or asked or subject.notes):
+        system = subject.system(step.item if step else None)
+        yield torch.version, python, system, step is None and bool(exact)
     for found, number in exact:
-        try:
-            row = torch_release(str(number))
-        except RekindleError:
-            continue
         for each in pythons_at(subject, found.item) if found.verb == "install" else ():
-            yield row, number, each, subject.system(found.item), True
+            yield number, each, subject.system(found.item), True
     for build in subject.torch_builds:
-        of_build = subject.release_at(build.item)
-        if of_build is not None:
-            for each in pythons_at(subject, build.item):
-                yield of_build[0], of_build[1].version, each, subject.system(build.item), False
+        built = subject.torch_at(build.item)
+        for each in pythons_at(subject, build.item) if built is not None else ():
+            yield built.version if built else Version("0"), each, subject.system(build.item), False
 
 
 def _musl(subject: Subject) -> Iterator[Raised]:
@@ -298,15 +287,22 @@ def _others(subject: Subject) -> Iterator[Raised]:
                 )
 
 
+_NO_REQUIREMENT = {
+    r"(?:[<>]=?|~=)[\w.]+\+": "a range takes no +label; write ==VERSION+label",
+    r"(?<![=<>!~])=(?!=)": "versions are compared with ==, not with =",
+}
+
+
 def _local(subject: Subject) -> Iterator[Raised]:
     """`torch==2.0.1+cu118` is only on PyTorch's own index; a range takes no `+cu118` at all."""
     for found in subject.installs:
         for wanted in found.wanted if found.tool != "conda" and found.verb in ("install", "sync", "wheel") else ():
             requirement = wanted.requirement or ""
-            if re.search(r"(?:[<>]=?|~=)[\w.]+\+", requirement):
-                yield raised("requirement-invalid", wanted.line, text=f"{wanted.name}{requirement}")
+            reason = next((why for pattern, why in _NO_REQUIREMENT.items() if re.search(pattern, requirement)), None)
             if re.fullmatch(r"[\w.-]+,", wanted.raw.strip("\"'")):
-                yield raised("requirement-comma", wanted.line, text=wanted.raw)
+                reason = "blanks stand between requirements, not commas"
+            if reason is not None:
+                yield raised("requirement-invalid", wanted.line, text=wanted.raw, reason=reason)
             local = re.search(r"==[\w.]+\+(\w+)", requirement)
             if local and wanted.name in ("torch", *PROJECTS) and environments_of(subject).has_no_index(found):
                 rule = "local-no-index-list" if subject.document.dialect in LISTS else "local-no-index"
@@ -320,6 +316,15 @@ def _local(subject: Subject) -> Iterator[Raised]:
                     "local-other-index", wanted.line, text=f"{wanted.name}{requirement}", has=shown, index=index
                 )
                 break
+
+
+def _channels(subject: Subject) -> Iterator[Raised]:
+    """`pytorch-cuda` without the one channel that has it."""
+    for found in subject.installs:
+        wanted = found.named("pytorch-cuda") if found.tool == "conda" and found.verb != "uninstall" else None
+        told = re.search(r"channels.*\bpytorch\b|condarc|\bpytorch::", subject.document.text)
+        if wanted is not None and not told and not any("pytorch" in each for each in found.channels):
+            yield raised("conda-channel-missing", wanted.line)
 
 
 def _hidden(subject: Subject) -> Iterator[Raised]:
