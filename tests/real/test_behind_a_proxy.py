@@ -133,6 +133,6 @@ def test_the_printed_line_goes_through_it(company: Proxy, environment: Path, mon
 
 
 def test_an_installation_without_the_certificate_names_the_setting(company: Proxy, environment: Path) -> None:
-    seen = rekindle_command("install", str(environment), "--gpu", "GTX 1080 Ti")
+    seen = rekindle_command("install", str(environment), "--gpu", "H100")
     assert seen.code == 7
     assert "PIP_CERT" in seen.err and "the environment is unchanged" in seen.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import threading
 from pathlib import Path
 
@@ -182,3 +183,12 @@ def test_escape_codes_in_a_foreign_snapshot_do_not_reach_the_terminal() -> None:
     answer = report.report(Machine(os="linux", arch="x86_64", gpus=(gpu,)))
     assert "\x1b]" not in text(answer, everything=True)
     assert "\x1b" not in paste(answer)
+
+
+def test_what_a_probe_writes_for_a_while_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nvcc's dry run makes files that it removes itself, unless it is killed: then the next run sweeps their folder."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = "import pathlib, tempfile; pathlib.Path(tempfile.gettempdir(), 'tmpxft').touch(); print(tempfile.gettempdir())"
+    said = Host().command(sys.executable, "-I", "-c", code, apart=True)
+    assert Path(said.out.strip()).parent == tmp_path
+    assert list(tmp_path.iterdir()) == []

@@ -85,7 +85,7 @@ for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-json.dump([said[:8] == said[8:], None not in said], sys.stdout)
+json.dump([pair for pair in zip(said[:8], said[8:]) if pair[0] is None or pair[0] != pair[1]], sys.stdout)
 """
 
 
@@ -115,7 +115,7 @@ def test_the_library_in_sixteen_threads(how: str, tmp_path: Path) -> None:
     for _ in range(100 if os.environ.get("REKINDLE_HEAVY") else 2):
         done = run(ASKING, str(tmp_path), how)
         assert (done.returncode, done.stderr) == (0, "")
-        assert json.loads(done.stdout) == [True, True]
+        assert json.loads(done.stdout) == [], "two threads, one question, two answers"
 
 
 def test_types_are_decoded_in_one_place() -> None:

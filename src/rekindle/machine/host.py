@@ -6,6 +6,7 @@ system. A question that was not recorded is answered like one for something that
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import ntpath
 import os
@@ -20,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rekindle.core import codec, paths, processes
+from rekindle.core import codec, files, paths, processes
 from rekindle.core import run as programs
 from rekindle.core.run import Result
 from rekindle.machine.system import windows as windows_calls
@@ -131,8 +132,11 @@ class Run(ABC):
         return found or None
 
     @abstractmethod
-    def command(self, *args: str, timeout: float = 15.0, label: str | None = None) -> Result:
-        """What a program says. `label` is the question's name in a recording where its words would say too much."""
+    def command(self, *args: str, timeout: float = 15.0, label: str | None = None, apart: bool = False) -> Result:
+        """What a program says. `label` is the question's name in a recording where its words would say too much.
+
+        `apart`: it writes files for a while, into a folder that goes with it even if it is killed.
+        """
 
     @abstractmethod
     def text(self, path: str) -> str | None:
@@ -215,11 +219,13 @@ class Host(Run):
     def environment(self) -> Mapping[str, str]:
         return self.recording.environment
 
-    def command(self, *args: str, timeout: float = 15.0, label: str | None = None) -> Result:
+    def command(self, *args: str, timeout: float = 15.0, label: str | None = None, apart: bool = False) -> Result:
         # Not `cmd` either takes a program from the folder one stands in, nor is one named by where one stands.
-        env = {**os.environ, "NoDefaultCurrentDirectoryInExePath": "1"} if self.windows else None
+        env = {**os.environ, **({"NoDefaultCurrentDirectoryInExePath": "1"} if self.windows else {})}
         if self.paths.isabs(args[0]):
-            result = programs.call(args, env=env, timeout=min(timeout, self.longest))
+            with files.scratch("probe") if apart else contextlib.nullcontext() as own:
+                env |= {name: str(own) for name in ("TMPDIR", "TEMP", "TMP") if own}
+                result = programs.call(args, env=env, timeout=min(timeout, self.longest))
         else:
             result = Result(args=args, code=None, err="a program must be named by its whole path")
         said = codec.like(Said, result, seconds=round(result.seconds, 4))
@@ -314,7 +320,7 @@ class Replay(Run):
     def environment(self) -> Mapping[str, str]:
         return self.recording.environment
 
-    def command(self, *args: str, timeout: float = 15.0, label: str | None = None) -> Result:
+    def command(self, *args: str, timeout: float = 15.0, label: str | None = None, apart: bool = False) -> Result:
         said = self._commands.get(self._key_command(label or spell(args)))
         if said is None:
             return Result(args=args, code=None, err="not recorded in the snapshot")

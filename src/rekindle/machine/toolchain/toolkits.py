@@ -203,14 +203,15 @@ class _Hangs(Exception):
 def _dry_run(run: Run, program: str, troubles: list[str]) -> nvcc.DryRun | None:
     """Nothing is compiled: nvcc prints what it would start. An empty file is enough to make it say."""
     words = ("--dryrun", "-cubin", "-x", "cu", "NUL" if run.windows else "/dev/null")
-    said = run.command(program, *words)
+    said = run.command(program, *words, apart=True)
     if said.timed_out:
         raise _Hangs(f"it timed out after {said.seconds:.0f} s")
     if run.windows and "'cl.exe'" in said.out + said.err:
         # An ordinary prompt has no `cl` on PATH, and nvcc says nothing without one: it is told where one is.
         installed = [toolset for found in msvc.studios(run) for toolset in found.toolsets if toolset.x64]
         if installed:
-            said = run.command(program, "-ccbin", run.join(installed[0].root, "bin", "Hostx64", "x64"), *words)
+            compilers = run.join(installed[0].root, "bin", "Hostx64", "x64")
+            said = run.command(program, "-ccbin", compilers, *words, apart=True)
     separator = ";" if run.windows else ":"
     try:
         return nvcc.parse_dry_run(said.err + "\n" + said.out, separator=separator)
