@@ -188,7 +188,7 @@ def test_escape_codes_in_a_foreign_snapshot_do_not_reach_the_terminal() -> None:
 def test_what_a_probe_writes_for_a_while_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """nvcc's dry run makes files that it removes itself, unless it is killed: then the next run sweeps their folder."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    code = "import pathlib, tempfile; pathlib.Path(tempfile.gettempdir(), 'tmpxft').touch(); print(tempfile.gettempdir())"
+    code = "import pathlib, tempfile as t; pathlib.Path(t.gettempdir(), 'tmpxft').touch(); print(t.gettempdir())"
     said = Host().command(sys.executable, "-I", "-c", code, apart=True)
     assert Path(said.out.strip()).parent == tmp_path
     assert list(tmp_path.iterdir()) == []
