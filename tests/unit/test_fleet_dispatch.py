@@ -371,6 +371,27 @@ def test_a_wheel_that_was_shelved_as_the_client_died_is_done_in_the_journal(tmp_
     assert [each.event for each in old.journal.events if each.key == first.key] == ["begin", "done"]
 
 
+def test_a_wheel_that_was_being_shelved_as_its_worker_went_is_not_built_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    first, address = bench.jobs[0], bench.join("one")
+    bench.put(first, address)
+    del bench.dispatcher.workers[address]
+    bench.dispatcher._gone(address, "one")
+    (entry,) = shelf.add(tmp_path / "shelf", [small_wheel(tmp_path / "made")])
+    assert first.key and first.lock
+    done = ShelvedJob(key=first.key, wheel=entry.file, sha256=entry.sha256, lock=first.lock)
+    shelved.record(tmp_path / "shelf", done)
+    bench.join("two", slots=1)
+    bench.dispatcher.waiting = [first.key]
+    bench.dispatcher._place(None)
+    assert [each.event for each in bench.dispatcher.journal.events if each.key == first.key] == [
+        "begin",
+        "died",
+        "done",
+    ]
+    assert bench.dispatcher.over or first.key not in bench.dispatcher.waiting
+
+
 @pytest.mark.long
 def test_ten_thousand_jobs_while_workers_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is lost, and nothing that is done is begun again."""

@@ -88,6 +88,7 @@ class Dispatcher:
         self._told_at = time.monotonic()
         self._dead = {key: deaths(journal.events, key) for key in {each.key for each in journal.events if each.key}}
         self._looked = 0.0
+        self._again: set[str] = set()
         self._full: dict[str, set[str]] = {}
         self._idle_since: float | None = None
         self._told: set[asyncio.Future[Any]] = set()
@@ -138,8 +139,6 @@ class Dispatcher:
             if self.journal.unsettled:
                 self.journal.settle()
 
-    # -- what there is --------------------------------------------------------------------------------------------
-
     async def _look(self, client: Any) -> None:
         if time.monotonic() - self._looked < _BEAT and self.workers:
             return
@@ -169,15 +168,11 @@ class Dispatcher:
         for placed in with_it:
             self._end_task(placed)
             if not placed.check:
-                self._died(placed, alone=len(with_it) == 1)
+                key, alone = placed.job.key or "", len(with_it) == 1
+                told = event("died", key=key, worker=placed.name, step=placed.step, alone=alone, seconds=_since(placed))
+                self.journal.write(told)
+                self._dead[key] = deaths(self.journal.events, key)
             self._back(placed)
-
-    def _died(self, placed: _Placed, *, alone: bool) -> None:
-        key = placed.job.key or ""
-        self.journal.write(
-            event("died", key=key, worker=placed.name, step=placed.step, alone=alone, seconds=_since(placed))
-        )
-        self._dead[key] = deaths(self.journal.events, key)
 
     def _back(self, placed: _Placed) -> None:
         job = placed.job
@@ -192,13 +187,21 @@ class Dispatcher:
         elif job.key not in self.waiting:
             # What was begun goes on first: a worker may hold most of it.
             self.waiting.insert(0, job.key)
+            self._again.add(job.key)
+
+    def _shelved_meanwhile(self, key: str) -> bool:
+        """Its worker went while its wheel was being taken in: what is on the shelf is done, whoever went."""
+        done = shelved.jobs_on(self.intake.shelf).get(key) if key in self._again else None
+        if done is None:
+            return False
+        self.waiting.remove(key)
+        self.final("done", self.jobs[key], wheel=done.wheel, sha256=done.sha256)
+        return True
 
     def _log_of(self, key: str) -> str:
         mine = [each for each in self.journal.events if each.key == key]
         lines = [f"{each.at} {each.event} {each.worker or ''} {each.step or ''}" for each in mine]
         return "\n".join([*lines, *[each.log for each in mine if each.log][-1:]])
-
-    # -- what goes where ------------------------------------------------------------------------------------------
 
     def _place(self, client: Any) -> None:
         for key in list(self.waiting):
@@ -210,6 +213,8 @@ class Dispatcher:
             suspect = self._dead.get(key, (0, 0))[0] > 0
             address = self._best(job, alone=suspect)
             if address is None:
+                continue
+            if self._shelved_meanwhile(key):
                 continue
             self.waiting.remove(key)
             placed = _Placed(job, address, self.workers[address].name, alone=suspect)
@@ -299,8 +304,6 @@ class Dispatcher:
             return "no worker is there"
         said = [f"{have.name} lacks {', '.join(lacks(job, have) or ('disk space',))}" for have in self.workers.values()]
         return "no worker can build it: " + "; ".join(sorted(said)[:5])
-
-    # -- one job --------------------------------------------------------------------------------------------------
 
     async def _one(self, client: Any, placed: _Placed) -> None:
         job = placed.job
@@ -398,8 +401,6 @@ class Dispatcher:
             self.pace.took(job, values["seconds"])
         reason = f": {values['error']}" if values.get("error") else ""
         self.tell(f"{kind:<9} {job.name}{reason}")
-
-    # -- the rest -------------------------------------------------------------------------------------------------
 
     def _heard(self, said: Any) -> None:
         with contextlib.suppress(RekindleError, KeyError, IndexError, TypeError):
