@@ -46,8 +46,9 @@ _TI = r"\d{3,4} ?(?:Ti|ti|TI)"
 # "my 4060", "a 4060 8G": the family is left out where the number alone is one, and nothing is counted by it.
 _BARE = r"(?:20[678]|30[5-9]|40[5-9]|50[5-9])0"
 _NUMBER = re2.compile(
-    rf"(?i)\b(?:my|an?|gpu is|gpu:|using|with|on)(?: the| an?)? ({_BARE} ?(?:ti(?: super)?|super|laptop|mobile)?)"
-    r"(?: ?\d{1,2} ?GB?\b|[,.]? (?:card|gpu|with|and|on)\b|[,.] |\W*$)"
+    r"(?i)(?:\b(?:my|an?|gpu is|gpu:|using|with|on)(?: the| an?)? |[张块])"
+    rf"({_BARE} ?(?:ti(?: super)?|super|laptop|mobile)?)"
+    r"(?: ?\d{1,2} ?GB?\b|[,.]? (?:card|gpu|with|and|on)\b|[,.] |的|\W*$)"
 )
 _FAMILY = re2.compile(
     rf"\b(?:NVIDIA|GeForce|Tesla|Quadro|(?:GTX|RTX|GT)(?:\d{{3,4}}(?:Ti|ti)?)?|TITAN|Jetson|{_TI}|{_CENTRE})\b"
