@@ -8,14 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.audit.answer import AuditedCard
 from rekindle.core.findings import State
 from rekindle.extension import find as find_module
 from rekindle.extension.candidates import IndexAnswer
 from rekindle.extension.check import ServedCards
 from rekindle.extension.find import ExtensionQuestion, FoundExtension, LookedInto, find
 from rekindle.knowledge.builds import extension_files
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from support.command import rekindle_command
 
 _FLASH = "https://github.com/Dao-AILab/flash-attention/releases/download/v2.8.3/flash_attn-2.8.3%2B"
@@ -68,7 +67,7 @@ LABELLED: tuple[tuple[str, str | None], ...] = (
 def _question(text: str) -> ExtensionQuestion:
     package, torch, python, system, card = text.split(" ")
     release, _, line = torch.partition("+")
-    cards = (AuditedCard(name="the card", capability=Capability.parse(card)),)
+    cards = (NamedCard(name="the card", capability=Capability.parse(card)),)
     return ExtensionQuestion(
         package=package, torch=release, line=line, python=python, system=system, machine="x86_64", cards=cards
     )
@@ -218,10 +217,12 @@ def test_a_torch_without_cuda_is_no_question_for_a_wheel(tmp_path: Path) -> None
     assert seen.code == 14
 
 
-@pytest.mark.parametrize(("new", "said"), [(True, "cxx11abiTRUE"), (False, "cxx11abiFALSE"), (None, "cxx11abiFALSE")])
-def test_the_abi_of_the_torch_that_is_there_counts(new: bool | None, said: str) -> None:
+@pytest.mark.parametrize(
+    ("abi", "said"), [("cxx11", "cxx11abiTRUE"), ("pre-cxx11", "cxx11abiFALSE"), (None, "cxx11abiFALSE")]
+)
+def test_the_abi_of_the_torch_that_is_there_counts(abi: str | None, said: str) -> None:
     """conda-forge's torch 2.5 has the newer one, PyTorch's own wheel the older."""
-    question = msgspec.structs.replace(_question("flash-attn 2.5.1+cu124 3.12 linux 8.6"), new_abi=new)
+    question = msgspec.structs.replace(_question("flash-attn 2.5.1+cu124 3.12 linux 8.6"), cxx_abi=abi)
     assert said in find(question, ask=_no_index, look=_unread).wheels[0].what
 
 
@@ -243,6 +244,7 @@ def test_torch_itself_is_a_question_for_plan() -> None:
 def test_the_torch_of_an_environment_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_module, "_ask", _no_index)
     monkeypatch.setattr(find_module, "_look", _unread)
+    monkeypatch.setattr("rekindle.core.paths.architecture", lambda: "x86_64")
     site = tmp_path / "env" / "lib" / "python3.12" / "site-packages"
     (site / "torch").mkdir(parents=True)
     (site / "torch" / "version.py").write_text("__version__ = '2.8.0+cu128'\ncuda = '12.8'\n", encoding="utf-8")

@@ -12,7 +12,7 @@ from rekindle.core import console
 @click.argument("wheels", metavar="WHEEL|DIR...", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "-o", "--output", type=options.OutputPath(), metavar="DIR", default="repaired", show_default=True,
-    help="The folder for the repaired wheels; they keep their file names.",
+    help="The folder for the repaired wheels; they keep their file names, but for a variant's label.",
 )  # fmt: skip
 @click.option("--add", multiple=True, metavar="FILE", help="Put a file into torch/lib, or FILE=PATH/IN/WHEEL.")
 @click.option("--remove", multiple=True, metavar="NAME", help="Leave a file out, such as a test DLL.")
@@ -27,6 +27,7 @@ from rekindle.core import console
     multiple=True,
 )
 @click.option("--slim", is_flag=True, help="Require NVIDIA's packages instead of carrying their libraries (Linux).")
+@click.option("--variant", is_flag=True, help="Label it for variant-aware installers, by the GPU code that is in it.")
 @click.option("--exclude", multiple=True, metavar="NAME", help="Never add this library.")
 @click.option("--no-index", is_flag=True, help="Fetch nothing from the package index.")
 @options.gpus
@@ -41,6 +42,7 @@ def command(
     complete: bool | None,
     folders: tuple[Path, ...],
     slim: bool,
+    variant: bool,
     exclude: tuple[str, ...],
     no_index: bool,
     gpus: tuple[str, ...],
@@ -63,10 +65,15 @@ def command(
     if slim:
         from rekindle.wheels.repair import slim as slimming
 
-        options.exclude("slim", ("add", "remove", "complete", "folders", "exclude", "no_index", "folder"))
+        options.exclude("slim", ("add", "remove", "complete", "folders", "exclude", "no_index", "folder", "variant"))
         every = [found for given in wheels for found in batch.wheels_in(given)]
         with console.waiting(f"reading and writing {console.plural(len(every), 'wheel')}"):
             done = [slimming.slim(wheel, output, cards=gpus, dry_run=dry_run) for wheel in every]
+    elif variant:
+        from rekindle.wheels.repair.variant import label
+
+        options.exclude("variant", ("add", "remove", "complete", "folders", "exclude", "no_index", "gpus", "folder"))
+        done = [label(each, output, dry_run=dry_run) for given in wheels for each in batch.wheels_in(given)]
     elif folder is not None:
         done = [repair.pack(folder, output, dry_run=dry_run)]
     else:

@@ -50,12 +50,9 @@ def served(
 ) -> Served:
     """How far the code of one file serves a card. `driver_ptx` is the newest PTX version its driver knows, `torch` the
     release that the file is a part of."""
-    groups = code.groups or code.aside_groups
-    counted = [group for group in groups if _spans(group) or not group.targets]
-    counted = counted if any(map(_spans, counted)) else list(groups)
     torch = None if _is_vendors(code) else torch
     native = jit = total = 0
-    for group in counted:
+    for group in counted(code):
         total += group.count
         isa = code.ptx_isa
         how = {
@@ -70,6 +67,13 @@ def served(
     if native + jit and _is_vendors(code):
         return Served(coverage=Coverage.SERVES, native=native, jit=0 if native else jit, containers=total)
     return Served(coverage=_grade(native + jit, total), native=native, jit=jit, containers=total)
+
+
+def counted(code: GpuCode) -> list[Group]:
+    """The containers on which the answer stands."""
+    groups = code.groups or code.aside_groups
+    wide = [group for group in groups if _spans(group) or not group.targets]
+    return wide if any(map(_spans, wide)) else list(groups)
 
 
 def overall(parts: Iterable[Coverage]) -> Coverage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from rekindle.compat.extension_torch import ABIS, official_abi
 from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts, present
 from rekindle.diagnose.symbols import plain_name
@@ -26,8 +27,6 @@ _OWN = frozenset({"torch", "torchvision", "torchaudio"})
 _REINSTALL = "pip install --force-reinstall --no-cache-dir --no-deps"
 # The C library of Ubuntu 20.04 and Debian 11, the oldest that people still ask about.
 _OLD_GLIBC = "2.31"
-# Official wheels for Linux: the C++ ABI that they were compiled with.
-_LAST_OLD_ABI, _FIRST_NEW_ABI = Version("2.5"), Version("2.7")
 
 
 def _offered(package: str, said: str) -> dict[str, str]:
@@ -168,9 +167,8 @@ def _abi(said: str, facts: Facts) -> dict[str, str]:
     new, old = "__cxx11" in said, "RKSs" in said
     if not new and not old:
         return {}
-    built = "cxx11abiTRUE" if new else "cxx11abiFALSE"
-    minor = Version(facts.torch).major_minor if facts.torch else None
+    word, other = ("TRUE", "FALSE") if new else ("FALSE", "TRUE")
     # Then torch has the same one, and it is the release that differs.
-    if minor is not None and (minor >= _FIRST_NEW_ABI if new else minor <= _LAST_OLD_ABI):
+    if facts.torch and official_abi(Version(facts.torch), None) == ABIS[word]:
         return {}
-    return {"built_abi": built, "other_abi": "cxx11abiFALSE" if new else "cxx11abiTRUE"}
+    return {"built_abi": f"cxx11abi{word}", "other_abi": f"cxx11abi{other}"}

@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from packaging.utils import parse_wheel_filename
 
 from rekindle.audit import module_checks
-from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.contents import Contents, Module, is_module, read
 from rekindle.audit.symbols import Offered, missing_in, uses_torch
+from rekindle.compat.extension_torch import has_symbols, runtimes, same_cuda
+from rekindle.compat.judgement import Clash
 from rekindle.core import paths
 from rekindle.core.command import Command
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.python import ask
 from rekindle.core.version import Version
 from rekindle.formats.package import open_package, unpack
-from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.knowledge.gpu.capability import Coverage, NamedCard
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.machine.model import InstalledTorch
 from rekindle.model.environment import Environment
+from rekindle.model.wheel import read_name
 from rekindle.wheels.inspect.inspection import CardCoverage as Judged
 from rekindle.wheels.inspect.inspection import Inspection, inspect
 
-_CUDART = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d\d)", re.IGNORECASE)
 _MOST = 12
 """Modules named in one sentence, and imported one by one, at most."""
 
 
 def judged(
-    wheel: Path, arch_list: str, cards: Sequence[AuditedCard], environment: Environment, torch: Torch, work: Path
+    wheel: Path, arch_list: str, cards: Sequence[NamedCard], environment: Environment, torch: InstalledTorch, work: Path
 ) -> list[Finding]:
     """Right code and nothing else, linked to this torch, importable where it was made."""
     seen = inspect(wheel, cards=[card.capability.sm for card in cards])
@@ -52,7 +52,7 @@ def judged(
 
 def misnamed(name: str, architecture: str) -> Finding | None:
     """A wheel that pip refuses by its name: rotary-emb calls itself `manylinux2014_x86_64` wherever it is built."""
-    platforms = {tag.platform for tag in parse_wheel_filename(name)[3]}
+    platforms = {tag.platform for tag in read_name(name).tags}
     endings = {architecture, "amd64"} if architecture == "x86_64" else {architecture, "arm64"}
     if any(platform == "any" or platform.endswith(tuple(endings)) for platform in platforms):
         return None
@@ -65,7 +65,7 @@ def misnamed(name: str, architecture: str) -> Finding | None:
     )
 
 
-def unfit(where: str | Path, torch: Torch) -> str | None:
+def unfit(where: str | Path, torch: InstalledTorch) -> str | None:
     """Why a ready-made wheel cannot be used with this torch; None when nothing speaks against it."""
     offered = Offered(Path(torch.root))
     with open_package(where) as package:
@@ -74,20 +74,12 @@ def unfit(where: str | Path, torch: Torch) -> str | None:
                 continue
             binary = package.binary(name, symbols=True)
             needed = binary.elf.needed if binary.elf else tuple(binary.pe.imports) if binary.pe else ()
-            other = _other_runtime(needed, torch.cuda)
-            if other is not None:
-                return f"{binary.file} uses the CUDA {other} runtime, torch here is built for CUDA {torch.cuda}"
-            lacking = missing_in(binary, offered)
-            if lacking:
-                return (
-                    f"{binary.file} was built for another torch: {len(lacking)} symbols are missing in {torch.version}"
-                )
+            answers = [same_cuda(binary.file, Version(str(each)), torch.cuda) for each in runtimes(needed)]
+            answers.append(has_symbols(binary.file, len(missing_in(binary, offered)), torch.version))
+            for answer in answers:
+                if isinstance(answer, Clash):
+                    return answer.sentence
     return None
-
-
-def _other_runtime(needed: Sequence[str], cuda: Version | None) -> int | None:
-    majors = {int(match[1]) for name in needed if (match := _CUDART.match(name))}
-    return next((major for major in sorted(majors) if cuda is None or major != cuda.major), None)
 
 
 def _right_code(seen: Inspection, arch_list: str) -> Finding:
@@ -119,7 +111,7 @@ def _served(seen: Inspection) -> list[Finding]:
     ]
 
 
-def _linked(found: Contents, installed: Environment, torch: Torch) -> Finding:
+def _linked(found: Contents, installed: Environment, torch: InstalledTorch) -> Finding:
     """The symbols, the CUDA runtime, the Python: what an audit would say of it once it is installed."""
     place = module_checks.AuditContext(
         environment=installed,
@@ -184,7 +176,7 @@ class ServedCards(NamedTuple):
     partly: bool
 
 
-def served_by(where: str | Path, cards: Sequence[AuditedCard], line: str | None = None) -> ServedCards:
+def served_by(where: str | Path, cards: Sequence[NamedCard], line: str | None = None) -> ServedCards:
     """Of a wheel by path or address.
 
     Where it has a library for each CUDA (`libbitsandbytes_cuda126.so`), that of `line` counts.

@@ -7,11 +7,14 @@ JSON stays flat and a conversion that takes a `WheelIdentity` takes each of them
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from rekindle.core.version import Version
+
+if TYPE_CHECKING:
+    from packaging.tags import Tag
 
 _MACHINES = (
     ("amd64", "x86_64"), ("x86_64", "x86_64"), ("arm64", "aarch64"), ("aarch64", "aarch64"), ("win32", "x86"),
@@ -19,6 +22,40 @@ _MACHINES = (
 _GLIBC = re.compile(r"manylinux_(\d+)_(\d+)_")
 # What the older names of these platforms stand for (PEP 513, 571 and 599).
 _OLD_GLIBC = {"manylinux1_": "2.5", "manylinux2010_": "2.12", "manylinux2014_": "2.17"}
+# The last part of a variant's file name (PEP 817), before the ending.
+_LABEL = re.compile(r"(?P<plain>[^-]+-[^-]+(?:-\d[^-]*)?-[^-]+-[^-]+-[^-]+)-(?P<label>[0-9a-z._]+)\.whl\Z")
+
+
+class WheelName(NamedTuple):
+    """What a file name says. `plain` is the name without the label of a wheel variant."""
+
+    project: str
+    version: str
+    tags: frozenset[Tag]
+    plain: str
+    label: str | None
+
+
+def read_name(file: str) -> WheelName:
+    """Raises packaging's `InvalidWheelFilename`."""
+    from packaging.utils import parse_wheel_filename
+
+    match = _LABEL.match(file)
+    # Five parts and a build number, which begins with a digit, are a name without a label.
+    labelled = match if match and (file.count("-") > 5 or not file.split("-")[2][:1].isdigit()) else None
+    plain = f"{labelled['plain']}.whl" if labelled else file
+    project, version, _, tags = parse_wheel_filename(plain)
+    return WheelName(project, str(version), tags, plain, labelled["label"] if labelled else None)
+
+
+class WheelVariant(msgspec.Struct, frozen=True, kw_only=True):
+    """What a wheel variant says of itself: the computers it is for by namespace and feature, and who can tell."""
+
+    label: str
+    properties: dict[str, dict[str, tuple[str, ...]]]
+    providers: dict[str, dict[str, Any]] = {}
+    namespaces: tuple[str, ...] = ()
+    """The providers, the most important first."""
 
 
 class WheelIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +76,7 @@ class WheelIdentity(msgspec.Struct, frozen=True, kw_only=True):
     cpu: str | None = None
     cxx_abi: str | None = None
     glibc: Version | None = None
+    variant: WheelVariant | None = None
 
     @property
     def is_torch(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename
 
 from rekindle.core.errors import BadInput, NotFound, UsageError
 from rekindle.formats import binary, package
@@ -31,7 +31,7 @@ def wheel_tags(path: Path) -> frozenset[Tag]:
     try:
         if " " in path.name:
             raise InvalidWheelFilename("it has a space in it")
-        return parse_wheel_filename(path.name)[3]
+        return wheel.read_name(path.name).tags
     except InvalidWheelFilename as error:
         message = f"`{path.name}` is not the name of a wheel: {error}"
         hint = "rename it to what it was when it was built, such as `torch-2.7.1-cp311-cp311-win_amd64.whl`"

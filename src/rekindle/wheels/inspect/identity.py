@@ -18,6 +18,7 @@ from rekindle.knowledge.gpu.gpu_code import sums
 from rekindle.model.requirement import holds, place, requirement
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.closure.torch_libraries import is_torch_symbol
+from rekindle.wheels.inspect import variant
 
 _ASSIGNED = re.compile(r"^(\w{1,60})(?:\s{0,9}:[^=\n]{1,99})?\s{0,9}=\s{0,9}['\"]([^'\"\n]*)['\"]", re.MULTILINE)
 _CUDNN_PIN = re.compile(r"nvidia[-_]cudnn[-_]cu\d+\s*\(?==\s*([\d.]+)")
@@ -69,6 +70,7 @@ def identify(found: Package, binaries: Sequence[Binary]) -> Identity:
         python=python or _python(found),
         platform=platform,
         requires=requires,
+        variant=variant.read(found),
     )
 
 

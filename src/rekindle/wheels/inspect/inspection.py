@@ -30,8 +30,8 @@ from rekindle.wheels.closure.closure import Elsewhere
 from rekindle.wheels.closure.closure import closure as closure_of
 from rekindle.wheels.closure.linkage import Closure
 from rekindle.wheels.closure.torch_libraries import TorchLibraries
-from rekindle.wheels.inspect import identity, integrity
-from rekindle.wheels.inspect.against import fit_findings, read_torch
+from rekindle.wheels.inspect import identity, integrity, variant
+from rekindle.wheels.inspect.against import cuda_of, fit_findings, read_torch
 from rekindle.wheels.inspect.identity import Identity, cuda_linked, read_binaries
 
 
@@ -181,6 +181,7 @@ def _of_package(
             *integrity.name_findings(found),
             *integrity.header_findings(binaries),
             *integrity.cpu_findings(binaries, known.cpu),
+            *variant.findings(found, known.variant, binary.codes(binaries), cuda_of(known) or cuda_linked(binaries)),
             *(fit_findings(known, against, binaries) if against and links and links.brought else ()),
         ],
     )

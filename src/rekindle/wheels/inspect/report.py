@@ -57,10 +57,22 @@ def _head(found: Inspection) -> str:
         ("C++ ABI", found.cxx_abi),
         ("BLAS", found.blas),
         ("CPU", found.cpu and f"x86-64-{found.cpu} or better"),
+        ("variant", _variant(found)),
         ("size", _size(found)),
     ]
     title = console.paint(console.clean(found.name), "bold")
     return f"{title} ({found.kind})\n" + console.table([(k, console.clean(v)) for k, v in rows if v], indent="  ")
+
+
+def _variant(found: Inspection) -> str | None:
+    if found.variant is None:
+        return None
+    features = [
+        f"{space} :: {feature} :: {' '.join(values)}"
+        for space, each in found.variant.properties.items()
+        for feature, values in each.items()
+    ]
+    return f"{found.variant.label} ({', '.join(features) or 'no property'})"
 
 
 def _driver(found: Inspection) -> str | None:

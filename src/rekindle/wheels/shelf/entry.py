@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core import console
-from rekindle.core.command import pip
+from rekindle.core.command import Command, pip
 from rekindle.core.findings import Finding, State
 from rekindle.core.untrusted import PipVersion, PlainFileName, ProjectName, Sha256
 from rekindle.knowledge.gpu.gpu_code import GpuCode, sums
@@ -86,4 +86,7 @@ def text(wheels: Sequence[ShelvedWheel], cards: Sequence[str] = ()) -> str:
 def install_command(folder: Path, entry: ShelvedWheel) -> str:
     """How pip takes this very wheel from the shelf: its whole version, or a newer one from elsewhere would win."""
     index = (folder.resolve() / "simple").as_uri()
+    if entry.variant is not None:
+        choose = ("pip", "install", "--preview-features", "wheel-variants", "--index", index)
+        return str(Command("uv", *choose, f"{entry.project}=={entry.version}"))
     return str(pip("install", "--extra-index-url", index, f"{entry.project}=={entry.version}"))

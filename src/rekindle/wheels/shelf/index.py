@@ -1,4 +1,7 @@
-"""The shelf as a static package index: PEP 503 pages, PEP 691 JSON, PEP 658 metadata, and a page for people."""
+"""The shelf as a static package index: PEP 503 pages, PEP 691 JSON, PEP 658 metadata, and a page for people.
+
+Of wheel variants (PEP 817) a file for each release says which label is for which computer.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import hashlib
 import html
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from itertools import groupby
 from pathlib import Path
@@ -21,6 +24,7 @@ from rekindle.core import codec, files, signing
 from rekindle.core.errors import BadInput, ChecksFailed
 from rekindle.core.untrusted import Sha256
 from rekindle.knowledge.gpu.gpu_code import sums
+from rekindle.wheels.inspect.variant import VariantFile
 from rekindle.wheels.verify.signed_report import key_to_sign
 
 if TYPE_CHECKING:
@@ -31,6 +35,7 @@ _META = {"api-version": "1.1"}
 LISTING = "shelf.json"
 # Who vouches for it, until when, and that it is not an older one.
 SIGNED_LISTING = "shelf.dsse.json"
+_VARIANTS = "-variants.json"
 _KIND = "application/vnd.rekindle.shelf-list+json"
 _VALID = timedelta(days=180)
 
@@ -56,6 +61,9 @@ def write(folder: Path, entries: Sequence[ShelvedWheel]) -> None:
                 (old / page).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 old.rmdir()
+    for list_of_variants in (folder / "wheels").glob(f"*{_VARIANTS}"):
+        if f"wheels/{list_of_variants.name}" not in wanted:
+            list_of_variants.unlink()
 
 
 def sign_listing(folder: Path) -> None:
@@ -95,8 +103,10 @@ def pages(entries: Sequence[ShelvedWheel]) -> dict[str, str]:
     }
     found: dict[str, str] = {}
     for name, wheels in projects.items():
-        found[f"simple/{name}/index.html"] = project_page(name, wheels)
-        found[f"simple/{name}/index.json"] = _json(project_json(name, wheels))
+        lists = variants(wheels)
+        found |= {f"wheels/{file}": text for file, text in lists.items()}
+        found[f"simple/{name}/index.html"] = project_page(name, wheels, lists)
+        found[f"simple/{name}/index.json"] = _json(project_json(name, wheels, lists))
     found["simple/index.json"] = _json({"meta": _META, "projects": [{"name": name} for name in projects]})
     links = [f'<a href="{quote(name)}/">{html.escape(name)}</a><br>' for name in projects]
     found["simple/index.html"] = _page("Simple index", "\n".join(links))
@@ -105,8 +115,33 @@ def pages(entries: Sequence[ShelvedWheel]) -> dict[str, str]:
     return found
 
 
-def project_page(name: str, wheels: Sequence[ShelvedWheel]) -> str:
-    lines = []
+def variants(wheels: Sequence[ShelvedWheel]) -> dict[str, str]:
+    """The list of variants of each release that has any, by its file name: what uv and variantlib ask for."""
+    found: dict[str, VariantFile] = {}
+    for entry in wheels:
+        said = entry.variant
+        if said is None:
+            continue
+        file = "-".join(entry.file.split("-")[:2]) + _VARIANTS
+        own = VariantFile(
+            default_priorities={"namespace": said.namespaces},
+            providers=said.providers,
+            variants={said.label: said.properties},
+        )
+        known = found.setdefault(file, own)
+        same = (known.default_priorities, known.providers) == (own.default_priorities, own.providers)
+        if not same or known.variants.get(said.label, said.properties) != said.properties:
+            message = f"the variants of `{file.removesuffix(_VARIANTS)}` disagree about `{said.label}` or its providers"
+            raise BadInput(message, hint="label all of them with `rekindle repair --variant`")
+        found[file] = msgspec.structs.replace(known, variants={**known.variants, **own.variants})
+    return {file: codec.to_json(said) + "\n" for file, said in found.items()}
+
+
+def project_page(name: str, wheels: Sequence[ShelvedWheel], lists: Mapping[str, str]) -> str:
+    lines = [
+        f'<a href="../../wheels/{quote(file)}#sha256={_sha256(text)}">{html.escape(file)}</a><br>'
+        for file, text in lists.items()
+    ]
     for entry in wheels:
         requires = f' data-requires-python="{html.escape(entry.requires_python)}"' if entry.requires_python else ""
         metadata = f"sha256={entry.metadata_sha256}"
@@ -117,8 +152,11 @@ def project_page(name: str, wheels: Sequence[ShelvedWheel]) -> str:
     return _page(f"Links for {name}", "\n".join(lines))
 
 
-def project_json(name: str, wheels: Sequence[ShelvedWheel]) -> dict[str, Any]:
-    found = []
+def project_json(name: str, wheels: Sequence[ShelvedWheel], lists: Mapping[str, str]) -> dict[str, Any]:
+    found: list[dict[str, Any]] = [
+        {"filename": file, "url": f"../../wheels/{quote(file)}", "hashes": {"sha256": _sha256(text)}}
+        for file, text in lists.items()
+    ]
     for entry in wheels:
         row: dict[str, Any] = {
             "filename": entry.file,
@@ -136,6 +174,10 @@ def project_json(name: str, wheels: Sequence[ShelvedWheel]) -> dict[str, Any]:
             row["yanked"] = entry.yanked or True
         found.append(row)
     return {"meta": _META, "name": name, "versions": sorted({entry.version for entry in wheels}), "files": found}
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def _yanked(entry: ShelvedWheel) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import Version as PackageVersion
 
 from rekindle.compat.gpu_code import overall, served
@@ -28,7 +28,7 @@ from rekindle.formats import package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
-from rekindle.model.wheel import WheelIdentity, identity_fields, python_of
+from rekindle.model.wheel import WheelIdentity, identity_fields, python_of, read_name
 from rekindle.stack.offers import Offer, of_wheel
 from rekindle.wheels.batch import wheels_in
 from rekindle.wheels.inspect.against import cuda_of, read_torch
@@ -262,18 +262,19 @@ def offers_of(wheels: Sequence[ShelvedWheel], location: Callable[[ShelvedWheel],
 
 def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
     known, code, linked = inspect_with_code(wheel)
-    stated = parse_wheel_filename(wheel.name)
     store.file_name(wheel.name)
-    store.project_name(known.project or "", str(stated[0]))
+    store.project_name(known.project or "", read_name(wheel.name).project)
     verification = checked(wheel, how.report, trusted=how.trusted, against=how.against, run=how.run)
     cuda = known.cuda or _cuda(known, linked, how.against) or (how.cuda if known.targets else None)
-    version = labelled(known, cuda) if how.labels else known.version or "0"
+    # The variants of a release share its version: their labels say what they are for.
+    version = labelled(known, cuda) if how.labels and known.variant is None else known.version or "0"
     with files.scratch("shelf") as work:
         source = wheel if version == known.version else relabel(wheel, version, work)
         known = msgspec.structs.replace(known, version=version, cuda=cuda)
         entry, metadata, inside = _entry(source, known, verification, original=None if source is wheel else wheel)
         entry = msgspec.structs.replace(entry, code=code)
         with store.locked(folder):
+            index.variants([*(each for each in entries(folder) if each.project == entry.project), entry])
             if _another(folder, entry):
                 if not how.replace or entry.file in how.kept:
                     message = f"there is another build of `{entry.file}` on the shelf"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name
 
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, worst
@@ -24,6 +24,7 @@ from rekindle.formats.package import Package, Wheel
 from rekindle.formats.zip_writer import spelled
 from rekindle.inputs.torch import read_torch as read_release
 from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.model.wheel import read_name
 from rekindle.wheels.closure import linkage
 from rekindle.wheels.closure.torch_libraries import requirement_name
 from rekindle.wheels.inspect.against import read_torch, wheel_beside
@@ -158,7 +159,7 @@ def tags(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     name, version = (meta.get(key, [""])[0] for key in ("Name", "Version"))
     if subject.package.kind == "wheel":
         try:
-            project, number, _, tagged = parse_wheel_filename(subject.path.name)
+            project, number, tagged, *_ = read_name(subject.path.name)
         except InvalidWheelFilename as error:
             return failed(
                 "tags",
@@ -168,8 +169,10 @@ def tags(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
             )
         if {str(tag) for tag in tagged} != stated:
             problems.append(f"the file name says {_some(map(str, tagged))}, WHEEL says {_some(stated)}")
-        if project != canonicalize_name(name) or str(number) != version:
+        if project != canonicalize_name(name) or number != version:
             problems.append(f"the file name says {project} {number}, METADATA says {name} {version}")
+    promised = [item for item in subject.inspection.findings if item.id == "variant"]
+    problems += [item.found for item in promised if item.state is State.FAIL]
     problems += _python_problems(subject, stated)
     problems += _platform_problems(subject, stated)
     if problems:
@@ -179,6 +182,9 @@ def tags(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
             why="pip takes a wheel by its tags: it would take this one where it cannot load",
             fix="build it again for the Python and system it is meant for",
         )
+    open_question = next((item for item in promised if item.state is State.UNVERIFIED), None)
+    if open_question:
+        return unverified("tags", open_question.found)
     return passed("tags", f"{name} {version}, {_some(stated)}; its libraries match")
 
 
