@@ -39,6 +39,8 @@ SETS = (
     "fourteenth.toml",
     "fifteenth.toml",
     "sixteenth.toml",
+    "seventeenth.toml",
+    "eighteenth.toml",
 )
 # What the first run missed and nobody has mended: whoever mends one must take it out here.
 MISSED = frozenset({"n16"})

@@ -44,10 +44,11 @@ _CENTRE = (
 # A number that a `Ti` follows is a card of the GeForce family, whatever stands before it.
 _TI = r"\d{3,4} ?(?:Ti|ti|TI)"
 # "my 4060", "a 4060 8G": the family is left out where the number alone is one, and nothing is counted by it.
-_BARE = r"(?:20[678]|30[5-9]|40[5-9]|50[5-9])0"
+_BARE = r"(?:(?:20[678]|30[5-9]|40[5-9]|50[5-9])0|16[56]0 (?:ti|super))"
 _NUMBER = re2.compile(
-    rf"(?i)\b(?:my|an?|gpu is|gpu:|using|with|on)(?: the| an?)? ({_BARE} ?(?:ti(?: super)?|super|laptop|mobile)?)"
-    r"(?: ?\d{1,2} ?GB?\b|[,.]? (?:card|gpu|with|and|on)\b|[,.] |\W*$)"
+    r"(?i)(?:\b(?:my|an?|gpu is|gpu:|using|with|on|have)(?: the| an?)? |[张块])"
+    rf"({_BARE} ?(?:ti(?: super)?|super|laptop|mobile)?)"
+    r"(?: ?\d{1,2} ?GB?\b|[,.]? (?:card|gpu|with|and|on)\b|[,.] |的|\W*$)"
 )
 _FAMILY = re2.compile(
     rf"\b(?:NVIDIA|GeForce|Tesla|Quadro|(?:GTX|RTX|GT)(?:\d{{3,4}}(?:Ti|ti)?)?|TITAN|Jetson|{_TI}|{_CENTRE})\b"
@@ -109,7 +110,8 @@ def cards_in_text(text: str, *, title: bool = False) -> list[tuple[Capability, s
     number = _NUMBER.search(text)
     if number and not _NOT_HERE.search(text[: number.start()]):
         capability = _capability(number.group(1))
-        return [(capability, f"RTX {number.group(1).strip()}")] if capability else []
+        family = "GTX" if number.group(1).startswith("16") else "RTX"
+        return [(capability, f"{family} {number.group(1).strip()}")] if capability else []
     if not _FAMILY.search(text) or not (title or _HERE.search(text)):
         return []
     cut = _CUT.search(text)

@@ -166,6 +166,7 @@ def _most_like_a_failure(spoken: Sequence[Event], failures: Sequence[Event]) -> 
             score = max(score, _SUSPICIOUS)
         if score:
             scored.append((score + _PLAIN * (event.number in plain) + _PLAIN * _under_cmake(event, plain), event))
+    scored = scored or [(1, event) for event in failures if not event.text.startswith(_NO_NEWS)]
     scored.sort(key=lambda pair: (-pair[0], pair[1].number))
     return sorted((event for _, event in scored[:_SHOWN]), key=lambda event: event.number)
 

@@ -71,12 +71,16 @@ def _was_done(event: Event) -> bool:
     return event.kind is not LineKind.ERROR and bool(_DID.search(event.raw) or not _ADVISES.search(event.raw))
 
 
+# Options that make another try of the same package.
+_TELLING = frozenset({"--extra-index-url", "--no-build-isolation", "--only-binary"})
+
+
 def tried(command: Command, done: Sequence[str]) -> bool:
     """Whether one of these lines holds all that a command sets, or names what it installs."""
     essential = [f"{name}={value}" for name, value in command.environment.items() if value is not None]
     words = [str(word) for word in command.words if isinstance(word, str) and not word.startswith("-")]
     asked = words[words.index("install") + 1 :] if "install" in words and words[0] != "rekindle" else []
-    telling = [str(word) for word in command.words if word in ("--extra-index-url", "--no-build-isolation")]
+    telling = [str(word) for word in command.words if word in _TELLING]
     essential += ["install", *asked, *telling] if asked else []
     return bool(essential) and any(all(_holds(line, each) for each in essential) for line in done)
 
