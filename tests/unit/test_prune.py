@@ -113,7 +113,7 @@ def test_the_wheel_has_a_name_of_its_own_and_serves_its_card_alone(tmp_path: Pat
 
 def test_parts_for_other_cards_alone_keep_a_piece_and_are_told_of(tmp_path: Path) -> None:
     done = prune.prune(_torch(tmp_path, ("sm_90a",)), tmp_path / "out", cards=["GTX 1080 Ti"])
-    assert any("1 parts are for other cards alone" in finding.found for finding in done.findings)
+    assert any("1 part for other cards alone" in finding.found for finding in done.findings)
 
 
 def test_the_command_says_what_is_saved_and_refuses_what_it_does_not_use(tmp_path: Path) -> None:

@@ -177,6 +177,6 @@ def _findings(
     own = [each for found in binaries if not is_vendor_library(found.file) for each in found.containers if each.code]
     strange = sum(not any(_usable(entry, cards) for entry in each.code) for each in own)
     if strange:
-        text = f"{strange} parts are for other cards alone and keep a piece: `inspect` counts them, and says PARTIAL"
+        text = f"{console.plural(strange, 'part')} for other cards alone kept a piece: `inspect` counts it, as PARTIAL"
         yield warned("repair.only-for", text)
     yield unverified("repair.only-for", "not run on a card: `rekindle verify` tries it on yours")
