@@ -1,7 +1,7 @@
 """Set up a real Windows CPython on Linux (Wine 10) and run the tests there as win32.
 
     python tools/windows_bench.py setup             fetch and prepare; goes on where it stopped
-    python tools/windows_bench.py test [PYTEST ...] the unit suite and tests/windows, as win32
+    python tools/windows_bench.py test [PYTEST ...] the unit suite and tests/windows, as win32 (--all: long ones too)
     python tools/windows_bench.py run PROGRAM ...   one Windows program (`python` is the bench's interpreter)
     python tools/windows_bench.py stop              end the server
 
@@ -33,6 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default="3.11", choices=list(PYTHONS), help="which Windows Python")
     parser.add_argument("--timeout", type=float, default=1800.0, help="seconds for the program or the tests")
+    parser.add_argument("--all", action="store_true", help="also the tests that are marked long")
     parser.add_argument("what", choices=["setup", "test", "run", "stop"])
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     options = parser.parse_args()
@@ -57,15 +58,17 @@ def main() -> int:
         program, *rest = options.rest
         args = [python.executable if program == "python" else program, *rest]
         return bench.call(args, env=environment(), cwd=Path.cwd(), timeout=options.timeout, capture=False).returncode
-    return tests(python, options.rest, options.timeout)
+    return tests(python, options.rest, options.timeout, everything=options.all)
 
 
-def tests(python: WindowsPython, words: list[str], timeout: float) -> int:
+def tests(python: WindowsPython, words: list[str], timeout: float, *, everything: bool = False) -> int:
     """Run pytest there and say how many tests really ran; pytest itself has said why the others did not."""
     workers = str(min(os.cpu_count() or 1, 4))
     chosen = words or ["tests/unit", "tests/windows", "-n", workers, "--dist=worksteal", "--durations=25"]
     report = python.bench.folder / f"report-{os.getpid()}.xml"
-    command = [python.executable, "-m", "pytest", "-q", "-m", "long or not long", "-p", "no:cacheprovider"]
+    # A file that is named is meant whole.
+    marked = "long or not long" if everything or words else "not long"
+    command = [python.executable, "-m", "pytest", "-q", "-m", marked, "-p", "no:cacheprovider"]
     command.append(f"--junitxml={windows_path(report)}")
     try:
         done = _carried_out(python, [*command, *chosen], report, timeout)

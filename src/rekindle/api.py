@@ -175,7 +175,7 @@ def audit(
 
 
 def review(
-    scripts: Sequence[Path],
+    scripts: str | Path | Sequence[str | Path],
     *,
     gpus: str | Sequence[str] = (),
     torch: str | None = None,
@@ -189,7 +189,8 @@ def review(
     from rekindle.review.asked import told
 
     asked = told(_names(gpus), torch=torch, system=os, driver=driver, python=python, machine=machine)
-    return room.review(tuple(map(Path, scripts)), asked)
+    every = (scripts,) if isinstance(scripts, (str, Path)) else scripts
+    return room.review(tuple(map(Path, every)), asked)
 
 
 def needs(torch_arch_list: Sequence[str], capability: tuple[int, int], *, os: str | None = None) -> str | None:

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.audit.answer import AuditedCard
 from rekindle.audit.audit import audit
 from rekindle.core.findings import State
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from support.artefacts import unverified
 
-H200 = AuditedCard(name="H200", capability=Capability(9, 0))
+H200 = NamedCard(name="H200", capability=Capability(9, 0))
 # The index's torch for aarch64 was a CPU build up to 2.8; for x86_64 it brings CUDA and 4 GB of libraries.
 TORCH = "2.7.1"
 ENVIRONMENTS = {

@@ -18,18 +18,18 @@ import pytest
 
 from rekindle import api
 from rekindle.audit import contents
-from rekindle.audit.answer import Audit, AuditedCard
+from rekindle.audit.answer import Audit
 from rekindle.audit.audit import audit
 from rekindle.compat.companion import release_for
 from rekindle.core.findings import State
 from rekindle.core.paths import venv_python
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.machine.python.environment import find as find_environment
 from support import artefacts
 from support.fatbins import container
 from support.houses import EXTENSION, SYMBOL, House, needs_cuda_13
 
-H200 = AuditedCard(name="H200", capability=Capability(9, 0))
+H200 = NamedCard(name="H200", capability=Capability(9, 0))
 TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 MODULE = f"cpython-{TAG.removeprefix('cp')}-{platform.machine()}-linux-gnu.so"
 GONE = "_ZN2at3addERKNS_6TensorES2_"

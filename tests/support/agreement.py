@@ -8,10 +8,10 @@ import msgspec
 
 from rekindle.audit.cards import cards_for
 from rekindle.build.configure import request, tools
+from rekindle.compat import library_card
 from rekindle.core.version import Version
 from rekindle.diagnose import facts
 from rekindle.doctor.examine import examine
-from rekindle.knowledge.cuda import cudnn
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import capabilities_of, find
 from rekindle.machine.model import FoundCudnn, Machine, Memory, Processor
@@ -74,7 +74,7 @@ def cudnn_of(card: Capability, system: str) -> Iterator[str]:
             planned = source_build.cudnn_is_here(route.cudnn, situation_of(machine))
             wanted = request.BuildFile(torch=route.torch, cudnn=route.cudnn)
             built = request.fitting_cudnns(wanted, machine) != []
-            if planned != built or planned != cudnn.same_release(found, route.cudnn):
+            if planned != built or planned != library_card.same_release(found, route.cudnn):
                 yield f"{card}, torch {route.torch}: cuDNN {found} for {route.cudnn}: plan {planned}, build {built}"
 
 

@@ -12,21 +12,21 @@ import pytest
 
 from rekindle.audit import cache as remembered
 from rekindle.audit import contents
-from rekindle.audit.answer import Audit, AuditedCard
+from rekindle.audit.answer import Audit
 from rekindle.audit.audit import audit
 from rekindle.audit.kept import kept_file
 from rekindle.core.command import Command
 from rekindle.core.findings import State
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.driver import Driver
 from support.command import rekindle_command
 from support.compiled import Compiler
 from support.fatbins import container
 
-K40 = AuditedCard(name="Tesla K40c", capability=Capability(3, 5))
-H200 = AuditedCard(name="H200", capability=Capability(9, 0))
+K40 = NamedCard(name="Tesla K40c", capability=Capability(3, 5))
+H200 = NamedCard(name="H200", capability=Capability(9, 0))
 TORCH = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
 
 
@@ -71,7 +71,7 @@ class Environment:
             command = ["objcopy", "--add-section", f".nv_fatbin={code}", str(built)]
             self.compiler.run(command)
 
-    def audit(self, *cards: AuditedCard, driver: str | None = None, cache: Path | None = None) -> Audit:
+    def audit(self, *cards: NamedCard, driver: str | None = None, cache: Path | None = None) -> Audit:
         return audit(self.root, cards=cards, driver=Driver(Version(driver), "linux") if driver else None, cache=cache)
 
 
@@ -418,8 +418,8 @@ def test_the_rules_are_as_wide_as_their_columns(place: Environment) -> None:
 
 def test_two_chips_of_one_name_have_a_column_each(place: Environment) -> None:
     place.module("one/_C.cpython-311-x.so", targets=("sm_35",))
-    old = AuditedCard(name="GeForce GT 730", capability=Capability(2, 1))
-    new = AuditedCard(name="GeForce GT 730", capability=Capability(3, 5))
+    old = NamedCard(name="GeForce GT 730", capability=Capability(2, 1))
+    new = NamedCard(name="GeForce GT 730", capability=Capability(3, 5))
     module = next(each for each in place.audit(old, new).modules if each.path.startswith("one/"))
     assert module.coverage == {"GeForce GT 730 (sm_21)": "NO", "GeForce GT 730 (sm_35)": "SERVES"}
 
@@ -438,7 +438,7 @@ def test_the_commands_name_the_environment_and_the_card(place: Environment) -> N
         place.distribution(name, version, requires=["torch"], files=[f"{name}/_C.cpython-311-x.so"])
     (place.root.parent / "here").mkdir()
     untidy = place.root.parent / "here" / ".." / "env"
-    card = AuditedCard(name="GTX 1080 Ti", capability=Capability(6, 1))
+    card = NamedCard(name="GTX 1080 Ti", capability=Capability(6, 1))
     answer = audit(untidy, cards=(card,))
     assert ".." not in answer.environment.root
     root = str(Command(answer.environment.root))

@@ -12,6 +12,7 @@ from rekindle.audit import environment_checks
 from rekindle.audit.module_checks import AuditContext
 from rekindle.compat import driver_cuda
 from rekindle.compat.driver_cuda import DriverNeed
+from rekindle.compat.extension_torch import official_abi, runtimes, same_abi, same_cuda
 from rekindle.compat.host_compiler import takes_msvc
 from rekindle.compat.judgement import Clash, Fits, Unknown, judged
 from rekindle.compat.toolkit_card import compiles
@@ -183,3 +184,25 @@ def test_what_nobody_knows_of_a_torch_and_a_python_is_not_a_clash() -> None:
     assert isinstance(takes("99.1.0", "3.12", "linux"), Unknown)
     first = takes("2.15.0", "3.8", "linux")
     assert isinstance(first, Clash) and [each.value for each in first.changes] == ["3.12", "2.4.1"]
+
+
+@pytest.mark.parametrize(
+    ("torch", "line", "abi"),
+    [("2.5.1", None, "pre-cxx11"), ("2.6.0", "cu126", "cxx11"), ("2.6.0", "cu124", "pre-cxx11"), ("2.6.0", None, None),
+     ("2.7.0", None, "cxx11")],
+)  # fmt: skip
+def test_the_c_plus_plus_abi_of_pytorchs_own_wheels(torch: str, line: str | None, abi: str | None) -> None:
+    assert official_abi(Version(torch), line) == abi
+    other = "cxx11" if abi == "pre-cxx11" else "pre-cxx11"
+    assert isinstance(same_abi("it", other, abi), Clash if abi else Unknown)
+
+
+@pytest.mark.parametrize("needed", [["libcudart.so.11.0", "libc.so.6"], ["cudart64_110.dll"], ["libcudart.so.11"]])
+def test_a_runtime_of_another_major_is_another_cuda(needed: list[str]) -> None:
+    assert runtimes(needed) == [11]
+    answer = same_cuda("x.so", Version("11"), Version("12.6"))
+    assert isinstance(answer, Clash)
+    assert answer.sentence == "x.so uses CUDA 11, and torch is built for CUDA 12.6"
+    assert answer.changes[0].text == "build it with a CUDA 12 toolkit"
+    assert isinstance(same_cuda("x.so", Version("11"), None), Clash)
+    assert isinstance(same_cuda("x.so", Version("12.1"), Version("12.6")), Fits)

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.core.findings import Fix, State
 from rekindle.core.version import Version
 from rekindle.diagnose import fix
@@ -16,12 +15,13 @@ from rekindle.extension import build as build_module
 from rekindle.extension.build import ExtensionRequest, for_python, jobs, satisfied
 from rekindle.extension.prepare import Preparation, Workbench, arch_list, prepare
 from rekindle.knowledge.cuda.toolkits import toolkit
-from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
 from rekindle.machine.model import (
     CalledTool,
     FoundCompiler,
     FoundPython,
     FoundToolkit,
+    InstalledTorch,
     Machine,
     Memory,
     Processor,
@@ -65,8 +65,8 @@ PLACE = Environment(
 )
 
 
-def cards(*names: str) -> tuple[AuditedCard, ...]:
-    return tuple(AuditedCard(name=name, capability=Capability.parse(name)) for name in names)
+def cards(*names: str) -> tuple[NamedCard, ...]:
+    return tuple(NamedCard(name=name, capability=Capability.parse(name)) for name in names)
 
 
 def prepared(
@@ -74,7 +74,9 @@ def prepared(
 ) -> Preparation:
     version = Version(cuda) if cuda else None
     bench = Workbench(temp="/tmp/x", jobs=3, ptx=ptx)
-    return prepare(place, Torch(version="2.0.1", cuda=version, root="/env"), cards(*names), machine, bench=bench)
+    return prepare(
+        place, InstalledTorch(version="2.0.1", cuda=version, root="/env"), cards(*names), machine, bench=bench
+    )
 
 
 def states(found: Preparation) -> dict[str, State]:

@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.contents import read
 from rekindle.audit.symbols import Offered
 from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
@@ -28,8 +27,8 @@ from rekindle.extension.candidates import candidate
 from rekindle.extension.check import import_names, misnamed
 from rekindle.extension.prepare import Preparation, Workbench, prepare
 from rekindle.knowledge.builds.extension_builds import settings
-from rekindle.knowledge.gpu.capability import Capability
-from rekindle.machine.model import FoundPython, Machine
+from rekindle.knowledge.gpu.capability import Capability, NamedCard
+from rekindle.machine.model import FoundPython, InstalledTorch, Machine
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.environment import Environment
 from support.artefacts import unverified
@@ -37,8 +36,8 @@ from support.compiled import Compiler as Linker
 from support.fatbins import container
 from support.small_wheels import record
 
-H200 = AuditedCard(name="sm_90", capability=Capability(9, 0))
-K40 = AuditedCard(name="sm_35", capability=Capability(3, 5))
+H200 = NamedCard(name="sm_90", capability=Capability(9, 0))
+K40 = NamedCard(name="sm_35", capability=Capability(3, 5))
 TORCH = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
 HERE = Environment(
     root="env",
@@ -119,8 +118,8 @@ def test_settings_follow_the_version() -> None:
     assert settings("torchvision", "0.26.0") == ()
 
 
-GTX = AuditedCard(name="GTX 1080 Ti", capability=Capability(6, 1))
-V100 = AuditedCard(name="V100", capability=Capability(7, 0))
+GTX = NamedCard(name="GTX 1080 Ti", capability=Capability(6, 1))
+V100 = NamedCard(name="V100", capability=Capability(7, 0))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +139,7 @@ V100 = AuditedCard(name="V100", capability=Capability(7, 0))
     ],
 )
 def test_a_project_with_architectures_of_its_own_is_refused_first(
-    requirement: str, card: AuditedCard, says: str | None
+    requirement: str, card: NamedCard, says: str | None
 ) -> None:
     finding = companions.refused(requirement, [card])
     assert (finding is None) == (says is None)
@@ -221,7 +220,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Index]]:
         server.shutdown()
 
 
-def _wheel_of(tmp_path: Path, *targets: str, wants: str = TORCH) -> tuple[str, bytes, Torch]:
+def _wheel_of(tmp_path: Path, *targets: str, wants: str = TORCH) -> tuple[str, bytes, InstalledTorch]:
     """A wheel for this Python with GPU code for `targets`, linked to a torch that offers TORCH."""
     site = tmp_path / "site"
     (site / "torch" / "lib").mkdir(parents=True)
@@ -243,7 +242,7 @@ def _wheel_of(tmp_path: Path, *targets: str, wants: str = TORCH) -> tuple[str, b
         for name, data in files.items():
             archive.writestr(name, data)
         archive.writestr("ext-1.0.dist-info/RECORD", record(files, "ext-1.0.dist-info"))
-    torch = Torch(version="2.7.1", cuda=Version("12.6"), root=str(site / "torch"))
+    torch = InstalledTorch(version="2.7.1", cuda=Version("12.6"), root=str(site / "torch"))
     return "ext-1.0-py3-none-any.whl", stream.getvalue(), torch
 
 
@@ -292,7 +291,7 @@ def test_the_file_that_does_not_serve_is_named(
         archive.writestr("ext.libs/libnvjpeg.so", second.read("ext/_C.so"))
     monkeypatch.setattr(index, "name", name)
     monkeypatch.setattr(index, "data", both.getvalue())
-    turing = AuditedCard(name="sm_75", capability=Capability(7, 5))
+    turing = NamedCard(name="sm_75", capability=Capability(7, 5))
     wheel, finding = candidate("ext", HERE, torch, [turing], tmp_path, lambda _: None)
     assert wheel is None
     assert finding is not None
@@ -318,7 +317,7 @@ def test_no_wheel_means_that_pip_would_build(
 ) -> None:
     monkeypatch.setattr(index, "name", "ext-1.0.tar.gz")
     said: list[str] = []
-    torch = Torch(version="2.7.1", cuda=None, root=str(tmp_path))
+    torch = InstalledTorch(version="2.7.1", cuda=None, root=str(tmp_path))
     assert candidate("ext", HERE, torch, [H200], tmp_path, said.append) == (None, None)
     assert "pip would build it from source" in said[0]
 
@@ -460,7 +459,7 @@ def test_an_embedded_python_is_built_for_with_a_full_one_of_its_version(tmp_path
         (root / "include" / "Python.h").touch()
         (root / "python.exe").touch()
         pythons.append(FoundPython(path=str(root / "python.exe"), version=Version(f"{version}.4")))
-    torch = Torch(version="2.7.1", cuda=None, root=str(tmp_path))
+    torch = InstalledTorch(version="2.7.1", cuda=None, root=str(tmp_path))
     alone = prepare(portable, torch, [], Machine(os="windows", arch="x86_64"), bench=Workbench(temp="t", jobs=1))
     assert alone.findings[0].state is State.FAIL
     assert alone.findings[0].fix is not None

@@ -8,8 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.audit.answer import AuditedCard, Torch
-from rekindle.core import paths
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.extension import check
@@ -18,7 +16,8 @@ from rekindle.extension.candidates import IndexAnswer
 from rekindle.extension.check import ServedCards, TorchLink
 from rekindle.extension.find import ExtensionQuestion, FoundExtension, LookedInto, find
 from rekindle.knowledge.builds import extension_files
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability, NamedCard
+from rekindle.machine.model import InstalledTorch
 from support import torch_like
 from support.command import rekindle_command
 
@@ -121,7 +120,7 @@ MORE: tuple[tuple[str, str | None], ...] = (
 def _question(text: str) -> ExtensionQuestion:
     package, torch, python, system, card = text.split(" ")
     release, _, line = torch.partition("+")
-    cards = (AuditedCard(name="the card", capability=Capability.parse(card)),)
+    cards = (NamedCard(name="the card", capability=Capability.parse(card)),)
     return ExtensionQuestion(
         package=package, torch=release, line=line, python=python, system=system, machine="x86_64", cards=cards
     )
@@ -282,10 +281,12 @@ def test_a_torch_without_cuda_is_no_question_for_a_wheel(tmp_path: Path) -> None
     assert seen.code == 14
 
 
-@pytest.mark.parametrize(("new", "said"), [(True, "cxx11abiTRUE"), (False, "cxx11abiFALSE"), (None, "cxx11abiFALSE")])
-def test_the_abi_of_the_torch_that_is_there_counts(new: bool | None, said: str) -> None:
+@pytest.mark.parametrize(
+    ("abi", "said"), [("cxx11", "cxx11abiTRUE"), ("pre-cxx11", "cxx11abiFALSE"), (None, "cxx11abiFALSE")]
+)
+def test_the_abi_of_the_torch_that_is_there_counts(abi: str | None, said: str) -> None:
     """conda-forge's torch 2.5 has the newer one, PyTorch's own wheel the older."""
-    question = msgspec.structs.replace(_question("flash-attn 2.5.1+cu124 3.12 linux 8.6"), new_abi=new)
+    question = msgspec.structs.replace(_question("flash-attn 2.5.1+cu124 3.12 linux 8.6"), cxx_abi=abi)
     assert said in find(question, ask=_no_index, look=_unread).wheels[0].what
 
 
@@ -308,7 +309,7 @@ def test_torch_itself_is_a_question_for_plan() -> None:
 def test_the_torch_of_an_environment_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_module, "_ask", _no_index)
     monkeypatch.setattr(find_module, "_look", _unread)
-    monkeypatch.setattr(paths, "architecture", lambda: "x86_64")
+    monkeypatch.setattr("rekindle.core.paths.architecture", lambda: "x86_64")
     site = tmp_path / "env" / "lib" / "python3.12" / "site-packages"
     (site / "torch").mkdir(parents=True)
     (site / "torch" / "version.py").write_text("__version__ = '2.8.0+cu128'\ncuda = '12.8'\n", encoding="utf-8")
@@ -345,7 +346,7 @@ def test_what_is_not_linked_to_torch_does_not_say_which_torch_it_is_for(tmp_path
     """triton 3.9 was proposed for a torch that pins 3.6: nothing in it speaks of torch."""
     wheel = _seen(tmp_path / "wheel", {"some_ext/code.so": (("sm_90",),)})
     (tmp_path / "torch" / "lib").mkdir(parents=True)
-    installed = Torch(version="2.8.0+cu128", cuda=Version("12.8"), root=str(tmp_path / "torch"))
+    installed = InstalledTorch(version="2.8.0+cu128", cuda=Version("12.8"), root=str(tmp_path / "torch"))
     question = msgspec.structs.replace(_question("some-ext 2.8.0+cu128 3.12 linux 9.0"), installed=installed)
     found = find(question, ask=_at(wheel))
     assert [each.state for each in found.wheels] == [State.UNVERIFIED]
@@ -358,7 +359,7 @@ def test_nothing_compiled_is_no_lack_of_gpu_code(tmp_path: Path) -> None:
 
 def test_of_a_library_for_each_cuda_only_that_of_torch_is_held_against_it(tmp_path: Path) -> None:
     names = ["x/libx_cuda118.so", "x/libx_cuda128.so", "x/helper.so"]
-    torch = Torch(version="2.8.0+cu128", cuda=Version("12.8"), root=str(tmp_path))
+    torch = InstalledTorch(version="2.8.0+cu128", cuda=Version("12.8"), root=str(tmp_path))
     assert check._for_line(names, torch) == ["x/libx_cuda128.so", "x/helper.so"]
     assert check._for_line(names[:1], torch) == names[:1]
 

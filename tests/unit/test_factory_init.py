@@ -77,8 +77,29 @@ def test_a_folder_that_is_there_is_not_written_into(project: Path, name: str) ->
     taken.parent.mkdir(parents=True)
     trees.link(taken, project.parents[2], to_folder=True)
     code, said, _ = _init(project)
-    assert code == 2 and "is there already" in said
+    assert code == 2 and "already exists" in said
     assert sorted(path.name for path in project.parents[2].iterdir()) == ["factory", "id_ed25519", "mine"]
+
+
+def test_a_repository_that_exists_keeps_what_is_in_it(project: Path) -> None:
+    mine = project.parents[1]
+    for name, text in {"README.md": "# mine\n", ".gitignore": "*.o"}.items():
+        (mine / name).write_text(text, encoding="utf-8")
+    before = {path: path.read_bytes() for path in mine.rglob("*") if path.is_file() and path.name != ".gitignore"}
+    seen = rekindle_command("factory", "init", str(mine), "--matrix", str(mine / "matrix.toml"), *SAID)
+    assert seen.code == 0, seen.err
+    assert {path: path.read_bytes() for path in before} == before
+    assert (mine / "FACTORY.md").is_file() and (mine / WORKFLOW).is_file()
+    assert (mine / ".gitignore").read_text(encoding="utf-8").splitlines()[0] == "*.o"
+    again = rekindle_command("factory", "init", str(mine), "--matrix", str(mine / "matrix.toml"), *SAID)
+    assert again.code == 2 and "already exists" in again.err
+
+
+def test_an_ignore_file_that_is_a_link_brings_nothing_in(project: Path) -> None:
+    mine = project.parents[1]
+    trees.link(mine / ".gitignore", project.parents[2] / "id_ed25519")
+    seen = rekindle_command("factory", "init", str(mine), "--matrix", str(mine / "matrix.toml"), *SAID)
+    assert seen.code == 4 and "is a link" in seen.err
 
 
 @pytest.mark.parametrize(

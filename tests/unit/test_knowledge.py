@@ -11,16 +11,19 @@ import pytest
 
 import rekindle
 from rekindle.compat import driver_cuda
-from rekindle.compat.host_compiler import takes_clang, takes_gcc, takes_msvc, toolset_range
+from rekindle.compat.host_compiler import (
+    takes_clang,
+    takes_gcc,
+    takes_msvc,
+    toolset_of_compiler,
+    toolset_range,
+)
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown, holds
 from rekindle.compat.library_card import cudnn_serves, last_cudnn, math_serves
 from rekindle.core.errors import BadInput, NotFound, UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
 from rekindle.knowledge.cuda import library_packages, toolkits
-from rekindle.knowledge.cuda.host_compilers import (
-    toolset_of_compiler,
-)
 from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import companions, options, projects, releases, torch_wheels

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -43,6 +44,16 @@ def test_an_error_inside_the_block_ends_the_program() -> None:
     with pytest.raises(KeyboardInterrupt), Started([sys.executable, "-c", "import time; time.sleep(60)"]) as started:
         raise KeyboardInterrupt
     assert started.process.poll() is not None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there a file that is open for writing cannot be started")
+def test_a_program_that_is_still_being_written_is_waited_for(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nexit 3\n", encoding="ascii")
+    program.chmod(0o755)
+    with program.open("a", encoding="ascii") as written:
+        threading.Timer(0.2, written.close).start()
+        assert Started([program]).process.wait(seconds(10)) == 3
 
 
 def test_input_and_output_go_through() -> None:

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from rekindle.compat.companion import release_for
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.review.asked import Asked
+from rekindle.review.asked import Asked, told
+from rekindle.review.correct import corrected
 from rekindle.review.document import read
 from rekindle.review.remark import Remark
 from rekindle.review.review import Reviewed, review_script
 from support.command import rekindle_command
 
+WHL = "https://download.pytorch.org/whl"
 K40 = Capability.parse("3.5")
 RTX_5070 = Capability.parse("12.0")
 TOOLKITS = r"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA"
@@ -393,3 +396,38 @@ def test_nor_has_one_for_bash(tmp_path: Path) -> None:
 )
 def test_a_text_that_a_script_carries_is_no_command(name: str, text: str) -> None:
     assert not [remark for remark in review_script(read(text, name=name)).remarks if remark.state is State.FAIL]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "card", "right"),
+    [
+        ("a.sh", "pip install torch==2.8.0\n", "GTX 1080 Ti", f"pip install torch==2.8.0 --index-url {WHL}/cu126\n"),
+        (
+            "a.sh",
+            f"pip install torch==2.0.1+cu118 torchvision==0.15.2+cu118 -f {WHL}/torch_stable.html\n",
+            "RTX 5090",
+            f"pip install torch=={{torch}} torchvision=={{torchvision}} --index-url {WHL}/{{line}}\n",
+        ),
+        (
+            "requirements.txt",
+            "numpy\ntorch==2.8.0\ntorchvision==0.23.0\n",
+            "GTX 1080 Ti",
+            f"numpy\n--extra-index-url {WHL}/cu126\ntorch==2.8.0\ntorchvision==0.23.0\n",
+        ),
+        ("a.sh", "uv pip install torch==2.9.1 --torch-backend=cu128\n", "GTX 1080 Ti",
+         "uv pip install torch==2.9.1 --torch-backend=cu126\n"),
+        # Another package would not be found on PyTorch's index, and no companion of that line is known.
+        ("a.sh", "pip install torch==2.8.0 einops\n", "GTX 1080 Ti", None),
+        ("a.sh", "pip install torch==2.0.1 torchtext==0.15.2\n", "RTX 5090", None),
+    ],
+)  # fmt: skip
+def test_fix_writes_the_torch_that_plan_answers(
+    tmp_path: Path, name: str, text: str, card: str, right: str | None
+) -> None:
+    script = tmp_path / name
+    script.write_bytes(text.encode())
+    result = corrected(script, told((card,)))
+    best = rekindle_command("plan", "--gpu", card, "--os", "linux", "--arch", "x86_64", "--json").json()["recommended"]
+    torch, line = best["torch"], best["variant"]
+    fields = {"torch": torch, "line": line, "torchvision": release_for("torchvision", torch)}
+    assert result.text == (right.format(**fields) if right else text)

@@ -14,6 +14,7 @@ from rekindle.review.review import Reviewed, review_script, trace_of
 from support.command import rekindle_command
 
 CARD = {"new": "RTX 5090", "pascal": "GTX 1080 Ti", "kepler": "Tesla K80", "ampere": "RTX 3090"}
+CONDA = "channels: [pytorch, nvidia]\ndependencies:\n  - python=3.10\n  - pytorch=2.1.0\n  - pytorch-cuda=11.8\n"
 WHL = "https://download.pytorch.org/whl"
 
 
@@ -416,3 +417,75 @@ def test_what_a_matrix_takes_out_is_not_run() -> None:
     assert (reviewed(text, "new", name=name).torch, verdict(text, "new", name=name)) == ("2.0.1", "refused")
     whole = text.replace("          - {torch: 2.7.1, line: cu128}\n", "")
     assert verdict(whole, "new", name=name) == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.sh", "source .venv/bin/activate\npip install torch==2.8.0\n", "open"),
+        ("a.sh", "python3 -m venv .venv\nsource .venv/bin/activate\npip install torch==2.8.0\n", "accepted"),
+        ("a.sh", "uv venv\nsource .venv/bin/activate\nuv pip install torch==2.8.0\n", "accepted"),
+        ("README.md", "```bash\nconda activate lab\npip install torch==2.8.0\n```\n", "open"),
+        ("Dockerfile", "FROM python:3.11\nRUN . /opt/env/bin/activate && pip install torch==2.8.0\n", "refused"),
+        (
+            "Dockerfile",
+            "FROM python:3.11\nRUN python -m venv /opt/env && . /opt/env/bin/activate && pip install torch==2.8.0\n",
+            "accepted",
+        ),
+    ],
+)
+def test_an_environment_is_made_before_it_is_entered(name: str, text: str, expected: str) -> None:
+    assert verdict(text, "new", name) == expected
+
+
+@pytest.mark.parametrize("line", ["poetry add torch", "pdm add torch torchvision", "uv add torch"])
+def test_a_projects_tool_takes_its_own_torch(line: str) -> None:
+    text = f"poetry run pip install torch --index-url {WHL}/cu118\n{line}\n"
+    assert verdict(text, "ampere", "a.ps1") == "refused", "the ordinary index has none with CUDA for Windows"
+    assert verdict(text.replace(line, "pip install torch"), "ampere", "a.ps1") == "accepted"
+
+
+def test_a_run_may_end_with_a_backslash() -> None:
+    text = "FROM nvidia/cuda:12.8.0-base-ubuntu22.04\nRUN apt install python3-pip -y; pip3 install torch==2.8.0 \\\n\n"
+    assert verdict(text, "new", "Dockerfile") == "accepted"
+
+
+def test_a_python_that_is_only_mentioned_is_not_the_images() -> None:
+    image = "FROM nvidia/cuda:12.8.0-devel-ubuntu20.04\n# once python3.7\nRUN apt-get install -y python3-pip\n"
+    assert verdict(f"{image}RUN pip3 install torch\n", "new", "Dockerfile") == "refused", "Python 3.8 has torch 2.4.1"
+    assert verdict("python3.7 --version\npip install torch==2.8.0\n", "new") == "accepted"
+    assert verdict("python3.7 -m pip install torch==2.8.0\n", "new") == "refused"
+    assert verdict("python3.7 old.py\npython3.11 -m pip install torch==2.8.0\n", "new") == "accepted"
+
+
+def test_a_list_above_the_script_is_not_the_one_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_bytes(b"torch==2.8.0\n")
+    script = tmp_path / "a.sh"
+    for line in ("cd ..\npip install -r requirements.txt\n", "pip install -r ../requirements.txt\n"):
+        script.write_bytes(line.encode())
+        answer = review_script(load(script), told((CARD["new"],)))
+        assert not answer.answered and "does not lie beside the script" in " ".join(answer.questions)
+    script.write_bytes(b"pip install -r requirements.txt\n")
+    assert review_script(load(script), told((CARD["new"],))).answered
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "card", "expected"),
+    [
+        # Its newest release asks for a newer torch, which pip puts in the place of the one that was pinned.
+        ("a.sh", f"pip install torch==2.7.1 --index-url {WHL}/cu118\npip install monai\n", "pascal", "refused"),
+        ("a.sh", f"pip install torch==2.7.1 --index-url {WHL}/cu118\npip install 'monai>=1.3'\n", "pascal", "refused"),
+        ("a.sh", f"pip install torch==2.6.0 --index-url {WHL}/cu118\npip install monai==1.5.0\n", "pascal", "accepted"),
+        ("a.sh", "pip install torch==2.0.1\npip install monai==1.3.0\n", "pascal", "accepted"),
+        ("requirements.txt", "torch==2.0.1\nmonai==1.5.0\n", "pascal", "refused"),
+        ("requirements.txt", "torch==2.0.1\nmonai\n", "pascal", "accepted"),
+        ("requirements.txt", "torch==2.0.1\npytorch-lightning==2.4.0\n", "pascal", "refused"),
+        ("requirements.txt", "torch==2.0.1\npytorch-lightning==2.0.9\n", "pascal", "accepted"),
+        ("requirements.txt", "torch==2.0.1\nliger-kernel==0.3.0\n", "pascal", "open"),
+        ("requirements.txt", "torch==2.6.0\nliger-kernel==0.3.0\n", "pascal", "accepted"),
+        ("environment.yml", f"{CONDA}  - pip:\n    - monai\n", "pascal", "refused"),
+        ("environment.yml", f"{CONDA}  - pip:\n    - monai==1.3.0\n", "pascal", "accepted"),
+    ],
+)
+def test_what_a_package_asks_of_torch_is_asked(name: str, text: str, card: str, expected: str) -> None:
+    assert verdict(text, card, name) == expected

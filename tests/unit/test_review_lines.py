@@ -17,6 +17,8 @@ def ids(text: str, name: str) -> set[tuple[int, str]]:
 
 MEMORY = "for /f %%a in ('wmic ComputerSystem get TotalPhysicalMemory') do set MEM=%%a\n"
 IMAGE = "FROM nvidia/cuda:12.8.0-devel-ubuntu24.04\nRUN apt-get update && apt-get install -y python3-pip\n"
+UV = "FROM python:3.12\nRUN uv pip install"
+EXCLUDE = "jobs:\n  a:\n    strategy:\n      matrix:\n        {}:\n          - {}\n    runs-on: ${{{{ matrix.os }}}}\n"
 IMAGE_37 = "FROM pytorch/pytorch:1.10.0-cuda11.3-cudnn8-devel\n"
 LIGHTNING = "pip install pytorch-lightning==1.7.7\n"
 NUMPY = "RUN pip install numpy"
@@ -50,9 +52,23 @@ BUILD = (
             "FROM python:3.12\nRUN uv pip install --system torch --torch-backend=auto\n",
             "FROM python:3.12\nRUN uv pip install --system torch --torch-backend=cu126\n",
         ),
+        ("uv-no-environment", 1, "a.sh", "uv pip install torch\nuv venv\n", "uv venv\nuv pip install torch\n"),
+        ("uv-no-environment", 2, "Dockerfile", f"{UV} torch\n", f"{UV} --system torch\n"),
+        ("requirement-comma", 1, "a.sh", "pip install torch, numpy\n", "pip install torch numpy\n"),
+        ("list-option-behind", 1, "requirements.txt", "torch-scatter -f http://x/y\n", "-f http://x/y\ntorch-scatter\n"),
+        ("conda-build-of-pip", 2, "a.txt", "python=3.9\nsix=1.3.4=pypi_0\n", "python=3.9\nsix=1.3.4=py39_0\n"),
         ("option-of-others", 1, "a.sh", "pip3 install torch -y\n", "conda install pytorch -y\n"),
         ("conda-create-env", 1, "a.sh", "conda create env -n x python=3.10\n", "conda env create -f x.yml\n"),
+        ("pin-needs-python", 2, "Dockerfile", f"{IMAGE_37}{NUMPY}~=1.22.0\n", f"{IMAGE_37}{NUMPY}~=1.21.0\n"),
         ("pin-needs-python", 2, "Dockerfile", f"{IMAGE_37}{NUMPY}==1.22.4\n", f"{IMAGE_37}{NUMPY}==1.21.6\n"),
+        (
+            "runner-gone", 7, "w.yml", EXCLUDE.format("include", "\n            os: windows-2019"),
+            EXCLUDE.format("exclude", "\n            os: windows-2019"),
+        ),
+        (
+            "runner-gone", 6, "w.yml", EXCLUDE.format("include", "{os: windows-2019}"),
+            EXCLUDE.format("exclude", "{os: windows-2019}"),
+        ),
         ("runner-gone", 1, "w.yml", "os: [ubuntu-18.04, x]\njobs:\n", "os: [ubuntu-24.04]\njobs:\n"),
         (
             "action-gone", 6, "w.yml", STEPS.format("x") + "      - uses: actions/upload-artifact@v3\n",

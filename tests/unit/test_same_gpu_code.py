@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.audit.answer import AuditedCard
 from rekindle.audit.audit import audit
 from rekindle.core.errors import ChecksFailed
 from rekindle.core.findings import State
 from rekindle.extension.check import served_by
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.wheels.inspect.inspection import inspect
 from rekindle.wheels.inspect.required import lost, targets_of
 from rekindle.wheels.shelf import shelf
@@ -21,7 +20,7 @@ from support import torch_like
 from support.command import rekindle_command
 from support.fatbins import cubin, entry
 
-K40 = AuditedCard(name="Tesla K40c", capability=Capability(3, 5))
+K40 = NamedCard(name="Tesla K40c", capability=Capability(3, 5))
 JUNK = entry("sm_35", payload=bytes(64))
 EMPTY = entry("sm_52", payload=cubin(52, None))
 OWN, NCCL, NVBLAS = "ext/_C.so", "nvidia/nccl/lib/libnccl.so.2", "nvidia/cublas/lib/libnvblas.so.11"

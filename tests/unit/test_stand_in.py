@@ -17,17 +17,16 @@ from rekindle.formats import cubin, fatbin, gpu_payload
 from rekindle.formats.access import Buffer, File
 from rekindle.formats.package import open_package
 from rekindle.knowledge.gpu.capabilities import launch_limits as limits
-from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
 from rekindle.wheels.verify import operators, stand_in, stand_in_reading, stand_in_run, trial
 from rekindle.wheels.verify.operators import OperatorResult, Trip
 from rekindle.wheels.verify.stand_in import StandInRequest
-from rekindle.wheels.verify.trial import CardHere
 from support import fatbins
 from support.fatbins import container
 from support.small_wheels import make
 
 DATA = Path(__file__).parent.parent / "data" / "stand_in"
-H200 = CardHere(name="NVIDIA H200", capability=Capability(9, 0))
+H200 = NamedCard(name="NVIDIA H200", capability=Capability(9, 0))
 
 
 def small(folder: Path, code: str) -> Path:
@@ -44,7 +43,7 @@ def packed(folder: Path, code: bytes) -> Path:
     return make(folder, files, name="small-1.0-py3-none-any.whl")
 
 
-def lines(path: Path, monkeypatch: pytest.MonkeyPatch, *cards: CardHere, **request: object) -> dict[str, State]:
+def lines(path: Path, monkeypatch: pytest.MonkeyPatch, *cards: NamedCard, **request: object) -> dict[str, State]:
     monkeypatch.setattr(trial, "cards_here", lambda: cards)
     done = stand_in.stand_in(path, StandInRequest(**request))  # type: ignore[arg-type]
     assert done.state is not State.PASS

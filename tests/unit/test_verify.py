@@ -12,7 +12,7 @@ import pytest
 from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, State
 from rekindle.core.run import Result, call
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.machine.python.environment import find
 from rekindle.wheels.verify import ask_torch, ask_torch_checks, trial, verify
 from support import artefacts, small_wheels, torch_like
@@ -245,7 +245,7 @@ class OtherCard:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tried: list[int] = []
-        h200 = trial.CardHere(name="NVIDIA H200", capability=Capability(9, 0))
+        h200 = NamedCard(name="NVIDIA H200", capability=Capability(9, 0))
         made = Finding(id="install", state=State.PASS, found="installed")
         monkeypatch.setattr(trial, "cards_here", lambda: (h200,))
         monkeypatch.setattr(trial, "_installed", lambda *_: trial.TrialRun(python=Path("python"), finding=made))

@@ -37,7 +37,6 @@ def test_cmd_sets_what_the_program_sees(tmp_path: Path) -> None:
     assert _through_cmd(tmp_path, call, RK_SEEN="before") == ["before\\x"]
 
 
-@pytest.mark.long
 def test_cmd_hands_on_what_300_answers_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real cmd for each command that it may be given, with a program that prints what it gets."""
     printer, folder, read = tmp_path / "print it.py", tmp_path / "some folder", tmp_path / "read"

@@ -8,16 +8,12 @@ from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import NamedCard
+from rekindle.machine.model import InstalledTorch
 from rekindle.model.environment import Environment
 
 
-class AuditedCard(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    capability: Capability
-
-
-def label(card: AuditedCard, cards: tuple[AuditedCard, ...]) -> str:
+def label(card: NamedCard, cards: tuple[NamedCard, ...]) -> str:
     """A card's name, with its architecture where several chips were sold under the same one."""
     same = sum(other.name == card.name for other in cards) > 1
     return f"{card.name} ({card.capability.sm})" if same else card.name
@@ -29,14 +25,6 @@ class MendingStep(msgspec.Struct, frozen=True, kw_only=True):
     packages: tuple[str, ...]
     reasons: tuple[str, ...]
     commands: tuple[Command, ...]
-
-
-class Torch(msgspec.Struct, frozen=True, kw_only=True):
-    """The torch in the environment. `cuda` None: a CPU build."""
-
-    version: str
-    cuda: Version | None
-    root: str
 
 
 class AuditedModule(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,8 +50,8 @@ class Audit(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
 
     schema: str = "rekindle.audit/1"
     environment: Environment
-    torch: Torch | None
-    cards: tuple[AuditedCard, ...]
+    torch: InstalledTorch | None
+    cards: tuple[NamedCard, ...]
     driver: Version | None
     examined: int
     modules: tuple[AuditedModule, ...]

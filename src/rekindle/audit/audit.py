@@ -7,7 +7,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from rekindle.audit import contents, environment_checks, history, module_checks
-from rekindle.audit.answer import Audit, AuditedCard, AuditedModule, Torch
+from rekindle.audit.answer import Audit, AuditedModule
 from rekindle.audit.contents import Contents, Module
 from rekindle.audit.kept import kept_file
 from rekindle.audit.mending import Mending, Trouble
@@ -15,7 +15,9 @@ from rekindle.audit.symbols import Offered, uses_torch
 from rekindle.core import files
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import worst
+from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.host import CouldNotRead
+from rekindle.machine.model import InstalledTorch
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.environment import torch_of
 from rekindle.machine.python.torch_installed import parse as parse_torch
@@ -26,7 +28,7 @@ from rekindle.model.environment import Environment
 def audit(
     where: Path | None,
     *,
-    cards: tuple[AuditedCard, ...] = (),
+    cards: tuple[NamedCard, ...] = (),
     driver: Driver | None = None,
     cache: Path | None = None,
 ) -> Audit:
@@ -77,7 +79,7 @@ def audit(
     )
 
 
-def installed_torch(environment: Environment) -> Torch | None:
+def installed_torch(environment: Environment) -> InstalledTorch | None:
     """The torch in an environment, read from its files."""
     folder = torch_of(environment)
     if folder is None:
@@ -86,7 +88,7 @@ def installed_torch(environment: Environment) -> Torch | None:
         version, cuda = parse_torch(files.plain_text(folder / "version.py", errors="replace"))
     except CouldNotRead as error:
         raise BadInput(f"the torch in `{folder}` cannot be read: {error}", hint="install torch again") from error
-    return Torch(version=version, cuda=cuda, root=str(folder))
+    return InstalledTorch(version=version, cuda=cuda, root=str(folder))
 
 
 def _wrong(module: AuditedModule, missing: list[environment_checks.LibraryNowhere]) -> list[Trouble]:

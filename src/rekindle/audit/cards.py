@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rekindle.audit.answer import AuditedCard
 from rekindle.core import paths
 from rekindle.inputs.driver import read_driver
 from rekindle.knowledge.gpu import gpus
+from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.model.driver import Driver
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def cards_for(
     names: Sequence[str], machine: Path | None, driver: str | None, *, system: str | None = None
-) -> tuple[tuple[AuditedCard, ...], Driver | None]:
+) -> tuple[tuple[NamedCard, ...], Driver | None]:
     """Cards and driver. What is named wins over what is found."""
     from rekindle.machine import snapshot
     from rekindle.machine.gpu import cards as graphics
@@ -40,18 +40,18 @@ def cards_for(
     return _found(here.gpus), told or found
 
 
-def words(cards: Sequence[AuditedCard]) -> tuple[str, ...]:
+def words(cards: Sequence[NamedCard]) -> tuple[str, ...]:
     """The cards as options of another of our commands."""
     return tuple(word for card in cards for word in ("--gpu", gpus.spelled(card.name, (card.capability,))))
 
 
-def _named(match: gpus.Match) -> AuditedCard:
+def _named(match: gpus.Match) -> NamedCard:
     shown = match.capabilities[0].sm if match.by is gpus.MatchedBy.CAPABILITY else match.name
-    return AuditedCard(name=shown, capability=match.capabilities[0])
+    return NamedCard(name=shown, capability=match.capabilities[0])
 
 
-def _found(cards: Sequence[FoundGpu]) -> tuple[AuditedCard, ...]:
+def _found(cards: Sequence[FoundGpu]) -> tuple[NamedCard, ...]:
     known = [
-        AuditedCard(name=card.name or str(card.pci_id), capability=card.capability) for card in cards if card.capability
+        NamedCard(name=card.name or str(card.pci_id), capability=card.capability) for card in cards if card.capability
     ]
     return tuple(dict.fromkeys(known))

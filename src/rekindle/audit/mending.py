@@ -8,7 +8,7 @@ import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from rekindle.audit.answer import AuditedCard, AuditedModule, MendingStep
+from rekindle.audit.answer import AuditedModule, MendingStep
 from rekindle.audit.cards import words
 from rekindle.audit.contents import Contents, InstalledDistribution
 from rekindle.compat.companion import release_for
@@ -16,6 +16,7 @@ from rekindle.core.command import Command, rekindle
 from rekindle.core.findings import Finding, State
 from rekindle.knowledge.builds import programs
 from rekindle.knowledge.cuda.library_packages import providers
+from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.torch import companions
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.driver import Driver
@@ -39,7 +40,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     about: str | None = None
 
 
-def install_command(environment: Environment, cards: Sequence[AuditedCard], driver: Driver | None = None) -> Command:
+def install_command(environment: Environment, cards: Sequence[NamedCard], driver: Driver | None = None) -> Command:
     """The command that puts a torch for these cards into this environment, with what belongs to that torch."""
     told = ("--driver", str(driver.version)) if driver else ()
     return rekindle("install", environment.root, *words(cards), *told, system=environment.os)
@@ -57,7 +58,7 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
 
     found: Contents
     environment: Environment
-    cards: tuple[AuditedCard, ...]
+    cards: tuple[NamedCard, ...]
     driver: Driver | None
     torch: str | None
     modules: tuple[AuditedModule, ...]

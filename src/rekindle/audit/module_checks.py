@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import msgspec
 from packaging.utils import canonicalize_name
 
-from rekindle.audit.answer import AuditedCard, label
+from rekindle.audit.answer import label
 from rekindle.audit.cards import words
 from rekindle.audit.contents import Contents, Module
 from rekindle.audit.symbols import Offered, WantedSymbols, uses_torch, wanted
 from rekindle.compat.driver_cuda import newest_ptx
+from rekindle.compat.extension_torch import has_symbols, runtimes, same_cuda
 from rekindle.compat.gpu_code import Served, served
+from rekindle.compat.judgement import Clash
 from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.knowledge.gpu.capability import Coverage, NamedCard
 from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
 
-_CUDART = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d+)", re.IGNORECASE)
 # NVIDIA's own libraries that torch uses for every model; what the others lack costs one feature, not the card.
 _ESSENTIAL = ("nvidia-cudnn", "nvidia-cublas", "nvidia-cufft", "nvidia-cusolver", "nvidia-cusparse-", "nvidia-curand")
 
@@ -33,7 +33,7 @@ class AuditContext(msgspec.Struct, kw_only=True):
     contents: Contents
     torch: str | None
     cuda: Version | None
-    cards: tuple[AuditedCard, ...]
+    cards: tuple[NamedCard, ...]
     driver: Driver | None
     offered: Offered | None
     known: dict[str, WantedSymbols] = {}
@@ -81,7 +81,7 @@ def coverage(place: AuditContext, module: Module) -> dict[str, str]:
     }
 
 
-def _served(place: AuditContext, module: Module, card: AuditedCard) -> Served:
+def _served(place: AuditContext, module: Module, card: NamedCard) -> Served:
     assert module.code is not None
     return served(module.code, card.capability, driver_ptx=place.driver_ptx)
 
@@ -109,7 +109,7 @@ def _gpu_code(place: AuditContext, module: Module, owner: str | None) -> list[Fi
         return []
     answers = {card: _served(place, module, card) for card in place.cards}
     by_jit = [card for card, answer in answers.items() if answer.coverage is Coverage.SERVES and answer.by_jit]
-    alike: dict[str, list[AuditedCard]] = {}
+    alike: dict[str, list[NamedCard]] = {}
     for card, answer in answers.items():
         if answer.coverage is not Coverage.SERVES:
             alike.setdefault(_how_much(answer), []).append(card)
@@ -117,7 +117,7 @@ def _gpu_code(place: AuditContext, module: Module, owner: str | None) -> list[Fi
     return [*found, _jit(place, module, by_jit)] if by_jit else found
 
 
-def _lacking(module: Module, owner: str | None, how: str, cards: list[AuditedCard]) -> Finding:
+def _lacking(module: Module, owner: str | None, how: str, cards: list[NamedCard]) -> Finding:
     essential = owner is None or not owner.startswith("nvidia-") or owner.startswith(_ESSENTIAL)
     targets = ", ".join(module.code.targets if module.code else ()) or "no code that any card runs"
     return Finding(
@@ -130,7 +130,7 @@ def _lacking(module: Module, owner: str | None, how: str, cards: list[AuditedCar
     )
 
 
-def _named(cards: list[AuditedCard]) -> str:
+def _named(cards: list[NamedCard]) -> str:
     return " and ".join(f"the {card.name} ({card.capability.sm})" for card in cards)
 
 
@@ -140,7 +140,7 @@ def _how_much(answer: Served) -> str:
     return f"code in only {answer.native + answer.jit} of {answer.containers} parts"
 
 
-def _jit(place: AuditContext, module: Module, cards: list[AuditedCard]) -> Finding:
+def _jit(place: AuditContext, module: Module, cards: list[NamedCard]) -> Finding:
     sure = place.driver_ptx is not None
     text = "runs" if sure else "runs only if the driver knows its PTX: that could not be checked;"
     owner, where = place.contents.owner.get(module.path), ("--env", place.environment.root, *words(cards))
@@ -158,17 +158,12 @@ def _runtime(place: AuditContext, module: Module) -> Finding | None:
     """A CUDA runtime of another major than torch's. Within a major they are compatible."""
     if place.cuda is None or not uses_torch(module):
         return None
-    majors = {int(match[1][:2]) for name in module.needed if (match := _CUDART.match(name))}
-    wrong = sorted(major for major in majors if major != place.cuda.major)
-    if not wrong:
+    answers = [same_cuda(module.path, Version(str(each)), place.cuda) for each in runtimes(module.needed)]
+    wrong = next((each for each in answers if isinstance(each, Clash)), None)
+    if wrong is None:
         return None
-    return Finding(
-        id="audit.cuda-runtime",
-        state=State.FAIL,
-        found=f"{module.path} uses the CUDA {wrong[0]} runtime; torch here is built for CUDA {place.cuda}",
-        why="two CUDA runtimes of different majors in one process do not share streams, contexts or memory",
-        fix=Fix(text=f"build it with a CUDA {place.cuda.major} toolkit"),
-    )
+    fix = Fix(text=wrong.changes[0].text) if wrong.changes else None
+    return Finding(id="audit.cuda-runtime", state=State.FAIL, found=wrong.sentence, why=wrong.source, fix=fix)
 
 
 def _symbols(place: AuditContext, module: Module) -> Finding | None:
@@ -177,14 +172,14 @@ def _symbols(place: AuditContext, module: Module) -> Finding | None:
         return None
     if asked.problem:
         return Finding(id="audit.torch-symbols", state=State.UNVERIFIED, found=f"{module.path}: {asked.problem}")
-    if not asked.missing:
+    answer = has_symbols(module.path, len(asked.missing), f"torch {place.torch}")
+    if not isinstance(answer, Clash):
         return None
     return Finding(
         id="audit.torch-symbols",
         state=State.FAIL,
-        found=f"{module.path} wants {asked.count} symbols of torch, and torch {place.torch} lacks {len(asked.missing)} "
-        f"of them, such as {asked.missing[0][:90]}",
-        why="it was compiled against another torch, and fails at import with `undefined symbol` or WinError 127",
+        found=f"{answer.sentence}, such as {asked.missing[0][:90]}",
+        why=answer.source,
         fix=Fix(text="build it against the torch that is installed, or install the torch it was built for"),
     )
 

@@ -13,9 +13,9 @@ from rekindle.core import console
 from rekindle.core.findings import exit_code
 
 if TYPE_CHECKING:
-    from rekindle.audit.answer import AuditedCard
     from rekindle.extension.build import ExtensionReport
     from rekindle.extension.find import FoundExtension
+    from rekindle.knowledge.gpu.capability import NamedCard
     from rekindle.machine.model import Machine
 
 environment = options.path("--env", "ENV", "The environment; the active one by default.", name="place")
@@ -128,7 +128,7 @@ def _print_found(found: FoundExtension) -> None:
         console.out(console.wrap(f"Instead: {found.instead}"))
 
 
-def _here(gpus: tuple[str, ...]) -> tuple[tuple[AuditedCard, ...], Machine]:
+def _here(gpus: tuple[str, ...]) -> tuple[tuple[NamedCard, ...], Machine]:
     from rekindle.audit.cards import cards_for
     from rekindle.machine.probe import look
 

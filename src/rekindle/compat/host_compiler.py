@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda.host_compilers import host_limits, msc_ver_of, stl_gate, toolsets
-from rekindle.knowledge.tables import cached
+from rekindle.knowledge.cuda.host_compilers import c_library_limits, host_limits, msc_ver_of, stl_gate, toolsets
+from rekindle.knowledge.tables import Evidence, cached
 
 _OLDEST_GCC = 5
 
@@ -38,10 +38,44 @@ def takes_clang(cuda: Version, major: int) -> Judgement:
     return Clash(sentence=sentence, source=limits.source)
 
 
-def gcc_majors(cuda: Version) -> tuple[int, ...]:
-    """The GCCs that this CUDA takes, the newest first. None: its limits are not in the tables."""
+def compiles_with(cuda: Version, glibc: Version | None) -> Judgement:
+    """With the headers of this C library?"""
+    if glibc is None:
+        return Unknown(missing="which glibc the system has is not known")
+    broken = next((row for row in c_library_limits() if glibc >= row.glibc and cuda < row.cuda_before), None)
+    if broken is None:
+        return Fits()
+    least = broken.cuda_before
+    change = Alternative(what="toolkit", value=str(least), text=f"use CUDA {least} or newer")
+    sentence = f"CUDA {cuda} does not compile with the headers of glibc {glibc}: {broken.why}"
+    return Clash(sentence=sentence, source=broken.source, changes=(change,))
+
+
+def newest_gcc(cuda: Version) -> int | None:
+    """The newest GCC that this CUDA takes. None: its limits are not in the tables."""
     limits = host_limits(cuda)
-    return tuple(range(limits.gcc_max, _OLDEST_GCC - 1, -1)) if limits and limits.gcc_max else ()
+    return limits.gcc_max if limits else None
+
+
+def gcc_majors(cuda: Version) -> tuple[int, ...]:
+    """The GCCs that this CUDA takes, the newest first."""
+    return tuple(range(newest_gcc(cuda) or 0, _OLDEST_GCC - 1, -1))
+
+
+def limits_evidence(cuda: Version) -> Evidence:
+    """How it is known what this CUDA takes."""
+    limits = host_limits(cuda)
+    return limits.evidence if limits else Evidence.NOTES
+
+
+def toolsets_of(studio: str | None) -> tuple[Version, ...]:
+    """The toolsets of a Visual Studio by its year; of all of them without one."""
+    return tuple(row.toolset for row in toolsets() if studio in (None, row.visual_studio))
+
+
+def toolset_of_compiler(cl: Version) -> Version:
+    """The toolset of a `cl` version: 19.29.30133 belongs to 14.29."""
+    return Version(f"{cl.major - 5}.{cl.minor}")
 
 
 @cached

@@ -7,7 +7,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda.cudnn import families, math_libraries, releases, row_of
 from rekindle.knowledge.cuda.toolkits import toolkit
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.tables import cached
+from rekindle.knowledge.tables import Evidence, cached
 
 
 @cached
@@ -25,6 +25,32 @@ def cudnn_serves(version: Version, card: Capability, *, cuda_major: int = 11) ->
         source="the GPU code of cuDNN's libraries on the package index; NVIDIA's support matrix for older ones",
         changes=(Alternative(what="cudnn", value=str(last), text=use),) if last else (),
     )
+
+
+def cudnns_for(cuda_major: int) -> list[Version]:
+    """The releases of cuDNN that are made for a CUDA, the oldest first."""
+    return [row.version for row in releases() if cuda_major in row.cuda_majors and not row.yanked]
+
+
+def cudnn_evidence(version: Version) -> Evidence | None:
+    """How it is known which code this cuDNN holds; None: it is not in the tables."""
+    row = row_of(version)
+    return row.evidence if row else None
+
+
+def named_cudnn(version: Version) -> Version | None:
+    """The release that a number means, in full: `8.7` is 8.7.0.84."""
+    row = row_of(version)
+    return row.version if row else None
+
+
+def same_release(found: Version, wanted: Version) -> bool:
+    """Is the cuDNN that was found the one that is wanted? A header says 8.7.0, an archive is called 8.7.0.84.
+
+    Three numbers name a release: a bare `8` or `8.7` off a file's name says too little to be 8.7.0.
+    """
+    asked = wanted.parts[:3]
+    return found.parts[: len(asked)] == asked
 
 
 @cached

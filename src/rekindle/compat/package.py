@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rekindle.compat.companion import belongs
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Range, Version
+from rekindle.knowledge.builds import script_rules
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import companions
@@ -27,6 +30,27 @@ def made_for(package: str, version: str) -> tuple[str, ...]:
     return tuple(full_version(each) for each in row.torch) if row is not None else ()
 
 
+class AskedTorch(NamedTuple):
+    """`sure`: the tables know this release, or one before it."""
+
+    torch: str
+    sure: bool
+
+
+def asked_by(package: str, version: str) -> AskedTorch | None:
+    """The torch that a release asks for, or the newest release that a range admits; an empty one admits all."""
+    every = script_rules.asks_torch(package)
+    if version and version[0] not in "<>=!~":
+        number = Version.find(version)
+        fitting = [torch for release, torch in every if number is not None and Version(release) <= number]
+    else:
+        try:
+            fitting = [torch for release, torch in every if Range(version).holds(release)]
+        except UsageError:
+            fitting = []
+    return AskedTorch((fitting or [every[0][1]])[-1], bool(fitting)) if every else None
+
+
 def goes_with(package: str, version: str, torch: str) -> Judgement:
     """Was this release, or any of a range, made for this torch?"""
     if version[:1] in "<>=!~":
@@ -36,6 +60,14 @@ def goes_with(package: str, version: str, torch: str) -> Judgement:
         return belongs(package, version, torch)
     else:
         row = _row(package, version)
+    asked = asked_by(package, version) if row is None else None
+    if row is None and asked is not None:
+        if Range(asked.torch).holds(torch):
+            return Fits()
+        if asked.sure:
+            return Clash(
+                sentence=f"{package} {version} asks for torch{asked.torch}, not {torch}", source="its METADATA"
+            )
     if row is None:
         return Unknown(missing=f"which torch {package} {version} was made for is not in the tables")
     if row.serves(torch):

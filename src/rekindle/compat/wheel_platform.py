@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from rekindle.compat.extension_torch import ABIS, official_abi, same_abi, same_cuda
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.core.version import Version
 from rekindle.model.cuda_line import CudaLine
@@ -16,8 +17,6 @@ _CUDA = re.compile(r"cu(?:da)?[-_]?(\d{1,2}\.\d|\d{2,3})(?!\d)")
 _ABI = re.compile(r"(?i)cxx11abi[-_]?(true|false)")
 _PYTHON = re.compile(r"-cp(\d)(\d{1,2})-(?!abi3)")
 _SOURCE = "the name of the file, which its makers choose by what it was built with"
-# torch's own wheels for Linux: the old C++ ABI before 2.6, the new one from 2.7 on.
-_NEW_ABI_FROM = Version("2.7")
 
 
 class BuiltFor(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,8 +26,12 @@ class BuiltFor(msgspec.Struct, frozen=True, kw_only=True):
     torch: Version | None = None
     cuda: str | None = None
     """`12.1`, or `12` where only the major version is named."""
-    new_abi: bool | None = None
+    cxx_abi: str | None = None
     python: str | None = None
+
+    @property
+    def shown(self) -> str:
+        return f"`{self.name[-90:]}`"
 
 
 def built_for(name: str) -> BuiltFor:
@@ -41,7 +44,7 @@ def built_for(name: str) -> BuiltFor:
         name=plain,
         torch=Version(number) if number else None,
         cuda=_number(cuda[1]) if cuda else None,
-        new_abi=abi[1].lower() == "true" if abi else None,
+        cxx_abi=ABIS[abi[1].upper()] if abi else None,
         python=f"{python[1]}.{python[2]}" if python else None,
     )
 
@@ -57,19 +60,16 @@ def goes_with(built: BuiltFor, *, torch: str, line: str | None, python: str | No
     later = "andhigher" in built.name and built.torch is not None and have.major_minor > built.torch
     if built.torch is not None and have.major_minor != built.torch and not later:
         return _clash(built, f"torch {built.torch}", f"the environment has torch {torch}")
-    # Of 2.6 only the line cu126 has the new one.
-    new = have.major_minor >= _NEW_ABI_FROM or (have.major_minor == Version("2.6") and line == "cu126")
-    known = have.major_minor != Version("2.6") or line is not None
-    if built.new_abi is not None and known and built.new_abi != new and system == "linux":
-        words = ("TRUE", "FALSE") if built.new_abi else ("FALSE", "TRUE")
-        return _clash(built, f"the C++ ABI {words[0]}", f"torch {torch} from pip has {words[1]}")
+    abi = same_abi(built.shown, built.cxx_abi, official_abi(have, line)) if system == "linux" else None
     cuda = CudaLine.parse(line)
-    if built.cuda is not None and cuda is not None and int(built.cuda.partition(".")[0]) != cuda.cuda.major:
-        return _clash(built, f"CUDA {built.cuda}", f"torch {torch}+{line} is of CUDA {cuda.cuda}")
+    runtime = same_cuda(built.shown, Version(built.cuda), cuda.cuda) if built.cuda is not None and cuda else None
+    for answer in (abi, runtime):
+        if isinstance(answer, Clash):
+            return answer
     if built.python is not None and python is not None and built.python != python:
         return _clash(built, f"Python {built.python}", f"the environment has Python {python}")
     return Fits() if built.torch is not None else Unknown(missing=f"which torch `{built.name[-60:]}` was built for")
 
 
 def _clash(built: BuiltFor, own: str, here: str) -> Clash:
-    return Clash(sentence=f"`{built.name[-90:]}` was built for {own}, and {here}", source=_SOURCE)
+    return Clash(sentence=f"{built.shown} was built for {own}, and {here}", source=_SOURCE)

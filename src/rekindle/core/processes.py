@@ -47,6 +47,18 @@ def may_run() -> bool:
     return not _READING.get()
 
 
+def _begun(words: list[str], options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+    """A program that was just written stays busy while a child that another thread started still has it open."""
+    for _ in range(40):
+        try:
+            return subprocess.Popen(words, start_new_session=True, **options)
+        except OSError as error:
+            if error.errno != errno.ETXTBSY:
+                raise
+            time.sleep(0.05)
+    return subprocess.Popen(words, start_new_session=True, **options)
+
+
 class Started:
     """A program that is running. `end` ends it with all it has started; so does an error inside a `with` block."""
 
@@ -73,7 +85,7 @@ class Started:
             self._job: Job | None = Job()
             self.process = start_in(self._job, command_line(words, env), options)
         else:
-            self.process = subprocess.Popen(words, start_new_session=True, **options)
+            self.process = _begun(words, options)
 
     @property
     def pid(self) -> int:

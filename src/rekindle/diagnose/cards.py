@@ -43,6 +43,12 @@ _CENTRE = (
 )
 # A number that a `Ti` follows is a card of the GeForce family, whatever stands before it.
 _TI = r"\d{3,4} ?(?:Ti|ti|TI)"
+# "my 4060", "a 4060 8G": the family is left out where the number alone is one, and nothing is counted by it.
+_BARE = r"(?:20[678]|30[5-9]|40[5-9]|50[5-9])0"
+_NUMBER = re2.compile(
+    rf"(?i)\b(?:my|an?|gpu is|gpu:|using|with|on)(?: the| an?)? ({_BARE} ?(?:ti(?: super)?|super|laptop|mobile)?)"
+    r"(?: ?\d{1,2} ?GB?\b|[,.]? (?:card|gpu|with|and|on)\b|[,.] |\W*$)"
+)
 _FAMILY = re2.compile(
     rf"\b(?:NVIDIA|GeForce|Tesla|Quadro|(?:GTX|RTX|GT)(?:\d{{3,4}}(?:Ti|ti)?)?|TITAN|Jetson|{_TI}|{_CENTRE})\b"
 )
@@ -51,7 +57,7 @@ _HERE = re2.compile(
     r"|\bdetected\b|\brecogni[sz]ed\b|^['\"]?(?:NVIDIA|GeForce|Tesla|Quadro|TITAN)\b[\w ()-]{1,40}['\"]?$"
     r"|\b(?:my|I have an?|I.?m (?:using|on)(?: an?)?|I use an?|using an?|with an?|and an?) (?:\w+ ){0,3}"
     r"(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson)\b|\bHardware\b|\bJetson (?:AGX|Orin|Xavier|Nano|TX)"
-    rf"|\b(?:on|with|using|have|has|my) (?:an? |the |one |\d ?x ?)?(?:{_CENTRE}|{_TI})\b"
+    rf"|\b(?:on|with|using|have|has|my) (?:an? |the |one |\d ?x ?)?(?:{_CENTRE}|{_TI}|[GR]TX ?\d{{3,4}})\b"
     rf"|\b{_CENTRE} (?:\w+ )?(?:colab|kaggle)\b"
     r"|\bon (?:an?|my|the) (?:\w+ ){0,2}(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|TITAN)\b"
     r"|controller: NVIDIA|installed in this system|^\s*\d+\s{1,3}(?:NVIDIA|Tesla|GeForce|Quadro)"
@@ -99,6 +105,10 @@ def unread(text: str) -> list[str]:
 
 def named(text: str, *, title: bool = False) -> list[tuple[Capability, str]]:
     """The cards that are there, by their names. What a title names is what its text is about."""
+    number = _NUMBER.search(text)
+    if number and not _NOT_HERE.search(text[: number.start()]):
+        capability = _capability(number.group(1))
+        return [(capability, f"RTX {number.group(1).strip()}")] if capability else []
     if not _FAMILY.search(text) or not (title or _HERE.search(text)):
         return []
     cut = _CUT.search(text)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from rekindle.compat.host_compiler import takes_gcc, toolset_range
+from rekindle.compat.host_compiler import newest_gcc, takes_gcc, toolset_range, toolsets_of
 from rekindle.compat.judgement import Fits
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts, present
-from rekindle.knowledge.cuda import host_compilers, toolkits
+from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.logs.extension_homes import distribution, package_of
 from rekindle.knowledge.torch import releases
 from rekindle.model.cuda_line import CudaLine
@@ -74,9 +74,7 @@ def _toolsets(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     misread = fields.get("misread_toolset")
     if misread:
         limit = Version(fits(facts) or misread)
-        older = [
-            row.toolset for row in host_compilers.toolsets() if row.toolset < Version(misread) and row.toolset <= limit
-        ]
+        older = [each for each in toolsets_of(None) if each < Version(misread) and each <= limit]
         found |= present(older_toolset=max(older, default=None))
     demand = fields.get("needs", "")
     if re.fullmatch(r"\d+\.\d+", demand):
@@ -154,8 +152,8 @@ def _fitting(cuda: str) -> dict[str, str]:
         version = Version(cuda)
     except ValueError:
         return {}
-    toolsets, limits = toolset_range(version), host_compilers.host_limits(version)
-    return present(fits_toolset=toolsets and toolsets[1], fits_gcc=limits and limits.gcc_max)
+    toolsets = toolset_range(version)
+    return present(fits_toolset=toolsets and toolsets[1], fits_gcc=newest_gcc(version))
 
 
 def _gcc(here: str, fits: str | None, facts: Facts) -> dict[str, str]:

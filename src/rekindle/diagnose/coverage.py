@@ -5,11 +5,10 @@ from __future__ import annotations
 from rekindle.compat import package
 from rekindle.compat.gpu_code import served
 from rekindle.compat.judgement import Clash, holds
-from rekindle.compat.library_card import cudnn_serves, last_cudnn
+from rekindle.compat.library_card import cudnn_serves, cudnns_for, last_cudnn
 from rekindle.compat.torch_cuda import any_code
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda import cudnn
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.torch import releases
 from rekindle.stack import offers
@@ -65,7 +64,7 @@ def _main(offer: offers.Offer, card: Capability) -> Coverage:
 
 def never_in_cudnn(card: Capability) -> bool:
     """No cuDNN of the tables ever held its code."""
-    return last_cudnn(card) is None and isinstance(cudnn_serves(cudnn.releases()[-1].version, card), Clash)
+    return last_cudnn(card) is None and isinstance(cudnn_serves(cudnns_for(13)[-1], card), Clash)
 
 
 def _release(torch: str) -> releases.TorchRelease | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from rekindle.compat import driver_card
+from rekindle.compat.host_compiler import toolsets_of
 from rekindle.compat.library_card import last_cudnn
 from rekindle.core.command import Command, Piece, Shell, ShellVariable, Word, pip
 from rekindle.core.console import clean
@@ -20,7 +21,6 @@ from rekindle.diagnose.facts import Facts, present
 from rekindle.diagnose.overcome import tried
 from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.script_rules import extension
-from rekindle.knowledge.cuda import host_compilers
 from rekindle.knowledge.gpu.names import vendors
 from rekindle.knowledge.logs.extension_homes import ExtensionHome, distribution, home
 from rekindle.knowledge.logs.mechanical import of_cause
@@ -72,7 +72,7 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts, done: Sequen
     facts = driver_facts.known(fields, facts)
     fitting = [step for step in cause.fix if _fits(step, facts) and (step.when is None or holds(step.when, world))]
     fitting, vain = _untried(fitting, values, facts, done)
-    fitting = [step for step in fitting if step.instead] or fitting
+    fitting = [step for step in fitting if step.instead and _fill(step, values, facts)] or fitting
     filled = _all(fitting, values, facts, fallback=False)
     made_to_measure = [step for step in fitting if not step.fallback and (step.plan or _FIELD.search(_template(step)))]
     if not filled or (made_to_measure and not _all(made_to_measure, values, facts, fallback=False)):
@@ -274,7 +274,6 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
     inside = values.get("submodule", "").partition(".")[0]
     option = f"USE_{values.get('part', '').upper().replace('-', '_')}"
     studio, major = values.get("newest_studio"), values.get("cudnn_major")
-    toolsets = [row.toolset for row in host_compilers.toolsets() if row.visual_studio == studio]
     more = present(
         cuda_dashed=values.get("cuda", "").replace(".", "-"),
         arch_asked=asked and "sm_" + asked.rpartition("_")[2].replace(".", ""),
@@ -285,7 +284,7 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
         cudnn_pip=major if major in _CUDNN_ON_PIP else None,
         cudnn_old=major if major not in _CUDNN_ON_PIP else None,
         part_option=option if option in options() else None,
-        studio_toolset=max(toolsets, default=None),
+        studio_toolset=max(toolsets_of(studio), default=None) if studio else None,
     )
     for name, target in (("module", "distribution"), ("failing", "failing_distribution")):
         known = distribution(values[name]) if name in values else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from rekindle.compat.extension_torch import ABIS, official_abi
 from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts, present
 from rekindle.diagnose.symbols import plain_name
@@ -26,16 +27,22 @@ _OWN = frozenset({"torch", "torchvision", "torchaudio"})
 _REINSTALL = "pip install --force-reinstall --no-cache-dir --no-deps"
 # The C library of Ubuntu 20.04 and Debian 11, the oldest that people still ask about.
 _OLD_GLIBC = "2.31"
-# Official wheels for Linux: the C++ ABI that they were compiled with.
-_LAST_OLD_ABI, _FIRST_NEW_ABI = Version("2.5"), Version("2.7")
 
 
-def _nearest(package: str, said: str) -> str | None:
-    """Of the releases that pip lists, the last of the one that was asked for: 1.2.0.post2 for 1.2.0."""
-    asked = re.search(r"==(\d+(?:\.\d+)*)\Z", package)
-    offered = re.search(r"\(from versions: ([\w., +]{1,4000})\)", said)
-    every = offered[1].split(", ") if offered else []
-    return next((each for each in reversed(every) if asked and each.startswith(f"{asked[1]}.")), None)
+def _offered(package: str, said: str) -> dict[str, str]:
+    """Of the releases that pip lists, the last of the one that was asked for (1.2.0.post2 for 1.2.0).
+
+    Or the newest, where something newer was asked for.
+    """
+    asked = re.search(r"[=>]=(\d+(?:\.\d+)*)\Z", package)
+    listed = re.search(r"\(from versions: ([\w., +]{1,4000})\)", said)
+    every = listed[1].split(", ") if listed and listed[1] != "none" else []
+    if not asked or not every:
+        return {}
+    newest = Version.find(every[-1])
+    older = newest is not None and newest < Version(asked[1])
+    same = [each for each in every if each.startswith(f"{asked[1]}.")]
+    return present(nearest_release=same[-1] if same else None, newest_offered=every[-1] if older else None)
 
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
@@ -52,14 +59,13 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         xformers_fits=xformers and xformers.version,
         torchcodec_fits=codec and codec.version,
         triton_windows=triton[0].requirement if triton else None,
-        nearest_release=_nearest(fields.get("package", ""), fields.get("said", "")),
         package_story=_asked_release(fields.get("package", ""), facts),
         asking=failing if failing not in _OWN else None,
         bnb_before=_cuda_before(fields.get("bnb_cuda", "")),
         said_line=said and CudaLine(Version(said)).name,
         wheel_python=python and f"{python[0]}.{python[1:]}",
     )
-    found |= _missing(fields.get("module", ""), facts)
+    found |= _offered(fields.get("package", ""), fields.get("said", "")) | _missing(fields.get("module", ""), facts)
     asked = {
         name.replace("missing", "package"): said
         for name, said in _missing(plain_name(fields.get("package", "")), facts).items()
@@ -161,9 +167,8 @@ def _abi(said: str, facts: Facts) -> dict[str, str]:
     new, old = "__cxx11" in said, "RKSs" in said
     if not new and not old:
         return {}
-    built = "cxx11abiTRUE" if new else "cxx11abiFALSE"
-    minor = Version(facts.torch).major_minor if facts.torch else None
+    word, other = ("TRUE", "FALSE") if new else ("FALSE", "TRUE")
     # Then torch has the same one, and it is the release that differs.
-    if minor is not None and (minor >= _FIRST_NEW_ABI if new else minor <= _LAST_OLD_ABI):
+    if facts.torch and official_abi(Version(facts.torch), None) == ABIS[word]:
         return {}
-    return {"built_abi": built, "other_abi": "cxx11abiFALSE" if new else "cxx11abiTRUE"}
+    return {"built_abi": f"cxx11abi{word}", "other_abi": f"cxx11abi{other}"}

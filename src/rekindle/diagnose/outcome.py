@@ -78,6 +78,8 @@ def judge(events: Sequence[Event]) -> Ending:
 
 def _cut(spoken: Sequence[Event]) -> list[Event]:
     """The last frame of a traceback that ends the log without its error, which stands at the margin."""
+    if spoken[-1].raw.lstrip().startswith("│") and any("Traceback (most recent call last) ─" in e.raw for e in spoken):
+        return list(spoken[-3:])
     begun = max((at for at, event in enumerate(spoken) if event.text.startswith("Traceback (most")), default=None)
     frames = list(spoken[begun + 1 :]) if begun is not None else []
     margin = len(spoken[begun].raw) - len(spoken[begun].raw.lstrip()) if begun is not None else 0

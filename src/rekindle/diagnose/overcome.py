@@ -76,7 +76,8 @@ def tried(command: Command, done: Sequence[str]) -> bool:
     essential = [f"{name}={value}" for name, value in command.environment.items() if value is not None]
     words = [str(word) for word in command.words if isinstance(word, str) and not word.startswith("-")]
     asked = words[words.index("install") + 1 :] if "install" in words and words[0] != "rekindle" else []
-    essential += ["install", *asked] if asked else []
+    telling = [str(word) for word in command.words if word in ("--extra-index-url", "--no-build-isolation")]
+    essential += ["install", *asked, *telling] if asked else []
     return bool(essential) and any(all(_holds(line, each) for each in essential) for line in done)
 
 

@@ -33,8 +33,8 @@ _LATIN.max_mem = 64 << 20
 # hence what may stand before them. Codes of MSVC and Windows stand alone because the words around them are localised.
 _WORDS = (
     rb"(?:^|[^-\w./\\=])(?i:error|fatal|fail(?:ed|ure|s|ing)?|err!|exception|traceback|unsupported|unsatisfied|undefined"
-    rb"|unresolved|unable to|unknown|unrecognized|cannot|can't|can not|could not|couldn't|did not|does not|not found"
-    rb"|not (?:able|detected|set|supported|compatible|compiled|recogni|installed|available|locate|exist"
+    rb"|unresolved|unable to|unknown|unrecognized|cannot|can't|can not|could not|couldn't|did not|do(?:es)? not"
+    rb"|not (?:found|able|detected|set|supported|compatible|compiled|recogni|installed|available|locate|exist"
     rb"|a valid|defined|enough)"
     rb"|no (?:cmake_|such|module|match|kernel|space|cuda|gpu|member|instance|rule|supported)"
     rb"|missing|mismatch|incompatib|truncated|submodule|must be"
@@ -45,7 +45,7 @@ _WORDS = (
     rb"|will ignore|is_available|no longer"
     rb"|longer than|has no (?:attribute|member|wheels)|only has wheels|unsatisfiab|was built for"
     rb"|was compiled|wasn't buil[dt]|compiled using|is disabled|not all |(?:all|is|are) black|stuck"
-    rb"|using (?:my |the )?cpu|cpu instead)"
+    rb"|using (?:my |the )?cpu|cpu instead|restarting kernel|kernel (?:died|crashed))"
 )
 _CODES = (
     rb"\b(?:[CD][1-9]\d{3}|LNK[12]\d{3}|MSB\d{4}|STL\d{4}|CVT\d{4}|RC\d{4}|U1\d{3}|CS\d{4}|NETSDK\d{4}|NU\d{4})\b"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rekindle.compat.host_compiler import takes_gcc, takes_msvc, toolset_range
+from rekindle.compat.host_compiler import newest_gcc, takes_gcc, takes_msvc, toolset_of_compiler, toolset_range
 from rekindle.compat.judgement import Clash, Fits, Unknown, judged
 from rekindle.core.command import Command, Shell, pip_install
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
 from rekindle.doctor.cuda import compiles_for, serving, short
-from rekindle.knowledge.cuda import host_compilers
 from rekindle.machine.model import FoundToolkit, FoundToolset, Machine
 
 _COMPILER_VARIABLES = ("CC", "CXX", "CUDAHOSTCXX", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "ICX", "ICC")
@@ -107,7 +106,7 @@ def prompt(machine: Machine) -> Iterator[Finding]:
     else:
         yield say("msvc.x64", State.UNVERIFIED, "what this prompt compiles for could not be read")
     if seen.cl_version and machine.toolkit and machine.toolkit.version:
-        toolset = seen.toolset or host_compilers.toolset_of_compiler(seen.cl_version)
+        toolset = seen.toolset or toolset_of_compiler(seen.cl_version)
         cuda = cuda_of(machine.toolkit)
         state, reason = judged(takes_msvc(cuda, toolset), f"toolset {toolset} passes both gates of CUDA {cuda}")
         other = _bystander(machine, machine.toolkit)
@@ -142,8 +141,7 @@ def gcc(machine: Machine) -> Iterator[Finding]:
             fix = "name the older one to nvcc and to CMake"
             yield say("gcc.accepted", State.WARN, found, fix=fix, commands=(_host_compiler(other.path),))
         else:
-            limits = host_compilers.host_limits(cuda)
-            newest = limits.gcc_max if limits else None
+            newest = newest_gcc(cuda)
             yield say(
                 "gcc.accepted",
                 State.FAIL,

@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 from packaging.utils import canonicalize_name
 
-from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.audit import installed_torch
 from rekindle.audit.mending import install_command
 from rekindle.build.configure.environment import VariableChange
@@ -38,7 +37,8 @@ from rekindle.extension.candidates import candidate
 from rekindle.extension.check import judged
 from rekindle.extension.prepare import Preparation, Workbench, prepare
 from rekindle.knowledge.builds import efforts
-from rekindle.machine.model import Machine
+from rekindle.knowledge.gpu.capability import NamedCard
+from rekindle.machine.model import InstalledTorch, Machine
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.interpreters import DISTRIBUTION_FOLDER
 from rekindle.model.environment import Environment
@@ -259,13 +259,13 @@ class ExtensionReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def ready(
     place: Path | None,
-    cards: Sequence[AuditedCard],
+    cards: Sequence[NamedCard],
     machine: Machine,
     *,
     temp: str,
     load: bool = True,
     ptx: bool = False,
-) -> tuple[Environment, Torch, Preparation]:
+) -> tuple[Environment, InstalledTorch, Preparation]:
     """The environment, its torch, and what a build in it would use.
 
     With `load`, the environment of Visual Studio's compiler is loaded; else it is left to the shell that gets it.
@@ -299,14 +299,14 @@ class ShellEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def check(place: Path | None, *, cards: Sequence[AuditedCard], machine: Machine, ptx: bool = False) -> ExtensionReport:
+def check(place: Path | None, *, cards: Sequence[NamedCard], machine: Machine, ptx: bool = False) -> ExtensionReport:
     """Would a CUDA extension build here, with what, and for which cards? Nothing is built."""
     environment, torch, found = ready(place, cards, machine, temp=tempfile.gettempdir(), ptx=ptx)
     return _Report("pre-flight", environment, torch.version, found).of(wheel=None, built=False)
 
 
 def shell_environment(
-    place: Path | None, *, cards: Sequence[AuditedCard], machine: Machine, shell: str | None, ptx: bool = False
+    place: Path | None, *, cards: Sequence[NamedCard], machine: Machine, shell: str | None, ptx: bool = False
 ) -> ShellEnvironment:
     """The environment as lines for a shell; an error that says what is missing when there is none."""
     _, _, found = ready(place, cards, machine, temp=tempfile.gettempdir(), load=False, ptx=ptx)
@@ -333,7 +333,7 @@ class ExtensionRequest(msgspec.Struct, frozen=True, kw_only=True):
 def build(
     request: ExtensionRequest,
     *,
-    cards: Sequence[AuditedCard],
+    cards: Sequence[NamedCard],
     machine: Machine,
     tell: Teller = lambda _: None,
 ) -> ExtensionReport:

@@ -14,12 +14,13 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.core import files, run
 from rekindle.core import python as own_python
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State, passed, unverified, warned
 from rekindle.extension.check import link_to, served_by
+from rekindle.knowledge.gpu.capability import NamedCard
+from rekindle.machine.model import InstalledTorch
 from rekindle.model.environment import Environment
 
 _FETCHING = 1800.0
@@ -30,8 +31,8 @@ _DRY = ("install", "--dry-run", "--ignore-installed", "--no-deps", "--only-binar
 def candidate(
     requirement: str,
     environment: Environment,
-    torch: Torch,
-    cards: Sequence[AuditedCard],
+    torch: InstalledTorch,
+    cards: Sequence[NamedCard],
     work: Path,
     tell: Callable[[str], None],
 ) -> tuple[Path | None, Finding | None]:
@@ -82,7 +83,7 @@ def on_index(
     return IndexAnswer(place=None, reached="Retrying" not in result.err and "onnection" not in result.err)
 
 
-def _judged(where: str | Path, name: str, torch: Torch, cards: Sequence[AuditedCard]) -> Finding:
+def _judged(where: str | Path, name: str, torch: InstalledTorch, cards: Sequence[NamedCard]) -> Finding:
     targets, wrong, _ = served_by(where, cards)
     if not targets:
         return warned("extension.index", f"{name} on the index has no GPU code")

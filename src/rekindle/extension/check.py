@@ -11,16 +11,19 @@ from typing import NamedTuple
 import msgspec
 
 from rekindle.audit import module_checks
-from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.contents import Contents, Module, is_module, read
 from rekindle.audit.symbols import Offered, links_torch, missing_in, uses_torch
+from rekindle.compat.extension_torch import has_symbols, runtimes, same_cuda
+from rekindle.compat.judgement import Clash
 from rekindle.core import paths
 from rekindle.core.command import Command
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.python import ask
+from rekindle.core.version import Version
 from rekindle.formats.package import headers, open_package, unpack
-from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.knowledge.gpu.capability import Coverage, NamedCard
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.machine.model import InstalledTorch
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.environment import Environment
 from rekindle.model.wheel import read_name
@@ -28,14 +31,13 @@ from rekindle.wheels.inspect.against import admits, torch_line
 from rekindle.wheels.inspect.inspection import CardCoverage as Judged
 from rekindle.wheels.inspect.inspection import Inspection, inspect
 
-_CUDART = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d\d)", re.IGNORECASE)
 _LINE = re.compile(r"cuda\d{2,3}\.")
 _MOST = 12
 """Modules named in one sentence, and imported one by one, at most."""
 
 
 def judged(
-    wheel: Path, arch_list: str, cards: Sequence[AuditedCard], environment: Environment, torch: Torch, work: Path
+    wheel: Path, arch_list: str, cards: Sequence[NamedCard], environment: Environment, torch: InstalledTorch, work: Path
 ) -> list[Finding]:
     """Right code and nothing else, linked to this torch, importable where it was made."""
     seen = inspect(wheel, cards=[card.capability.sm for card in cards])
@@ -78,7 +80,7 @@ class TorchLink(NamedTuple):
     """Something in it is linked to CUDA's runtime."""
 
 
-def link_to(where: str | Path, torch: Torch | None, version: str) -> TorchLink:
+def link_to(where: str | Path, torch: InstalledTorch | None, version: str) -> TorchLink:
     """Of a ready-made wheel with a torch: what it requires, and if that torch is installed its links and symbols."""
     with open_package(where) as package:
         requires = headers(package, "METADATA").get("Requires-Dist", [])
@@ -89,21 +91,19 @@ def link_to(where: str | Path, torch: Torch | None, version: str) -> TorchLink:
         for name in _for_line([name for name in package.files if is_module(name)], torch):
             binary = package.binary(name, symbols=torch is not None)
             needed = binary.elf.needed if binary.elf else tuple(binary.pe.imports) if binary.pe else ()
-            majors = {int(match[1]) for each in needed if (match := _CUDART.match(each))}
+            majors = runtimes(needed)
             links = TorchLink(None, True, links.torch or links_torch(needed), links.cuda or bool(majors))
             if torch is None or offered is None:
                 continue
-            other = next((major for major in sorted(majors) if torch.cuda is None or major != torch.cuda.major), None)
-            if other is not None:
-                return TorchLink(f"{binary.file} uses the CUDA {other} runtime, torch here CUDA {torch.cuda}")
-            lacking = missing_in(binary, offered)
-            if lacking:
-                counted = f"{len(lacking)} symbols are missing in {torch.version}"
-                return TorchLink(f"{binary.file} was built for another torch: {counted}")
+            answers = [same_cuda(binary.file, Version(str(each)), torch.cuda) for each in majors]
+            answers.append(has_symbols(binary.file, len(missing_in(binary, offered)), torch.version))
+            for answer in answers:
+                if isinstance(answer, Clash):
+                    return TorchLink(answer.sentence)
     return links
 
 
-def _for_line(names: list[str], torch: Torch | None) -> list[str]:
+def _for_line(names: list[str], torch: InstalledTorch | None) -> list[str]:
     """The modules that are loaded: of a library for each CUDA (`libbitsandbytes_cuda126.so`) that of torch's own."""
     own = f"cuda{CudaLine(torch.cuda).name[2:]}." if torch and torch.cuda else None
     if own is None or not any(own in name for name in names):
@@ -140,7 +140,7 @@ def _served(seen: Inspection) -> list[Finding]:
     ]
 
 
-def _linked(found: Contents, installed: Environment, torch: Torch) -> Finding:
+def _linked(found: Contents, installed: Environment, torch: InstalledTorch) -> Finding:
     """The symbols, the CUDA runtime, the Python: what an audit would say of it once it is installed."""
     place = module_checks.AuditContext(
         environment=installed,
@@ -205,7 +205,7 @@ class ServedCards(NamedTuple):
     partly: bool
 
 
-def served_by(where: str | Path, cards: Sequence[AuditedCard], line: str | None = None) -> ServedCards:
+def served_by(where: str | Path, cards: Sequence[NamedCard], line: str | None = None) -> ServedCards:
     """Of a wheel by path or address.
 
     Where it has a library for each CUDA (`libbitsandbytes_cuda126.so`), that of `line` counts.

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.audit.answer import AuditedCard
 from rekindle.build.configure.environment import VariableChange, set_to
 from rekindle.compat.companion import release_for
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding, failed, passed, unverified, warned
 from rekindle.knowledge.builds import extension_builds
 from rekindle.knowledge.builds.extension_builds import Project
+from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.source import checkout
 from rekindle.source.origin import Mirrors, Network, Origin
@@ -85,7 +85,7 @@ def told(requirement: str, arch_list: str) -> tuple[VariableChange, ...]:
     return tuple(set_to(row.name, row.told(targets), row.why) for row in rows)
 
 
-def refused(requirement: str, cards: Sequence[AuditedCard]) -> Finding | None:
+def refused(requirement: str, cards: Sequence[NamedCard]) -> Finding | None:
     """Why no build of this requirement can serve these cards, known before the first compiler starts; None: it may."""
     name, version = _name_and_version(requirement)
     own = extension_builds.own_targets(name, version)
@@ -110,7 +110,7 @@ def refused(requirement: str, cards: Sequence[AuditedCard]) -> Finding | None:
     return None
 
 
-def _older(name: str, cards: Sequence[AuditedCard]) -> str:
+def _older(name: str, cards: Sequence[NamedCard]) -> str:
     """Which versions serve all the cards, as the beginning of an advice; empty when none does."""
     row = extension_builds.newest_serving(name, [card.capability for card in cards])
     if row is None or row.before is None:

@@ -14,12 +14,12 @@ from urllib.request import url2pathname
 import msgspec
 from packaging.utils import canonicalize_name
 
-from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.cards import words as card_words
 from rekindle.audit.symbols import Offered
 from rekindle.compat import package as packages
 from rekindle.compat import toolkit_card, wheel_platform
 from rekindle.compat.companion import release_for
+from rekindle.compat.extension_torch import ABIS
 from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_cuda import ordinary_line
 from rekindle.core import codec
@@ -32,9 +32,11 @@ from rekindle.extension.candidates import IndexAnswer, on_index
 from rekindle.extension.check import link_to, served_by
 from rekindle.knowledge.builds import extension_builds, extension_files
 from rekindle.knowledge.builds.extension_files import AskedFile, ExtensionFile
+from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.logs.extension_homes import ExtensionHome
 from rekindle.knowledge.torch.releases import torch_release
+from rekindle.machine.model import InstalledTorch
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.environment import Environment
 
@@ -53,10 +55,10 @@ class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     system: str
     machine: str
-    cards: tuple[AuditedCard, ...] = ()
+    cards: tuple[NamedCard, ...] = ()
     environment: Environment | None = None
-    installed: Torch | None = None
-    new_abi: bool | None = None
+    installed: InstalledTorch | None = None
+    cxx_abi: str | None = None
     """The C++ ABI of the torch that is installed; None: that of PyTorch's own wheels is meant."""
     note: str | None = None
     """What was taken for granted."""
@@ -94,7 +96,7 @@ class FoundExtension(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     system: str
     machine: str
-    cards: tuple[AuditedCard, ...]
+    cards: tuple[NamedCard, ...]
     wheels: tuple[FoundWheel, ...]
     refused: tuple[str, ...]
     command: Command | None
@@ -371,14 +373,14 @@ def _file_name(row: ExtensionFile, question: ExtensionQuestion) -> str | None:
     """The name by the row's pattern, with the C++ ABI of the torch; None where none goes with it."""
     torch, _ = row.parts(row.build_for(question.torch, question.line) or "")
     line = question.line or ""
-    own = {None: ("TRUE", "FALSE"), True: ("TRUE",), False: ("FALSE",)}[question.new_abi]
+    own = [word for word, abi in ABIS.items() if question.cxx_abi in (None, abi)]
     for abi in own:
         name = (row.name or "").format(
             version=row.version, torch=torch, minor=Version(question.torch).major_minor, line=line, major=line[2:4],
             abi=abi, python="cp" + question.python.replace(".", ""),
         )  # fmt: skip
         built = wheel_platform.built_for(name)
-        built = msgspec.structs.replace(built, new_abi=None) if len(own) == 1 else built
+        built = msgspec.structs.replace(built, cxx_abi=None) if len(own) == 1 else built
         judged = wheel_platform.goes_with(
             built, torch=question.torch, line=question.line, python=question.python, system=question.system
         )

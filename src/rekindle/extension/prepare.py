@@ -7,20 +7,20 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.audit.answer import AuditedCard, Torch
 from rekindle.audit.mending import install_command
 from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
 from rekindle.build.configure.environment import BuildPlaces, VariableChange, compute, set_to
 from rekindle.build.configure.request import BuildFile, BuildRequest, resolve
+from rekindle.compat.host_compiler import compiles_with
+from rekindle.compat.judgement import Clash
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import MissingTool, StepFailed
 from rekindle.core.findings import Finding, Fix, State, failed, passed, warned
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda.host_compilers import c_library_limit
 from rekindle.knowledge.cuda.toolkits import last_toolkit_for
 from rekindle.knowledge.cuda.toolkits import toolkits as known_toolkits
-from rekindle.knowledge.gpu.capability import Capability, Target
-from rekindle.machine.model import FoundToolkit, Machine
+from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
+from rekindle.machine.model import FoundToolkit, InstalledTorch, Machine
 from rekindle.machine.python.environment import python_has_headers
 from rekindle.machine.toolchain.vcvars import VcVars
 from rekindle.model.environment import Environment
@@ -60,8 +60,8 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
 
 def prepare(
     place: Environment,
-    torch: Torch,
-    cards: Sequence[AuditedCard],
+    torch: InstalledTorch,
+    cards: Sequence[NamedCard],
     machine: Machine,
     *,
     bench: Workbench,
@@ -198,9 +198,7 @@ def _python(place: Environment, builder: str | None) -> Finding:
     return passed("extension.python", f"Python {place.python} with headers")
 
 
-def _toolkit(
-    toolkits: Sequence[FoundToolkit], cuda: Version | None, cards: Sequence[AuditedCard]
-) -> FoundToolkit | None:
+def _toolkit(toolkits: Sequence[FoundToolkit], cuda: Version | None, cards: Sequence[NamedCard]) -> FoundToolkit | None:
     """The toolkit nearest to torch's CUDA: the same minor, else another of the same major that reaches the cards."""
     fitting = [kit for kit in toolkits if kit.nvcc and kit.version and cuda and kit.version.major == cuda.major]
 
@@ -215,7 +213,7 @@ def _toolkit(
     return max(fitting, key=rank, default=None)
 
 
-def _dropped(cuda: Version | None, cards: Sequence[AuditedCard]) -> AuditedCard | None:
+def _dropped(cuda: Version | None, cards: Sequence[NamedCard]) -> NamedCard | None:
     """The first card that no toolkit of torch's CUDA major compiles for any more. A newer card than that has PTX."""
     rows = [row for row in known_toolkits() if cuda is not None and row.version.major == cuda.major]
     if not rows:
@@ -223,7 +221,7 @@ def _dropped(cuda: Version | None, cards: Sequence[AuditedCard]) -> AuditedCard 
     return next((card for card in cards if not any(_reaches(card.capability, row.plain) for row in rows)), None)
 
 
-def _other_torch(torch: Torch, card: AuditedCard, place: Environment, cards: Sequence[AuditedCard]) -> Finding:
+def _other_torch(torch: InstalledTorch, card: NamedCard, place: Environment, cards: Sequence[NamedCard]) -> Finding:
     assert torch.cuda is not None
     last = last_toolkit_for(card.capability)
     named = f"{card.name} ({card.capability.sm})"
@@ -270,21 +268,15 @@ def _ptxas(kit: FoundToolkit) -> Finding:
 
 def _c_library(kit: FoundToolkit | None, glibc: Version | None) -> list[Finding]:
     """A warning and no refusal: headers can be mended, and nothing tells from outside whether they were."""
-    limit = c_library_limit(glibc, kit.version) if kit and kit.version else None
-    if kit is None or limit is None:
+    answer = compiles_with(kit.version, glibc) if kit and kit.version else None
+    if not isinstance(answer, Clash):
         return []
-    return [
-        warned(
-            "extension.libc",
-            f"CUDA {kit.version} does not compile with the headers of glibc {glibc}",
-            why=limit.why,
-            fix=f"use CUDA {limit.cuda_before} or newer with a torch of its major, or build in a container of an "
-            "older system (Ubuntu 22.04 or 24.04)",
-        )
-    ]
+    fix = " or ".join(each.text for each in answer.changes) + " with a torch of its major"
+    fix += ", or build in a container of an older system (Ubuntu 22.04 or 24.04)"
+    return [warned("extension.libc", answer.sentence, fix=fix)]
 
 
-def _cards(cards: Sequence[AuditedCard], architectures: str, kit: FoundToolkit | None, *, forward: bool) -> Finding:
+def _cards(cards: Sequence[NamedCard], architectures: str, kit: FoundToolkit | None, *, forward: bool) -> Finding:
     if not cards:
         return failed(
             "extension.cards",

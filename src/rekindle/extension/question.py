@@ -90,15 +90,15 @@ def _installed(
         machine=paths.architecture(),
         environment=environment,
         installed=found,
-        new_abi=_new_abi(Path(found.root) / "lib" / "libc10.so"),
+        cxx_abi=_cxx_abi(Path(found.root) / "lib" / "libc10.so"),
     )
 
 
-def _new_abi(library: Path) -> bool | None:
+def _cxx_abi(library: Path) -> str | None:
     """Whether torch was compiled with the newer std::string: one that is not PyTorch's own may differ from theirs."""
     if not library.is_file():
         return None
     try:
-        return {"cxx11": True, "pre-cxx11": False}.get(inspect(library).cxx_abi or "")
+        return inspect(library).cxx_abi
     except RekindleError:
         return None

@@ -167,7 +167,7 @@ def _compiler(cuda: Version, have: Announcement) -> list[str]:
 
 
 def _cudnn(wanted: str, have: Announcement) -> bool:
-    from rekindle.knowledge.cuda.cudnn import same_release
+    from rekindle.compat.library_card import same_release
 
     named = any(each.startswith("cudnn==") for each in have.provisions)
     return named or any(same_release(Version(each), Version(wanted)) for each in have.cudnns)

@@ -31,11 +31,12 @@ KEYS: dict[str, dict[str, Key]] = {
     },
     "builds/review": {
         "pin": ("package", "versions", "system"),
+        "least_python": ("package",),
         "switch": ("name",),
         "renamed": ("old",),
         "pins_torch": ("packages",),
         "needs_torch": ("packages",),
-        "asks_torch": ("package", "version"),
+        "asks_torch": ("package",),
         "on_index": ("packages",),
         "cuda_default": ("programs", "from_cuda"),
         "image_installer": ("name",),

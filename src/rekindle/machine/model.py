@@ -199,11 +199,15 @@ class FoundPython(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.version.major_minor}{free}" if self.version else None
 
 
-class FoundTorch(msgspec.Struct, frozen=True, kw_only=True):
+class InstalledTorch(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     """As torch spells it: `2.7.1+cu126`."""
-    root: str
     cuda: Version | None = None
+    """None: a CPU build."""
+    root: str
+
+
+class FoundTorch(InstalledTorch, frozen=True, kw_only=True):
     code: tuple[GpuCode, ...] = ()
     """The GPU code of its libraries; empty for a CPU build or when it could not be read."""
     targets: tuple[Target, ...] = ()

@@ -31,6 +31,8 @@ _TORCH_ONLY = re.compile(
 
 # Switches of projects whose setup.py compiles CUDA code only when asked to.
 _ASKS_FOR_CUDA = ("BUILD_EXT", "CUDA_EXT", "BUILD_CUDA_EXT", "MMCV_WITH_OPS", "DS_BUILD_OPS", "WITH_CUDA")
+# A program or a package of the system by this name; not a folder called so.
+_OTHER_PYTHON = re.compile(r"(?:\S*/bin/)?(?:python|pip)(3\.\d{1,3})(?:-\w+)?\Z")
 _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio", "pip", "setuptools", "wheel", "ninja", "numpy"})
 
 
@@ -119,7 +121,8 @@ class ScriptBuilds:
         """The `python3` of an image's distribution, where the script brings no other."""
         found = image_system(image.name)
         own = found[0].python.get(found[1]) if found else None
-        named = set(re.findall(r"(?:python|pip)(3\.\d{1,3})", self.document.text)) - {own}
+        words = (word.text for item in self.trace.invocations for word in item.words)
+        named = {match[1] for word in words if (match := _OTHER_PYTHON.match(word))} - {own}
         others = re.compile(r"conda|mamba|pyenv|\buv\b|deadsnakes|Miniforge|python_version", re.I)
         return None if named or others.search(self.document.text) else own
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import msgspec
 
@@ -17,11 +18,11 @@ from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_cuda import CPU, has_line, ordinary_line, taken
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
-from rekindle.knowledge.builds.script_rules import asks_torch, needs_torch, pins_torch
+from rekindle.knowledge.builds.script_rules import needs_torch, pins_torch
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import LINE, variant_of
-from rekindle.review.document import LISTS
-from rekindle.review.packages import Install, Wanted, excludes
+from rekindle.review.document import LISTS, Dialect
+from rekindle.review.packages import PROJECT_TOOLS, Install, Wanted, excludes
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
 from rekindle.review.subject import Subject, complete, exact_text, exact_version
@@ -84,9 +85,9 @@ class ScriptEnvironments:
 
     def _command(self, item: Invocation) -> None:
         stage = self._stage(item.scope)
-        entered = _entered(item)
-        if entered is not None:
-            self._active[stage] = entered
+        into = entered(item)
+        if into is not None:
+            self._active[stage] = into
         before = self._state(item, self._name(item, None))
         self._seen[item.order] = tuple(before)
         packaged = by_apt(item)
@@ -124,10 +125,10 @@ class ScriptEnvironments:
     def _name(self, item: Invocation, found: Install | None) -> str:
         """The environment that a command works in, by the last part of its path; empty for the one that is there."""
         if found is not None and found.environment:
-            return _last(found.environment)
+            return last_part(found.environment)
         folder = re.match(r"(.*[\\/])?([^\\/]+)[\\/](?:bin|Scripts)[\\/][^\\/]+$", item.words[0].text.strip("\"'"))
         if folder and folder[2] not in ("usr", "local", "conda", "miniconda3", "anaconda3", "miniforge3"):
-            return _last(folder[2])
+            return last_part(folder[2])
         return self._active.get(self._stage(item.scope), "")
 
     # --- what a command leaves ------------------------------------------------------------------------------------
@@ -224,7 +225,8 @@ class ScriptEnvironments:
         """The package that brings a torch although none is named."""
         if found.has("--no-deps"):
             return None
-        joint = self.subject.document.dialect in LISTS and bool(before)
+        # conda's half of an environment and pip's are resolved one after the other.
+        joint = bool(before) and self.subject.document.dialect in {*LISTS} - {Dialect.ENVIRONMENT}
         for each in wanted:
             if each.source is not None or each.wheel is not None:
                 continue
@@ -314,13 +316,15 @@ class ScriptEnvironments:
 
 
 def _asks(wanted: Wanted) -> str | None:
-    """The torch that a package asks for: its newest release, or the very one that is named."""
-    exact = exact_text(wanted.requirement)
-    return asks_torch(wanted.name, exact) if exact or not wanted.requirement else None
+    """The torch that a package asks for: the release that is named, or the newest that a range admits."""
+    asked = packages.asked_by(wanted.name, exact_text(wanted.requirement) or wanted.requirement or "")
+    return asked.torch if asked is not None and asked.sure else None
 
 
 def _upgrades(found: Install) -> bool:
-    return found.has("-U", "--upgrade", "--force-reinstall", "--upgrade-package", "-P")
+    """What is there does not count: it is told so, or a project's own tool resolves its list alone."""
+    project = found.item.program in PROJECT_TOOLS or found.item.arguments[:1] == ("add",)
+    return project or found.has("-U", "--upgrade", "--force-reinstall", "--upgrade-package", "-P")
 
 
 def _local(requirement: str) -> str | None:
@@ -340,23 +344,41 @@ def _ordinary_of(version: str, system: str, machine: str) -> str | None:
         return CPU if system == "windows" and Version(version) >= Version("1.3") else None
 
 
-def _entered(item: Invocation) -> str | None:
+def entered(item: Invocation) -> str | None:
     """The environment that is entered; empty when one is left."""
     words = [word.text.strip("\"'") for word in item.words]
     if "deactivate" in words[:2]:
         return ""
     if item.program in ("conda", "mamba", "micromamba") and words[1:2] == ["activate"]:
-        return _last(words[2]) if len(words) > 2 else ""
+        return last_part(words[2]) if len(words) > 2 else ""
     paths = [word for word in words if re.search(r"[\\/](?:bin|Scripts)[\\/][Aa]ctivate(?:\.\w+)?$", word)]
     if paths:
-        return _last(re.split(r"[\\/](?:bin|Scripts)[\\/]", paths[0])[0])
+        return last_part(re.split(r"[\\/](?:bin|Scripts)[\\/]", paths[0])[0])
     at = next((index for index, word in enumerate(words) if word == "activate"), None)
     if at is not None and item.program in ("source", ".", "activate", "call", "activate.bat"):
-        return _last(words[at + 1]) if at + 1 < len(words) else ""
+        return last_part(words[at + 1]) if at + 1 < len(words) else ""
     return None
 
 
-def _last(path: str) -> str:
+def made(item: Invocation) -> str | None:
+    """The environment that a command makes, as it is written; empty where a file names it."""
+    words = item.arguments
+    conda = item.program in ("conda", "mamba", "micromamba")
+    if conda and "create" in words:
+        named = ("-n", "--name", "-p", "--prefix")
+        return next((after for word, after in pairwise(words) if word in named), "")
+    if "-m" in words and words.index("-m") + 1 < len(words) and words[words.index("-m") + 1] in ("venv", "virtualenv"):
+        words = words[words.index("-m") + 2 :]
+    elif item.program == "uv" and words[:1] == ("venv",):
+        words = words[1:]
+    elif item.program not in ("virtualenv", "mkvirtualenv"):
+        return None
+    given = [word for before, word in pairwise(("", *words)) if before not in ("-p", "--python", "--prompt")]
+    rest = [word for word in given if not word.startswith("-")]
+    return rest[-1] if rest else ".venv" if item.program == "uv" else None
+
+
+def last_part(path: str) -> str:
     return re.split(r"[\\/]", path.rstrip("\\/"))[-1].lower()
 
 

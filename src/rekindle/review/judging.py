@@ -22,7 +22,7 @@ from rekindle.knowledge.gpu.jetson import jetpacks
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import projects
 from rekindle.knowledge.torch.torch_wheels import old_wheels
-from rekindle.model.cuda_line import CudaLine, index_of
+from rekindle.model.cuda_line import CudaLine
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
@@ -284,8 +284,8 @@ def _early(torch: ScriptTorch, card: Capability) -> Judgement | None:
     )
 
 
-def better(torch: ScriptTorch, situation: Situation) -> str:
-    """A build that serves the cards and has the script's Python, as the end of a sentence: of its release if one is."""
+def serving(torch: ScriptTorch, situation: Situation) -> offers.Offer | None:
+    """A build that serves the cards and has the script's Python: of its release if one is, else the newest."""
     try:
         same = offers.official_of(torch.version, torch.system, situation.arch) if torch.version else ()
     except UnknownName:
@@ -295,10 +295,7 @@ def better(torch: ScriptTorch, situation: Situation) -> str:
         for offer in (*same, *offers.official(torch.system, situation.arch))
         if torch.python is None or not isinstance(takes(offer.torch, torch.python, torch.system), Clash)
     ]
-    found = next((offer for offer in able if isinstance(_considered(offer, situation), Fits)), None)
-    if found is not None:
-        return f". {found.label} has code for it: --index-url {index_of(found.variant or '')}"
-    return f". No torch for Python {torch.python} has code for it: take a newer Python" if torch.python else ""
+    return next((offer for offer in able if isinstance(_considered(offer, situation), Fits)), None)
 
 
 def _taking(archs: Sequence[str]) -> str:
@@ -330,8 +327,6 @@ def unsaid(subject: Subject) -> list[Word]:
 
 def questions(subject: Subject) -> Iterator[str]:
     """Each question that the named cards raise and nothing answers."""
-    if not subject.gpus:
-        return
     for answers in answered(subject):
         yield from answers.questions
     yield from code.open_questions(subject)

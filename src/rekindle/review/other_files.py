@@ -41,7 +41,8 @@ class OtherFiles:
         """A list that commands read, as often as they like: where they copied it to, it is looked for by its name."""
         if spelled not in self._texts:
             last = re.split(r"[\\/]", spelled.strip("\"'"))[-1]
-            self._texts[spelled] = self.open(spelled, directory) or self.open(last, None)
+            above = ".." in re.split(r"[\\/]", f"{directory or ''}/{spelled}")
+            self._texts[spelled] = self.open(spelled, directory) or (None if above else self.open(last, None))
         return self._texts[spelled]
 
     def open(self, spelled: str, directory: str | None) -> OtherFile | None:
@@ -49,7 +50,9 @@ class OtherFiles:
         name = _OWN_FOLDER.sub("", spelled.strip().strip("\"'")).replace("\\", "/")
         if not name or len(name) > 200 or re.search(r"[$%*?`\0:]", name) or name.startswith(("/", "~")):
             return None
-        for place in dict.fromkeys((directory or "", "")):
+        # What lies above the script's folder is not opened, and no other file of that name stands for it.
+        own = "" if ".." not in re.split(r"[\\/]", directory or "") else directory or ""
+        for place in dict.fromkeys((directory or "", own)):
             found = self._text(Path(place.replace("\\", "/")) / name, name)
             if found is not None:
                 return found

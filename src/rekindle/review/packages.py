@@ -39,7 +39,7 @@ _INDEXES = frozenset(
 _LISTS = frozenset({"-r", "--requirement", "--requirements", "--file"})
 _CONSTRAINTS = frozenset({"-c", "--constraint", "--constraints", "--override"})
 _VERBS = frozenset({"install", "wheel", "uninstall", "create", "download", "add", "sync", "update", "upgrade"})
-_PROJECT_TOOLS = frozenset({"poetry", "pixi", "pdm", "pipenv", "rye"})
+PROJECT_TOOLS = frozenset({"poetry", "pixi", "pdm", "pipenv", "rye"})
 _CLAUSE = re.compile(r"(?:[<>!~]=?|={1,3})\s*[\w.*+!-]+\Z")
 _PLAIN_CLAUSE = re.compile(r"(==|~=|!=|<=|>=|<|>)\s*(\d{1,9}(?:\.\d{1,9}){0,7})(\.\*)?\Z")
 
@@ -226,7 +226,7 @@ def _split(words: list[Word]) -> tuple[str, str, list[Word]] | None:
             return None
     elif program in ("conda", "mamba", "micromamba", "conda.bat"):
         tool = "conda"
-    elif program in _PROJECT_TOOLS:
+    elif program in PROJECT_TOOLS:
         tool = "conda" if program == "pixi" and "--pypi" not in texts else "pip"
     else:
         return None
@@ -238,7 +238,7 @@ def _split(words: list[Word]) -> tuple[str, str, list[Word]] | None:
         verb = texts[at]
     if verb not in _VERBS or (verb == "update" and tool != "conda"):
         return None
-    if program in _PROJECT_TOOLS and verb == "install" and len(texts) <= at + 1:
+    if program in PROJECT_TOOLS and verb == "install" and len(texts) <= at + 1:
         verb = "sync"
     return tool, {"add": "install", "update": "install", "upgrade": "install"}.get(verb, verb), words[at + 1 :]
 

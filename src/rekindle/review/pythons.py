@@ -34,7 +34,7 @@ def _pythons(subject: Subject) -> tuple[Known | None, Known | None]:
 
 def _looked_for(subject: Subject) -> tuple[Known | None, Known | None]:
     made: Known | None = None
-    named: Known | None = None
+    named: list[Known] = []
     for item in subject.trace.invocations:
         text = " ".join(word.text for word in item.words)
         match = (
@@ -46,8 +46,8 @@ def _looked_for(subject: Subject) -> tuple[Known | None, Known | None]:
             known = Known(Version(match[1] or match[2]), item.line)
             if re.search(r"-m (?:venv|virtualenv)\b", text):
                 made = known
-            elif named is None:
-                named = known
+            elif not item.has("-V", "--version"):
+                named.append(known)
         if item.program in ("conda", "mamba", "micromamba") and re.search(r"\b(?:create|install)\b", text):
             match = re.search(r"\bpython\s*==?\s*(3\.\d{1,3})", text)
             if match:
@@ -61,7 +61,7 @@ def _looked_for(subject: Subject) -> tuple[Known | None, Known | None]:
         stated = _typed(*given) if given else None
         if "setup-python" in used.action and stated is not None:
             made = stated
-    return made, named
+    return made, named[0] if len({each.version for each in named}) == 1 else None
 
 
 def pythons_at(subject: Subject, item: Invocation) -> list[Known]:

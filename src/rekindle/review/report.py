@@ -138,5 +138,6 @@ def _remark(same: Sequence[Remark]) -> str:
         lines.append(f"{' ' * 21}- {remark.text}")
         if remark.corrected is not None:
             sign = "+" if remark.certain else "?"  # what `--fix` writes, and what you decide
-            lines.append(f"{' ' * 21}{sign} {remark.corrected.strip() or '(delete this line)'}")
+            rows = remark.corrected.strip().split("\n")
+            lines += [f"{' ' * 21}{sign} {row or '(delete this line)'}" for row in rows]
     return "\n".join(lines)

@@ -126,7 +126,9 @@ def _compared(subjects: Sequence[Subject]) -> list[Reviewed]:
 
 
 def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
+    found = list(found)
     remarks = {(each.rule, each.line, str(each.fields)): _remark(subject, each) for each in found}
+    asks = [f"line {each.line}: {_filled(text, each.fields)}" for each in found if (text := _asks(each))]
     ordered = sorted(remarks.values(), key=lambda remark: (remark.line, -remark.state.rank))
     step = next(iter(subject.torch_builds or subject.builds), None)
     torch = subject.torch_at(step.item if step else None)
@@ -137,11 +139,6 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
     by_rekindle = any(_calls_rekindle(item) for item in subject.trace.invocations)
     generator, archs = options.generator(subject), architecture.compiled_for(subject) or code.code_for(subject)
     facts = (torch, cuda, archs, toolset, studio, python, generator)
-    unindexed = [
-        f"line {each.line}: whether the command that reads this list names PyTorch's index"
-        for each in ordered
-        if each.id == "local-no-index-list" and subject.gpus
-    ]
     return Reviewed(
         script=subject.document.name,
         dialect=subject.document.dialect.value,
@@ -159,7 +156,7 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
         generator=generator,
         by_rekindle=by_rekindle,
         settled=tuple(dict.fromkeys(settled(subject))),
-        questions=tuple(dict.fromkeys([*questions(subject), *unindexed])) if not by_rekindle else (),
+        questions=tuple(dict.fromkeys([*questions(subject), *asks])) if subject.gpus and not by_rekindle else (),
         recognised=by_rekindle
         or bool(subject.builds or environments_of(subject).every or environments_of(subject).final or ordered)
         or bool(code.compiled(subject))
@@ -215,6 +212,10 @@ def _remark(subject: Subject, found: Raised) -> Remark:
         if corrected is not None
         else None,
     )
+
+
+def _asks(found: Raised) -> str:
+    return "" if found.rule.startswith("pair:") else rule(found.rule).asks
 
 
 def _filled(sentence: str, fields: dict[str, str]) -> str:

@@ -260,6 +260,7 @@ class Trace:
         self.build_arguments: dict[str, str] = {}  # what docker-compose gives a Dockerfile
         self.at: int | None = None  # the line that runs the other file which is being read
         self.opened: dict[int, str] = {}
+        self.excluded: set[int] = set()
         self.open(None, "")
 
     def tick(self) -> int:

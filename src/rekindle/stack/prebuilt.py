@@ -9,14 +9,14 @@ from rekindle.compat.companion import none_for
 from rekindle.compat.driver_card import Window
 from rekindle.compat.gpu_code import overall, served
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
-from rekindle.compat.library_card import cudnn_serves, last_cudnn, math_serves
+from rekindle.compat.library_card import cudnn_evidence, cudnn_serves, last_cudnn, math_serves
 from rekindle.compat.old_wheels import nearly
 from rekindle.compat.toolkit_card import compiles
 from rekindle.compat.torch_python import among
 from rekindle.core.command import Command, ShellVariable, Word, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import efforts
-from rekindle.knowledge.cuda import cudnn, toolkits
+from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.torch import companions
@@ -190,7 +190,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
     conda = _conda_pins(offer, choice.python, situation) if offer.route is RouteKind.CONDA_FORGE else ()
     numpy = numpy_pin(offer.torch, situation.system)
     rows = [offer.evidence, toolkits.toolkit(offer.cuda).evidence]
-    cudnn_row = cudnn.row_of(offer.cudnn) if offer.cudnn else None
+    of_cudnn = cudnn_evidence(offer.cudnn) if offer.cudnn else None
     why = [choice.why] if choice.why else []
     why += environment_note(situation, choice) if offer.route is not RouteKind.CONDA_FORGE else ()
     why += driving.loses
@@ -200,7 +200,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
         why.append(f"WHEEL in the commands is the file that {offer.location} gives you")
     if official:
         why += _left_out(offer, choice.python, (*beside, *(pin.partition("==")[0] for pin in afterwards)))
-    if offer.evidence.confirmed and cudnn_row is not None and not cudnn_row.evidence.confirmed:
+    if offer.evidence.confirmed and of_cudnn is not None and not of_cudnn.confirmed:
         why.append(f"not yet confirmed: which cards cuDNN {offer.cudnn} serves (known of versions before and after it)")
     return Route(
         route=offer.route,
@@ -228,7 +228,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
             *(environment_pip(situation, choice, "install", "--no-deps", pin) for pin in afterwards),
         ),
         loses=tuple(dict.fromkeys(each.sentence for each in found if each.kind is Effect.COSTS)),
-        evidence=weakest([*rows, *([cudnn_row.evidence] if cudnn_row else [])]),
+        evidence=weakest([*rows, *([of_cudnn] if of_cudnn else [])]),
         why=tuple(why),
         settings=_settings(found),
         lacks=lacks(situation),

@@ -7,17 +7,16 @@ from typing import Any
 import msgspec
 
 from rekindle.compat.driver_card import Window
-from rekindle.compat.host_compiler import gcc_majors, takes_msvc, toolset_range
+from rekindle.compat.host_compiler import gcc_majors, limits_evidence, newest_gcc, takes_gcc, takes_msvc, toolset_range
 from rekindle.compat.judgement import Clash, Fits
-from rekindle.compat.library_card import cudnn_serves, last_cudnn
+from rekindle.compat.library_card import cudnn_evidence, cudnn_serves, cudnns_for, last_cudnn, same_release
 from rekindle.compat.toolkit_card import arch_list as listed
 from rekindle.compat.toolkit_card import compiles
 from rekindle.core.command import Command, pip, pip_install, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits as building
 from rekindle.knowledge.builds.sweeps import nearest, seen, sweep
-from rekindle.knowledge.cuda import cudnn, toolchains, toolkits
-from rekindle.knowledge.cuda.host_compilers import host_limits
+from rekindle.knowledge.cuda import toolchains, toolkits
 from rekindle.knowledge.cuda.toolkits import Toolkit
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import Evidence, cached
@@ -145,9 +144,8 @@ def _pair(
             found.append(broken("cuda-msvc", candidate, reason=answer.sentence))
     if wish.profile == "fast" and situation.profile != "fast":
         found.append(broken("cpu-profile", candidate, profile="fast", floor="AVX", instead="compat"))
-    limits = host_limits(toolkit.version)
-    if situation.system == "linux" and limits and limits.gcc_max and release.min_gcc.major > limits.gcc_max:
-        found.append(broken("cuda-gcc", candidate, row=limits, need=release.min_gcc, most=limits.gcc_max, **words))
+    if situation.system == "linux" and isinstance(takes_gcc(toolkit.version, release.min_gcc.major), Clash):
+        found.append(broken("cuda-gcc", candidate, need=release.min_gcc, most=newest_gcc(toolkit.version), **words))
     return found
 
 
@@ -222,7 +220,7 @@ def choose_cudnn(release: TorchRelease, version: str, toolkit: Toolkit, situatio
     official = next((row.cudnn for row in release.variants if row.cuda == toolkit.version and row.cudnn), None)
     if official is not None and fits(official):
         return official
-    made = [row.version for row in cudnn.releases() if toolkit.version.major in row.cuda_majors and not row.yanked]
+    made = cudnns_for(toolkit.version.major)
     if situation.cudnns:
         made = [*made, *situation.cudnns]
     ends = [last for capability in situation.capabilities if (last := last_cudnn(capability))]
@@ -247,7 +245,6 @@ def _toolset(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish
 
 def _msvc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wish) -> _Toolset:
     span = toolset_range(toolkit.version)
-    limits = host_limits(toolkit.version)
     have = situation.toolsets
     if wish.toolset is not None:
         return _Toolset(text=str(wish.toolset), need=str(wish.toolset), have=None, missing=False)
@@ -270,7 +267,7 @@ def _msvc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: W
         need=f"MSVC toolset {first} to {last}",
         have=", ".join(str(each) for each in have) if have else None,
         missing=best is None,
-        evidence=limits.evidence if limits else Evidence.NOTES,
+        evidence=limits_evidence(toolkit.version),
         why=(f"toolset: CUDA {toolkit.version} takes MSVC {first} to {last} (nvcc's gate and the STL's)",),
         commands=_install_toolset(last),
         span=f"{first} to {last}",
@@ -302,23 +299,22 @@ def _provision_gcc(cuda: Version, situation: Situation) -> tuple[Command, ...]:
 
 
 def _gcc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wish) -> _Toolset:
-    limits = host_limits(toolkit.version)
-    least = release.min_gcc
-    if limits is None or limits.gcc_max is None:
+    most, least = newest_gcc(toolkit.version), release.min_gcc
+    if most is None:
         unknown = (f"which GCC CUDA {toolkit.version} takes",)
         return _Toolset(text=None, need=f"GCC {least}", have=None, missing=False, unverified=unknown)
-    fitting = [each for each in situation.gcc or () if least.major <= each <= limits.gcc_max]
-    best = max(fitting, default=limits.gcc_max)
+    fitting = [each for each in situation.gcc or () if least.major <= each <= most]
+    best = max(fitting, default=most)
     return _Toolset(
         text=f"GCC {best}",
-        need=f"GCC {least} to {limits.gcc_max}",
+        need=f"GCC {least} to {most}",
         have=", ".join(str(each) for each in situation.gcc) if situation.gcc else None,
         missing=not fitting,
-        evidence=limits.evidence,
-        why=(f"toolset: CUDA {toolkit.version} takes GCC up to {limits.gcc_max}, PyTorch asks for {least} or newer",),
+        evidence=limits_evidence(toolkit.version),
+        why=(f"toolset: CUDA {toolkit.version} takes GCC up to {most}, PyTorch asks for {least} or newer",),
         commands=(
             *_provision_gcc(toolkit.version, situation),
-            Command("apt-get", "install", f"g++-{limits.gcc_max}", system="linux"),
+            Command("apt-get", "install", f"g++-{most}", system="linux"),
         ),
     )
 
@@ -437,7 +433,7 @@ def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situati
 
 
 def cudnn_is_here(wanted: Version, situation: Situation) -> bool:
-    return any(cudnn.same_release(each, wanted) for each in situation.cudnns or ())
+    return any(same_release(each, wanted) for each in situation.cudnns or ())
 
 
 def _driver(situation: Situation, driving: Driving) -> tuple[Missing, ...]:
@@ -487,5 +483,4 @@ def after_planning(route: Route, situation: Situation, plan: str) -> Route:
 
 
 def _cudnn_evidence(chosen: Version | None) -> Evidence:
-    row = cudnn.row_of(chosen) if chosen else None
-    return row.evidence if row else Evidence.NOTES
+    return (chosen and cudnn_evidence(chosen)) or Evidence.NOTES

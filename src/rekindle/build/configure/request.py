@@ -19,13 +19,13 @@ from rekindle.build.graft import base as bases
 from rekindle.build.graft.base import Base
 from rekindle.compat.host_compiler import takes_gcc, takes_msvc
 from rekindle.compat.judgement import Fits
+from rekindle.compat.library_card import same_release
 from rekindle.core import codec, files
 from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, MissingTool, UsageError
 from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
 from rekindle.inputs.versions import read_python, read_toolset
-from rekindle.knowledge.cuda.cudnn import same_release
 from rekindle.knowledge.cuda.toolchains import install_gcc
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch import setup_py

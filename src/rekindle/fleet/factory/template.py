@@ -62,14 +62,19 @@ def init(
     rekindle: str | None = None,
     accept: Callable[[], bool] = lambda: False,
 ) -> FactoryTemplate:
-    """Write the template into a new folder, or one that holds nothing of these names. Refused, it writes nothing.
+    """Write the template into a new folder, or into a repository of yours. Refused, it writes nothing.
 
+    What is there stays: a matrix that lies there is used where it lies, the page gets another name beside a README.
     `accept` is asked whether the terms of the toolchains are accepted, if the runners need one.
     """
     text = files.read_bytes(matrix).decode("utf-8") if matrix else ORPHANS
-    wanted = ("matrix.toml", WORKFLOW, "README.md", ".gitignore")
-    if taken := [name for name in wanted if (folder / name).exists()]:
-        raise UsageError(f"`{folder / taken[0]}` is there already", hint="name a new folder")
+    page = "FACTORY.md" if os.path.lexists(folder / "README.md") else "README.md"
+    wanted = ("matrix.toml", WORKFLOW, page, ".gitignore")
+    kept = matrix is not None and matrix.resolve() == (folder / "matrix.toml").resolve()
+    if taken := [name for name in wanted[kept:3] if os.path.lexists(folder / name)]:
+        hint = "take it with `--matrix`, or name a new folder" if taken[0] == "matrix.toml" else "name a new folder"
+        raise UsageError(f"`{folder / taken[0]}` already exists", hint=hint)
+    _check_links(folder, Path(".gitignore"))
     own = _projects(matrix, folder) if matrix else {}
     plan = planning.make(matrix).plan if matrix else _orphans()
     settings = ExportSettings(cores=CORES, limit=350, site=True, rekindle=rekindle, accept_licence=True, by_hand=True)
@@ -79,16 +84,24 @@ def init(
         message = "the runners install CUDA by NVIDIA's terms, and nobody has accepted them"
         raise UsageError(message, hint="read docs.nvidia.com/cuda/eula, then add `--accept-licence`")
     steps = _steps(made)
-    files.write_text(folder / "matrix.toml", text)
+    if not kept:
+        files.write_text(folder / "matrix.toml", text)
     for named, (source, manifest) in own.items():
         tree.copy(source, folder / named, manifest, {})
     head = (
         "# Written by `rekindle factory init`. For another matrix: `rekindle factory init NEW --matrix matrix.toml`.\n"
     )
     files.write_text(folder / WORKFLOW, head + as_yaml(flow))
-    files.write_text(folder / "README.md", _readme(plan, made.rounds, steps))
-    files.write_text(folder / ".gitignore", f"/{SHELF}/\n/fleet-work/\n/{SITE}/\n")
+    files.write_text(folder / page, _readme(plan, made.rounds, steps))
+    _ignore(folder / ".gitignore", (f"/{SHELF}/", "/fleet-work/", f"/{SITE}/"))
     return FactoryTemplate(folder=str(folder), files=wanted, jobs=len(made.jobs), rounds=made.rounds, steps=steps)
+
+
+def _ignore(path: Path, lines: Sequence[str]) -> None:
+    before = files.read_bytes(path).decode("utf-8", "surrogateescape") if path.is_file() else ""
+    more = [line for line in lines if line not in before.splitlines()]
+    start = before if before.endswith("\n") or not before else before + "\n"
+    files.write_bytes(path, (start + "".join(f"{line}\n" for line in more)).encode("utf-8", "surrogateescape"))
 
 
 def _orphans() -> FleetPlan:
@@ -107,7 +120,7 @@ def _steps(made: Exported) -> tuple[str, ...]:
     if made.rounds > 1:
         last += f" Each job has {made.rounds} rounds; one that needs fewer does nothing in the others."
     return (
-        "Push this folder to a new public repository, branch `main`.",
+        "Push this folder to a public repository, branch `main`.",
         "Switch its pages on: Settings → Pages → Source: GitHub Actions.",
         key,
         last,
@@ -125,8 +138,10 @@ def _projects(matrix: Path, folder: Path) -> dict[Path, tuple[Path, tree.Manifes
         if named.is_absolute() or ".." in named.parts or str(named) == ".":
             message = f"the project in `{named}` does not lie below the matrix"
             raise UsageError(message, hint="put it into a folder beside the matrix")
+        if matrix.parent.resolve() == folder.resolve():
+            continue
         if os.path.lexists(folder / named.parts[0]):
-            raise UsageError(f"`{folder / named.parts[0]}` is there already", hint="name a new folder")
+            raise UsageError(f"`{folder / named.parts[0]}` already exists", hint="name a new folder")
         _check_links(matrix.parent, named)
         manifest = tree.manifest(matrix.parent / named)
         for name in manifest:

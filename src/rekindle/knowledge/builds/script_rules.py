@@ -18,7 +18,8 @@ class ScriptRule(NamedRow, frozen=True, kw_only=True):
     severity: str
     found: str
     why: str
-    fix: str | None = None
+    asks: str = ""
+    """What stays open where this was found: a script is not accepted for a card with it."""
 
 
 class Pin(Row, frozen=True, kw_only=True):
@@ -29,9 +30,15 @@ class Pin(Row, frozen=True, kw_only=True):
     why: str
     instead: str
     system: str | None = None
-    python_below: Version | None = None
     pip_from: Version | None = None
     """It is the metadata that this pip and newer ones no longer read."""
+
+
+class LeastPython(Row, frozen=True, kw_only=True):
+    """Releases of a package from which on it needs a newer Python, each with that Python."""
+
+    package: str
+    releases: tuple[tuple[Version, Version], ...]
 
 
 class Pair(NamedRow, frozen=True, kw_only=True):
@@ -95,11 +102,10 @@ class PinsTorch(Row, frozen=True, kw_only=True):
 
 
 class AsksTorch(Row, frozen=True, kw_only=True):
-    """The torch that a release of a package asks for; the last row of a package is its newest release."""
+    """The torch that a package asks for, from each of these releases on; the last is its newest."""
 
     package: str
-    version: str
-    torch: str
+    releases: tuple[tuple[str, str], ...]
 
 
 class CudaDefault(Row, frozen=True, kw_only=True):
@@ -142,6 +148,7 @@ class ScriptLine(Row, frozen=True, kw_only=True):
 
 class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     pin: tuple[Pin, ...]
+    least_python: tuple[LeastPython, ...]
     pair: tuple[Pair, ...]
     switch: tuple[Switch, ...]
     renamed: tuple[Renamed, ...]
@@ -169,6 +176,13 @@ def rules() -> dict[str, ScriptRule]:
 
 def rule(id: str) -> ScriptRule:
     return rules()[id]
+
+
+def needs_python(package: str, version: Version, python: Version) -> tuple[Version, Version] | None:
+    """The Python that a release needs, and the first release that needs more than this one; None where it is taken."""
+    every = [each for row in script_rules().least_python if row.package == package for each in row.releases]
+    needs = max((least for first, least in every if first <= version), default=python)
+    return (needs, min(first for first, least in every if least > python)) if needs > python else None
 
 
 @cached
@@ -204,7 +218,6 @@ def needs_torch(name: str) -> bool:
     return any(name in row.packages for row in script_rules().needs_torch) or pins_torch(name) or bool(asks_torch(name))
 
 
-def asks_torch(name: str, version: str | None = None) -> str | None:
-    """The versions of torch that a release of a package asks for, where that is known; of its newest without one."""
-    rows = [row for row in script_rules().asks_torch if row.package == name and version in (None, row.version)]
-    return rows[-1].torch if rows else None
+def asks_torch(name: str) -> tuple[tuple[str, str], ...]:
+    """Releases of a package, each with the torch that is asked for from there on; empty: not known."""
+    return next((row.releases for row in script_rules().asks_torch if row.package == name), ())

@@ -53,15 +53,6 @@ def releases() -> tuple[Cudnn, ...]:
     return tuple(sorted(_releases(), key=lambda row: row.version))
 
 
-def same_release(found: Version, wanted: Version) -> bool:
-    """Is the cuDNN that was found the one that is wanted? A header says 8.7.0, an archive is called 8.7.0.84.
-
-    Three numbers name a release: a bare `8` or `8.7` off a file's name says too little to be 8.7.0.
-    """
-    asked = wanted.parts[:3]
-    return found.parts[: len(asked)] == asked
-
-
 @cached
 def row_of(version: Version) -> Cudnn | None:
     """The row of a release by its three numbers; `8.7.0.84`, `8.7.0` and `8.7` are the same one."""

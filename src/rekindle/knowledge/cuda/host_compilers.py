@@ -47,12 +47,9 @@ class LibraryLimit(Row, frozen=True, kw_only=True):
     why: str
 
 
-def c_library_limit(glibc: Version | None, cuda: Version) -> LibraryLimit | None:
-    """The limit that this pair breaks; None when it breaks none, or when the system's glibc is not known."""
-    if glibc is None:
-        return None
-    limits = decided("c_libraries", dict[str, tuple[LibraryLimit, ...]])["limit"]
-    return next((row for row in limits if glibc >= row.glibc and cuda < row.cuda_before), None)
+@cached
+def c_library_limits() -> tuple[LibraryLimit, ...]:
+    return decided("c_libraries", dict[str, tuple[LibraryLimit, ...]])["limit"]
 
 
 _cuda = rows("host_compilers.json", "cuda", HostLimits)
@@ -74,11 +71,6 @@ def msc_ver_of(toolset: Version) -> int:
     """`_MSC_VER` follows the toolset's number (14.39 is 1939), also for one newer than the tables."""
     row = toolset_of(toolset)
     return row.msc_ver if row else 1900 + toolset.minor
-
-
-def toolset_of_compiler(cl: Version) -> Version:
-    """The toolset of a `cl` version: 19.29.30133 belongs to 14.29."""
-    return Version(f"{cl.major - 5}.{cl.minor}")
 
 
 def stl_gate(toolset: Version) -> StlGate | None:

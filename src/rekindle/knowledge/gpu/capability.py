@@ -13,6 +13,8 @@ import re
 from enum import Enum
 from functools import lru_cache, total_ordering
 
+import msgspec
+
 from rekindle.core.version import Version
 from rekindle.knowledge.tables import Row, decided
 
@@ -106,6 +108,13 @@ class Target:
 
     def __repr__(self) -> str:
         return f"Target({self})"
+
+
+class NamedCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A card by what it is called and what its chip is."""
+
+    name: str
+    capability: Capability
 
 
 class Runs(str, Enum):

@@ -175,6 +175,7 @@ class _DockerReader:
         rows = self.lines[start : end + 1]
         rows[0] = re.sub(r"(?i)^(\s*)RUN((?:\s+--\S+)*)", lambda m: m[1] + "   " + " " * len(m[2]), rows[0])
         text = "\n".join(self._joined(row, last=index == len(rows) - 1) for index, row in enumerate(rows))
+        text = re.sub(r"\\[\s\\]*\Z", "", text)  # nothing follows the last backslash
         if re.match(r"\s*\[\s*\"", text):
             self._listed(text, start + 1)
         else:

@@ -71,6 +71,8 @@ class _WorkflowReader(YamlReader):
         scope = self.trace.open(self.trace.scopes[0], f"job {name}")
         node = self.path(job.get("strategy"), "matrix")
         matrix, choices = self._matrix(node), self._choices(node)
+        for out in self.sequence(self.mapping(node).get("exclude")):
+            self.trace.excluded.update(range(out.start_mark.line + 1, out.end_mark.line + 1 + (out.flow_style or 0)))
         runs_on = self.filled(self.text(job.get("runs-on")) or " ".join(self.listed(job.get("runs-on"))), matrix)[0]
         system = "windows" if "windows" in runs_on.lower() else "linux" if "ubuntu" in runs_on.lower() else None
         if "${{" in runs_on:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from rekindle.core.version import Version
 from rekindle.review.document import LISTS, Dialect
-from rekindle.review.pythons import environment_python
+from rekindle.review.environment import entered, last_part, made
+from rekindle.review.pythons import environment_python, image_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation
@@ -18,27 +19,26 @@ def check(subject: Subject) -> Iterator[Raised]:
         return  # what reads the list makes the environment and works in it
     if subject.notes:
         yield from (found for found in _activated(subject) if found.rule == "environment-other")
+        yield from _not_made(subject)
         return
+    yield from _not_made(subject)
     yield from _activated(subject)
     yield from _conda(subject)
+    yield from _uv_outside(subject)
     yield from _other_python(subject)
 
 
 def _activated(subject: Subject) -> Iterator[Raised]:
     """An environment that is made, and python or pip used without it."""
     for item in subject.trace.invocations:
-        env = _made(item)
-        if env is None or not item.reached:
+        env = made(item)
+        if not env or not item.reached or item.program == "uv":
             continue
-        short = re.split(r"[\\/]", env.rstrip("\\/"))[-1]
+        short = last_part(env)
         later = [each for each in subject.trace.invocations if each.order > item.order and each.reached]
-        other = _entered(later)
-        if (
-            other is not None
-            and short not in other
-            and re.fullmatch(r"[\w.-]+", short)
-            and not _made_elsewhere(subject, other)
-        ):
+        other = next((into for each in later if (into := entered(each))), None)
+        plain = other is not None and re.fullmatch(r"[\w.-]+", short) and re.fullmatch(r"[\w.-]+", other)
+        if other is not None and plain and short not in other and not _is_made(subject, other):
             yield raised("environment-other", item.line, env=short, other=other)
             return
         if _enters(subject, later, env, short, item):
@@ -48,6 +48,58 @@ def _activated(subject: Subject) -> Iterator[Raised]:
         if used is not None and subject.document.dialect is not Dialect.WORKFLOW:
             yield raised("environment-not-activated", item.line, env=short or env, line_used=used.line)
             return
+
+
+_MAKES = re.compile(
+    r"(?i)env create|\bcreate\b|virtualenv|\bvenv\s+\S|uv sync|conda-pack|clone|COPY --from|tar\s+-?\w*x|setup-m"
+)
+
+
+def _is_made(subject: Subject, name: str) -> bool:
+    every = [env for item in subject.trace.invocations if (env := made(item)) is not None]
+    return "" in every or name in [last_part(env) for env in every]
+
+
+def _not_made(subject: Subject) -> Iterator[Raised]:
+    """An environment that is entered, and that no command makes. A fresh image or runner has none of its own."""
+    dialect, text = subject.document.dialect, subject.document.text
+    for item in subject.trace.invocations:
+        name = entered(item) if item.reached and not item.conditional else None
+        if not name or name in ("base", "root") or not re.fullmatch(r"[\w.-]+", name) or _is_made(subject, name):
+            continue
+        if dialect.unattended and not _MAKES.search(text) and "self-hosted" not in text:
+            yield raised("environment-not-there", item.line, env=name)
+            return
+        later = [found for found in subject.installs if found.item.order > item.order and found.torch is not None]
+        if later and not dialect.unattended and not subject.lies_beside(f"{name}/pyvenv.cfg", item):
+            yield raised("environment-not-made", item.line, env=name)
+            return
+
+
+_NO_UV_PLACE = re.compile(r"(?:^|/)(?:python|ubuntu|debian|nvidia/cuda|pytorch/pytorch|astral-sh/uv)(?::|$)")
+
+
+def _uv_outside(subject: Subject) -> Iterator[Raised]:
+    """`uv pip install` where no environment is made yet: uv takes the system's Python only when it is told so."""
+    places = [item for item in subject.trace.invocations if made(item) is not None or entered(item) or _syncs(item)]
+    for found in subject.installs:
+        item = found.item
+        told = found.environment or found.has("--system", "--python", "-p", "--target", "--prefix")
+        names = ("UV_SYSTEM_PYTHON", "VIRTUAL_ENV", "UV_PYTHON", "CONDA_PREFIX", "UV_PROJECT_ENVIRONMENT")
+        if item.program != "uv" or item.arguments[:1] != ("pip",) or told or item.conditional:
+            continue
+        if any(place.order < item.order for place in places) or any(subject.visible(name, item) for name in names):
+            return
+        image = image_of(subject, item)
+        hosted = subject.document.dialect is Dialect.WORKFLOW and image is None
+        hosted = hosted and not re.search(r"activate-environment|setup-m\w+conda|self-hosted", subject.document.text)
+        if places or hosted or (image is not None and image.known and _NO_UV_PLACE.search(image.name)):
+            yield raised("uv-no-environment", item.line)
+        return
+
+
+def _syncs(item: Invocation) -> bool:
+    return item.program == "uv" and item.arguments[:1] in (("sync",), ("add",), ("run",))
 
 
 def _build_outside(subject: Subject, later: list[Invocation], env: str, short: str) -> Iterator[Raised]:
@@ -63,30 +115,15 @@ def _build_outside(subject: Subject, later: list[Invocation], env: str, short: s
 
 def _other_python(subject: Subject) -> Iterator[Raised]:
     """`python3.9 setup.py` where an environment with 3.11 is active."""
-    made = environment_python(subject)
-    if made is None:
+    own = environment_python(subject)
+    if own is None:
         return
     for step in subject.builds:
         number = re.fullmatch(r"(?:python|pip)(3\.\d{1,3})(?:\.exe)?", step.item.words[0].text.lower())
         active = any(_activates(each) and each.order < step.item.order for each in subject.trace.invocations)
-        if number and active and step.item.reached and Version(number[1]) != made.version:
-            yield raised("python-other", step.line, python=number[1], made=made.version, line_made=made.line)
+        if number and active and step.item.reached and Version(number[1]) != own.version:
+            yield raised("python-other", step.line, python=number[1], made=own.version, line_made=own.line)
             return
-
-
-def _made(item: Invocation) -> str | None:
-    words = item.arguments
-    if "-m" in words and words.index("-m") + 1 < len(words) and words[words.index("-m") + 1] in ("venv", "virtualenv"):
-        rest = [word for word in words[words.index("-m") + 2 :] if not word.startswith("-")]
-        return rest[-1] if rest else None
-    if item.program == "virtualenv":
-        rest = [word for word in words if not word.startswith("-")]
-        return rest[-1] if rest else None
-    if item.program in ("conda", "mamba", "micromamba") and "create" in words:
-        for option in ("-n", "--name", "-p", "--prefix"):
-            if option in words and words.index(option) + 1 < len(words):
-                return words[words.index(option) + 1]
-    return None
 
 
 def _enters(subject: Subject, later: list[Invocation], env: str, short: str, made: Invocation) -> bool:
@@ -134,31 +171,6 @@ def _on_path(subject: Subject, later: list[Invocation], env: str, short: str, ma
         return False
     inside = re.search(rf"(?i)[\\/]{re.escape(short)}[\\/](?:bin|scripts)\b", path.text) if short else None
     return inside is not None or env in path.text
-
-
-def _entered(later: list[Invocation]) -> str | None:
-    """The environment that is activated next, by its plain name; None when it is not said plainly."""
-    for each in later:
-        text = each.words[0].text
-        if each.program in ("activate", "activate.bat", "activate.ps1") and re.search(
-            r"[\\/](?:bin|Scripts)[\\/]", text
-        ):
-            parts = [part for part in re.split(r"[\\/]", text) if part]
-            name = parts[-3] if len(parts) > 2 else ""
-            return name if re.fullmatch(r"[\w.-]+", name) else None
-        if (
-            each.program in ("conda", "mamba", "micromamba")
-            and each.arguments[:1] == ("activate",)
-            and len(each.arguments) > 1
-        ):
-            name = each.arguments[1]
-            return name if re.fullmatch(r"[\w.-]+", name) else None
-    return None
-
-
-def _made_elsewhere(subject: Subject, name: str) -> bool:
-    made = [_made(item) for item in subject.trace.invocations]
-    return any(env is not None and re.split(r"[\\/]", env.rstrip("\\/"))[-1] == name for env in made)
 
 
 def _bare(item: Invocation) -> bool:

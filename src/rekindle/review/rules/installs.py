@@ -12,7 +12,7 @@ import msgspec
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
-from rekindle.knowledge.builds.script_rules import script_rules
+from rekindle.knowledge.builds.script_rules import needs_python, script_rules
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.document import Dialect
@@ -20,8 +20,11 @@ from rekindle.review.packages import Install, Wanted, excludes
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Known, Subject, exact_version
+from rekindle.review.trace import Invocation
 
 _LIST = 4
+# Before it, pip builds what has only a setup.py without isolation.
+_ISOLATES = Version("25.3")
 
 
 def check(subject: Subject) -> Iterator[Raised]:
@@ -41,11 +44,10 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
         item.name == "PIP_NO_BUILD_ISOLATION" for item in subject.trace.assignments if item.how == "environment"
     )
     told: set[int] = set()
-    old = _old_pip(subject)
     for step in subject.builds:
         if not step.isolated or switched_off or step.line in told or step.what == "other":
             continue
-        if step.how == "pip" and step.what == "extension" and old:
+        if step.how == "pip" and step.what == "extension" and _pip_from(subject, step.item, _ISOLATES) is False:
             continue
         if any(own.name in ("BUILD_NO_CUDA", "FORCE_CPU", "NO_CUDA") and own.value == "1" for own in step.item.prefix):
             continue
@@ -68,21 +70,20 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
             yield raised("isolation-maybe", step.line)
 
 
-def _old_pip(subject: Subject) -> bool:
-    """A pip before 25.3, which builds what has only a setup.py without isolation: pinned, or that of an old Python."""
-    python = python_of(subject)
-    if python is not None and python.version <= Version("3.8"):
-        return True
-    pins = [item.requirement for found in subject.installs if (item := found.named("pip")) is not None]
-    return any(pin and excludes(pin, "25.3") and excludes(pin, "26.0") for pin in pins)
+def _python_at(subject: Subject, item: Invocation) -> Known | None:
+    return python_of(subject) or next(iter(pythons_at(subject, item)), None)
 
 
-def _new_pip(subject: Subject, found: Install, python: Known | None) -> bool:
-    """The newest pip came before this command; there is none for Python 3.7 and older."""
-    if python is not None and python.version < Version("3.8"):
+def _pip_from(subject: Subject, item: Invocation, first: Version) -> bool | None:
+    """Whether the pip at this command is that new: by the Python that it runs in, else by what was installed before."""
+    python = _python_at(subject, item)
+    if python is not None and needs_python("pip", first, python.version):
         return False
-    before = [each.named("pip") for each in subject.installs if each.item.order < found.item.order]
-    return any(pip is not None and not excludes(pip.requirement, "25.0") for pip in before)
+    before = [pip for each in subject.installs if each.item.order < item.order and (pip := each.named("pip"))]
+    exact = exact_version(before[-1].requirement) if before else None
+    if not before or exact is not None:
+        return exact >= first if exact is not None else None
+    return not (excludes(before[-1].requirement, str(first)) and excludes(before[-1].requirement, "99"))
 
 
 def _redirects(subject: Subject) -> Iterator[Raised]:
@@ -275,10 +276,12 @@ def _below_four(specifier: str | None) -> bool:
 
 
 def _pins(subject: Subject) -> Iterator[Raised]:
-    chosen = python_of(subject)
     for found in subject.installs:
-        python = chosen or next(iter(pythons_at(subject, found.item)), None)
-        for item in found.wanted if found.verb == "install" else ():
+        python = _python_at(subject, found.item)
+        here, number = subject.system(found.item), str(python.version) if python else None
+        for item in found.wanted if found.verb in ("install", "create", "sync") else ():
+            if not item.applies(here, number):
+                continue
             exact = exact_version(item.requirement)
             dead = next((pin for pin in script_rules().pin if pin.package == item.name and not pin.versions), None)
             if dead is not None and found.tool != "conda" and item.source is None and item.wheel is None:
@@ -288,38 +291,30 @@ def _pins(subject: Subject) -> Iterator[Raised]:
                     source=dead.source, certain=False,
                     corrected=re.sub(rf"(?<![\w-]){re.escape(item.raw)}(?![\w-])", dead.instead, line, count=1),
                 )  # fmt: skip
+            floor = re.match(r"(?:[=~>]=)(\d{1,9}(?:\.\d{1,9}){1,7})", item.requirement or "")
+            needs = needs_python(item.name, Version(floor[1]), python.version) if floor and python else None
+            if python is not None and needs is not None:
+                yield raised(
+                    "pin-needs-python", item.line, requirement=f"{item.name}{item.requirement}", least=needs[0],
+                    python=python.version, instead=f"{item.name}<{needs[1]}",
+                )  # fmt: skip
             if exact is None:
                 continue
-            for pin in script_rules().pin:
-                if (
-                    pin.package != item.name
-                    or not pin.versions
-                    or (pin.system == "windows" and subject.system(found.item) != "windows" and not subject.notes)
-                ):
+            named = f"{item.name}=={exact}"
+            pins = [pin for pin in script_rules().pin if pin.package == item.name and pin.versions]
+            pins = [pin for pin in pins if _admits(pin.versions, exact)]
+            for pin in pins:
+                if pin.system == "windows" and here != "windows" and not subject.notes:
                     continue
-                if not _admits(pin.versions, exact):
+                if pin.pip_from and not _pip_from(subject, found.item, pin.pip_from):
                     continue
-                if pin.python_below and (python is None or python.version >= pin.python_below):
-                    continue
-                if pin.pip_from and not _new_pip(subject, found, python):
-                    continue
-                rule = "pin-needs-python" if pin.python_below else "pin-not-for-this-pip" if pin.pip_from else "bad-pin"
+                rule = "pin-not-for-this-pip" if pin.pip_from else "bad-pin"
                 yield raised(
-                    rule, item.line, reason=pin.why,
-                    requirement=f"{item.name}=={exact}", python=str(python and python.version), instead=pin.instead,
-                    source=pin.source,
+                    rule, item.line, reason=pin.why, requirement=named, instead=pin.instead, source=pin.source
                 )  # fmt: skip
-            tool = limits.bad_tool(item.name, exact, subject.system(found.item))
-            if tool is not None and not any(
-                pin.package == item.name and pin.versions and _admits(pin.versions, exact) for pin in script_rules().pin
-            ):
-                yield raised(
-                    "bad-pin",
-                    item.line,
-                    requirement=f"{item.name}=={exact}",
-                    reason=tool.trouble,
-                    instead="another version",
-                )
+            tool = limits.bad_tool(item.name, exact, here)
+            if tool is not None and not pins:
+                yield raised("bad-pin", item.line, requirement=named, reason=tool.trouble, instead="another version")
 
 
 def _setuptools(subject: Subject) -> Iterator[Raised]:

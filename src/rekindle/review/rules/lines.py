@@ -64,7 +64,7 @@ def _rows(subject: Subject) -> Iterator[Raised]:
     told: set[tuple[str, str]] = set()
     for number, line in enumerate(subject.document.lines, start=1) if rows else ():
         text = line[:1000]
-        if re.match(r"\s*(?:#|REM\b|::)", text):
+        if number in subject.trace.excluded or re.match(r"\s*(?:#|REM\b|::)", text):
             continue
         for row in rows:
             found = _compiled(row.pattern).search(text)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rekindle.compat.host_compiler import takes_gcc, takes_msvc, toolset_range
+from rekindle.compat.host_compiler import newest_gcc, takes_gcc, takes_msvc, toolset_range, toolsets_of
 from rekindle.compat.judgement import Clash, Fits
-from rekindle.compat.library_card import cudnn_serves, last_cudnn
+from rekindle.compat.library_card import cudnn_serves, cudnns_for, last_cudnn
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import script_rules
-from rekindle.knowledge.cuda import cudnn, host_compilers, toolkits
+from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
 from rekindle.model.cuda_line import CudaLine
@@ -173,11 +173,10 @@ def _gcc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[Ra
     line = min(each[2] for each in found if each[1] == major)
     if cuda is not None:
         answer = takes_gcc(cuda.version, major)
-        bounds = host_compilers.host_limits(cuda.version)
-        if isinstance(answer, Clash) and bounds is not None:
+        if isinstance(answer, Clash):
             yield raised(
-                "gcc-refused", line, compiler=compiler, cuda=cuda.version, reason=answer.sentence, most=bounds.gcc_max,
-                source=answer.source,
+                "gcc-refused", line, compiler=compiler, cuda=cuda.version, reason=answer.sentence,
+                most=newest_gcc(cuda.version), source=answer.source,
             )  # fmt: skip
     release = subject.release_at(step.item)
     if release is not None and step.what == "torch" and major < release[0].min_gcc.major:
@@ -199,15 +198,14 @@ def _msvc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[R
         if isinstance(answer, Clash):
             yield raised("toolset-refused", line, reason=answer.sentence, range=fitting, source=answer.source)
         return
-    rows = [row for row in host_compilers.toolsets() if row.visual_studio == studio]
-    if not rows:
+    refused = {row: each for row in toolsets_of(studio) if isinstance(each := takes_msvc(cuda.version, row), Clash)}
+    if not studio or not refused:
         return
-    refused = [row for row in rows if isinstance(takes_msvc(cuda.version, row.toolset), Clash)]
-    newest = max(rows, key=lambda row: row.toolset)
-    if len(refused) == len(rows):
-        yield raised("studio-refused", line, cuda=cuda.version, studio=studio, range=fitting, source=rows[0].source)
+    newest, source = max(toolsets_of(studio)), next(iter(refused.values())).source
+    if len(refused) == len(toolsets_of(studio)):
+        yield raised("studio-refused", line, cuda=cuda.version, studio=studio, range=fitting, source=source)
     elif newest in refused:
-        yield raised("toolset-not-said", line, cuda=cuda.version, studio=studio, range=fitting, source=rows[0].source)
+        yield raised("toolset-not-said", line, cuda=cuda.version, studio=studio, range=fitting, source=source)
 
 
 def toolset_at(subject: Subject, item: Invocation) -> tuple[Version | None, str | None, int]:
@@ -368,8 +366,8 @@ def _flags(subject: Subject) -> Iterator[Raised]:
         if cuda is None or subject.system(step.item) != "windows":
             continue
         toolset, studio, _ = toolset_at(subject, step.item)
-        rows = [row.toolset for row in host_compilers.toolsets() if row.visual_studio == (studio or "2022")]
-        answers = [takes_msvc(cuda.version, row) for row in ([toolset] if toolset else rows)]
+        meant = [toolset] if toolset else toolsets_of(studio or "2022")
+        answers = [takes_msvc(cuda.version, each) for each in meant]
         whole = item.how == "cmake" and item.value == "-allow-unsupported-compiler"
         needless = bool(answers) and all(isinstance(each, Fits) for each in answers)
         yield raised(
@@ -386,10 +384,8 @@ def _cudnn(subject: Subject) -> Iterator[Raised]:
             if exact:
                 answers = [cudnn_serves(version, card, cuda_major=major)]
             else:
-                rows = [
-                    row for row in cudnn.releases() if row.version.major == version.major and major in row.cuda_majors
-                ]
-                answers = [cudnn_serves(row.version, card, cuda_major=major) for row in rows]
+                made = [each for each in cudnns_for(major) if each.major == version.major]
+                answers = [cudnn_serves(each, card, cuda_major=major) for each in made]
             if answers and all(isinstance(each, Clash) for each in answers) and f"{version}{card}" not in told:
                 told.add(f"{version}{card}")
                 last = last_cudnn(card)

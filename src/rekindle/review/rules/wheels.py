@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
+import msgspec
+
 from rekindle.compat.companion import release_for
 from rekindle.compat.container import gets_cards, shows_cards
-from rekindle.compat.judgement import Clash
+from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import goes_with as package_goes_with
 from rekindle.compat.package import runs_on
 from rekindle.compat.torch_cuda import CPU, has_line
@@ -16,15 +18,15 @@ from rekindle.compat.torch_python import takes
 from rekindle.compat.wheel_platform import built_for, goes_with
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.knowledge.builds.script_rules import on_pytorchs_index, pins_torch
+from rekindle.knowledge.builds.script_rules import asks_torch, on_pytorchs_index, pins_torch
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import wheel_platforms
-from rekindle.knowledge.torch.companions import PROJECTS
+from rekindle.knowledge.torch.companions import PROJECTS, lines_for
 from rekindle.knowledge.torch.releases import TorchRelease, torch_release
 from rekindle.model.cuda_line import CudaLine, index_of
-from rekindle.review.document import LISTS
+from rekindle.review.document import LISTS, Dialect
 from rekindle.review.environment import TorchReplaced, environments_of
-from rekindle.review.judging import answered, better
+from rekindle.review.judging import answered, serving
 from rekindle.review.packages import Install
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.remark import Raised, raised
@@ -32,6 +34,7 @@ from rekindle.review.script_torch import ScriptTorch
 from rekindle.review.subject import Known, Subject, exact_text, exact_version
 from rekindle.review.trace import Invocation
 from rekindle.stack.driver import cards_driven, window_of
+from rekindle.stack.offers import Offer
 
 
 def check(subject: Subject) -> Iterator[Raised]:
@@ -69,10 +72,52 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
                 rule = "torch-cpu-only" if other_cards else "torch-no-cuda"
             note = "" if torch.pinned or torch.kind == "image" else "it is the newest one that is taken here; "
             said = _of(torch, answer.sentence)
-            other = better(torch, answers.situation) if torch.kind != "program" else ""
-            yield raised(rule, torch.line, sentence=said, note=note, better=other, source=answer.source)
+            offer = serving(torch, answers.situation) if torch.kind != "program" else None
+            other = f". No torch for Python {torch.python} has code for it: take a newer Python" if torch.python else ""
+            if offer is not None:
+                other = f". {offer.label} has code for it: --index-url {index_of(offer.variant or '')}"
+            found = raised(rule, torch.line, sentence=said, note=note, better=other, source=answer.source)
+            # Of several cards, one torch may serve one only.
+            alone = offer is not None and len(subject.gpus) == 1 and rule == "wheel-not-for-the-card"
+            more = _repinned(subject, torch, offer) if offer is not None and alone else {}
+            yield msgspec.structs.replace(found, corrected=more.pop(torch.line, None), more=more)
         for torch, sentence in answers.loses:
             yield raised("wheel-loses", torch.line, sentence=sentence, torch=torch.spoken)
+
+
+def _repinned(subject: Subject, torch: ScriptTorch, offer: Offer) -> dict[int, str]:
+    """The lines of a pinned torch, its companions and its index, written for another build; empty: not certain."""
+    installs = [each for each in subject.installs if each.item.order == torch.order and each.torch is not None]
+    listed = subject.document.dialect is Dialect.REQUIREMENTS
+    found = installs[0] if len(installs) == 1 and torch.kind == "wheel" and torch.pinned else None
+    if found is None or found.tool == "conda" or not (listed or found.item.line == found.item.last):
+        return {}
+    lines: dict[int, str] = {}
+    for wanted in found.wanted:
+        if wanted.name != "torch" and wanted.name not in PROJECTS:
+            continue
+        right = offer.torch if wanted.name == "torch" else release_for(wanted.name, offer.torch)
+        line = lines.get(wanted.line, subject.document.line(wanted.line))
+        pin = re.compile(rf"(?i)(?<![\w-]){wanted.name}(\s*===?\s*)[\w.]+(?:\+\w+)?")
+        if right is None or (wanted.requirement and not pin.search(line)):
+            return {}
+        place = {"system": torch.system, "machine": subject.machine}
+        if wanted.name != "torch" and offer.variant not in lines_for(wanted.name, offer.torch, **place):
+            return {}
+        lines[wanted.line] = pin.sub(rf"{wanted.name}\g<1>{right}", line, count=1)
+    index, at = index_of(offer.variant or ""), found.index_line if found.index else torch.line
+    line = lines.get(at, subject.document.line(at))
+    if found.backend:
+        lines[at] = re.sub(r"(--torch-backend[= ])\S+", rf"\g<1>{offer.variant}", line)
+    elif found.index:
+        page = re.sub(r"(?:-f|--find-links)[= ]+(?=https://download\.pytorch)", "--index-url ", line)
+        lines[at] = re.sub(r"https://download\.pytorch\.org/whl/\S+", index, page)
+    elif listed:
+        lines[at] = f"--extra-index-url {index}\n{line}"
+    else:
+        end = line.rfind(found.item.words[-1].raw) + len(found.item.words[-1].raw)
+        lines[at] = f"{line[:end]} --index-url {index}{line[end:]}"
+    return lines
 
 
 def _of(torch: ScriptTorch, sentence: str) -> str:
@@ -239,8 +284,11 @@ def _others(subject: Subject) -> Iterator[Raised]:
             exact = exact_text(wanted.requirement)
             same = found.torch is not None and exact_version(found.torch.requirement) is not None
             ranged = wanted.requirement if pins_torch(wanted.name) and wanted.name not in PROJECTS else None
-            if same and wanted.name not in PROJECTS and (exact or ranged):
-                answers.append(package_goes_with(wanted.name, exact or ranged or "", torch.version))
+            if wanted.name not in PROJECTS and (exact or ranged):
+                answer = package_goes_with(wanted.name, exact or ranged or "", torch.version)
+                answers += [answer] if same else []
+                if isinstance(answer, Unknown) and (pins_torch(wanted.name) or asks_torch(wanted.name)):
+                    yield raised("package-torch-unknown", wanted.line, sentence=answer.missing)
             clash = next((each for each in answers if isinstance(each, Clash)), None)
             if clash is not None:
                 more = clash.changes[0].text if clash.changes else "take the one made for this torch"
@@ -256,6 +304,8 @@ def _local(subject: Subject) -> Iterator[Raised]:
             requirement = wanted.requirement or ""
             if re.search(r"(?:[<>]=?|~=)[\w.]+\+", requirement):
                 yield raised("requirement-invalid", wanted.line, text=f"{wanted.name}{requirement}")
+            if re.fullmatch(r"[\w.-]+,", wanted.raw.strip("\"'")):
+                yield raised("requirement-comma", wanted.line, text=wanted.raw)
             local = re.search(r"==[\w.]+\+(\w+)", requirement)
             if local and wanted.name in ("torch", *PROJECTS) and environments_of(subject).has_no_index(found):
                 rule = "local-no-index-list" if subject.document.dialect in LISTS else "local-no-index"

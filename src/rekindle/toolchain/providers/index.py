@@ -15,13 +15,14 @@ from urllib.request import url2pathname
 
 import msgspec
 
+from rekindle.compat.library_card import named_cudnn
 from rekindle.core import fetch as fetching
 from rekindle.core import files, python
 from rekindle.core.errors import FetchFailed, NotFound
 from rekindle.core.run import Result, call
 from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda import cudnn, library_packages
+from rekindle.knowledge.cuda import library_packages
 from rekindle.knowledge.cuda.toolchains import IndexSet, index_sets
 from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
 from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
@@ -90,9 +91,9 @@ def _pins(
         return [pin for name in names for pin in components[name]], release
     number = f"=={wanted.version}.*" if wanted.version else ""
     if wanted.name == "cudnn" and wanted.version:
-        known = cudnn.row_of(wanted.version)
+        known = named_cudnn(wanted.version)
         if known is not None:
-            number = f"=={known.version}.*" if len(wanted.version.parts) < 4 else f"=={wanted.version}"
+            number = f"=={known}.*" if len(wanted.version.parts) < 4 else f"=={wanted.version}"
     return [f"{package}{number if not count else ''}" for count, package in enumerate(_packages(row, settings))], None
 
 

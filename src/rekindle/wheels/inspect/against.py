@@ -11,6 +11,8 @@ from pathlib import Path
 from packaging.version import InvalidVersion
 from packaging.version import Version as PackageVersion
 
+from rekindle.compat.extension_torch import same_abi, same_cuda
+from rekindle.compat.judgement import Clash
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import Finding, failed
 from rekindle.core.processes import reads_only
@@ -73,12 +75,8 @@ def fit_findings(known: Identity, torch: TorchLibraries, binaries: Sequence[Bina
     if (system, machine) != (torch.system, torch.machine) and machine is not None:
         found.append(f"it is for {system} on {machine}, torch for {torch.system} on {torch.machine}")
     stated = cuda_of(known)
-    if stated is not None and torch.cuda is not None and stated.major != torch.cuda.major:
-        found.append(f"it was built with CUDA {stated}, torch with {torch.cuda}")
-    if stated is not None and torch.cuda is None:
-        found.append(f"it was built with CUDA {stated}, torch for the CPU only")
-    if known.cxx_abi and torch.cxx_abi and known.cxx_abi != torch.cxx_abi:
-        found.append(f"its C++ ABI is {known.cxx_abi}, torch's is {torch.cxx_abi}")
+    judged = [same_abi("it", known.cxx_abi, torch.cxx_abi), *([same_cuda("it", stated, torch.cuda)] if stated else [])]
+    found += [answer.sentence for answer in judged if isinstance(answer, Clash)]
     return [
         failed(
             "closure.fit",

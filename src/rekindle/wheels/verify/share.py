@@ -20,7 +20,7 @@ from rekindle.core.findings import State
 from rekindle.core.redact import redact
 from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.gpu import cards
 from rekindle.machine.host import Host
 from rekindle.wheels.verify.verify import NumberedCheck, Verification
@@ -28,11 +28,6 @@ from rekindle.wheels.verify.verify import NumberedCheck, Verification
 SCHEMA = "rekindle.field-report/1"
 _LONGEST = 300
 _MOST_BYTES = 256 << 10
-
-
-class SharedCard(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    capability: Capability
 
 
 class SharedCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +56,7 @@ class FieldReport(msgspec.Struct, frozen=True, kw_only=True):
     machine: str
     python: str | None = None
     driver: Version | None = None
-    cards: tuple[SharedCard, ...]
+    cards: tuple[NamedCard, ...]
     checks: tuple[SharedCheck, ...]
     state: State
 
@@ -88,7 +83,7 @@ def field_report(done: Verification, *, driver: Version | None, made_at: str) ->
         machine=platform.machine().lower(),
         python=done.python,
         driver=driver,
-        cards=tuple(SharedCard(name=card.name, capability=card.capability) for card in done.cards),
+        cards=tuple(NamedCard(name=card.name, capability=card.capability) for card in done.cards),
         checks=tuple(_shared(check) for check in done.checks),
         state=done.state,
     )

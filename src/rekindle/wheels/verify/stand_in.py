@@ -28,14 +28,14 @@ from rekindle.formats.access import File
 from rekindle.formats.fatbin import sorted_out
 from rekindle.formats.package import Package
 from rekindle.knowledge.gpu import capabilities, gpus
-from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
 from rekindle.wheels.verify import stand_in_reading as reading
 from rekindle.wheels.verify import stand_in_run as runs
 from rekindle.wheels.verify import trial, warm
 from rekindle.wheels.verify.operators import OperatorResult, Operators
 from rekindle.wheels.verify.stand_in_reading import OwnCode
 from rekindle.wheels.verify.stand_in_run import NO_IMAGE, RunResult, StandInSetup
-from rekindle.wheels.verify.trial import CardHere, InstalledTorch, TrialSetup
+from rekindle.wheels.verify.trial import TorchHome, TrialSetup
 from rekindle.wheels.verify.warm import PtxPlace
 
 _FAMILIES = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 7: "Volta or Turing", 8: "Ampere or Ada", 9: "Hopper"}
@@ -113,11 +113,11 @@ def _lines(
     opened: Package,
     code: OwnCode,
     old: Target,
-    here: CardHere | None,
+    here: NamedCard | None,
     request: StandInRequest,
     *,
     wheel: Path | None,
-    home: InstalledTorch | None,
+    home: TorchHome | None,
 ) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
     refused = reading.refusal(code, old, here.capability if here else _NEWEST)
     if refused is not None:
@@ -141,7 +141,7 @@ def _on_card(
     request: StandInRequest,
     *,
     wheel: Path | None,
-    home: InstalledTorch | None,
+    home: TorchHome | None,
 ) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
     place = TrialSetup(wheel=wheel, home=home, python=request.python, torch=request.against)
     with trial.environment(place) as made, _folder() as folder:
@@ -377,7 +377,7 @@ def _old_card(old: Target) -> str:
     return limits.card if limits else old.capability.sm
 
 
-def _headline(old: Target, here: CardHere | None, lines: list[Finding]) -> str:
+def _headline(old: Target, here: NamedCard | None, lines: list[Finding]) -> str:
     family = _FAMILIES.get(old.capability.major, old.capability.sm)
     if any(line.id == "refused" for line in lines):
         return f"refused: it cannot stand in for {family}"

@@ -23,7 +23,7 @@ from rekindle.core.paths import venv_python
 from rekindle.core.processes import may_run
 from rekindle.core.python import ask, isolated, pip
 from rekindle.core.run import Result, call
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.gpu import cards
 from rekindle.machine.host import Host
 from rekindle.machine.python.environment import find as find_environment
@@ -41,7 +41,7 @@ _WHERE = (
 _MINUTES = 60.0
 
 
-class InstalledTorch(msgspec.Struct, frozen=True, kw_only=True):
+class TorchHome(msgspec.Struct, frozen=True, kw_only=True):
     """An environment, and the torch folder that its interpreter imports."""
 
     environment: Environment
@@ -54,7 +54,7 @@ class TrialSetup(msgspec.Struct, frozen=True, kw_only=True):
     `jit_cache`."""
 
     wheel: Path | None = None
-    home: InstalledTorch | None = None
+    home: TorchHome | None = None
     python: str | None = None
     torch: Path | None = None
     jit_cache: Path | None = None
@@ -76,18 +76,13 @@ class TrialAnswer(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
-class CardHere(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    capability: Capability
-
-
-def cards_here() -> tuple[CardHere, ...]:
+def cards_here() -> tuple[NamedCard, ...]:
     """The NVIDIA cards of this machine, whatever any torch thinks of them."""
     seen = cards.probe(Host(), time_limit=30.0)
-    return tuple(CardHere(name=gpu.name or "a card", capability=gpu.capability) for gpu in seen.gpus if gpu.capability)
+    return tuple(NamedCard(name=gpu.name or "a card", capability=gpu.capability) for gpu in seen.gpus if gpu.capability)
 
 
-def find(where: Path | None) -> InstalledTorch:
+def find(where: Path | None) -> TorchHome:
     """The torch of an environment; without one named, of the environment that every other verb looks at too.
 
     Its interpreter says which torch it imports; where nothing may be run, the files do.
@@ -97,7 +92,7 @@ def find(where: Path | None) -> InstalledTorch:
         torch = torch_of(found)
         if torch is None:
             raise NotFound(f"there is no torch in `{found.root}`", hint="name a wheel, or leave out `--no-run`")
-        return InstalledTorch(environment=found, torch=torch)
+        return TorchHome(environment=found, torch=torch)
     said = ask(found.program, "-c", _WHERE, env=_clean_environment(), timeout=_MINUTES)
     if not said.ok:
         message = f"`{found.program}` does not run: {(said.err.strip() or 'no answer').splitlines()[-1]}"
@@ -105,7 +100,7 @@ def find(where: Path | None) -> InstalledTorch:
     prefix, origin = json.loads(said.out.strip().splitlines()[-1])
     if origin is None:
         raise NotFound(f"there is no torch in `{prefix}`", hint="name a wheel, or the environment that has torch")
-    return InstalledTorch(environment=found, torch=Path(origin).parent)
+    return TorchHome(environment=found, torch=Path(origin).parent)
 
 
 @contextlib.contextmanager

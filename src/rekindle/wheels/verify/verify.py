@@ -21,7 +21,7 @@ from rekindle.core.processes import reads_only
 from rekindle.core.run import call
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capabilities import throughput
-from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.capability import Capability, Coverage, NamedCard
 from rekindle.model.wheel import WheelIdentity, identity_fields
 from rekindle.wheels.inspect.inspection import CardCoverage
 from rekindle.wheels.verify import static_checks, trial
@@ -45,12 +45,10 @@ class NumberedCheck(Finding, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
-class SeenCard(msgspec.Struct, frozen=True, kw_only=True):
+class SeenCard(NamedCard, frozen=True, kw_only=True):
     """A card of this machine, as torch or the driver sees it."""
 
     index: int
-    name: str
-    capability: Capability
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,64 @@
+"""Does a compiled extension go with this torch? The CUDA runtime it is linked to, its C++ ABI, the symbols it wants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
+from rekindle.core.version import Version
+
+_RUNTIME = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d\d)", re.IGNORECASE)
+# PyTorch's own wheels for Linux: the old C++ ABI up to 2.5, the new one from 2.7 on; of 2.6 only the line cu126 has it.
+_LAST_OLD, _BETWEEN = Version("2.5"), Version("2.6")
+# As wheels name the two: `cxx11abiTRUE`.
+ABIS = {"TRUE": "cxx11", "FALSE": "pre-cxx11"}
+
+
+def runtimes(needed: Iterable[str]) -> list[int]:
+    """The majors of the CUDA runtimes that a library is linked to, by the names of what it needs."""
+    return sorted({int(match[1]) for name in needed if (match := _RUNTIME.match(name))})
+
+
+def same_cuda(file: str, built: Version, torch: Version | None) -> Judgement:
+    """Within a major the runtimes are compatible. `torch` None: that torch is for the CPU only."""
+    if torch is not None and built.major == torch.major:
+        return Fits()
+    here = f"torch is built for CUDA {torch}" if torch else "torch is built for the CPU only"
+    majors = [torch.major] if torch else []
+    return Clash(
+        sentence=f"{file} uses CUDA {built}, and {here}",
+        source="two CUDA runtimes of different majors in one process do not share streams, contexts or memory",
+        changes=tuple(
+            Alternative(what="toolkit", value=str(each), text=f"build it with a CUDA {each} toolkit") for each in majors
+        ),
+    )
+
+
+def official_abi(torch: Version, line: str | None) -> str | None:
+    """The C++ ABI of PyTorch's own wheel for Linux. None: it depends on the line, which is not known."""
+    if torch.major_minor == _BETWEEN and line is None:
+        return None
+    return (
+        "cxx11" if torch.major_minor > _BETWEEN or (torch.major_minor > _LAST_OLD and line == "cu126") else "pre-cxx11"
+    )
+
+
+def same_abi(file: str, own: str | None, torch: str | None) -> Judgement:
+    if own is None or torch is None:
+        return Unknown(missing=f"the C++ ABI of {'torch' if torch is None else file}")
+    if own == torch:
+        return Fits()
+    return Clash(
+        sentence=f"{file} has the C++ ABI {own}, torch has {torch}",
+        source="_GLIBCXX_USE_CXX11_ABI: a string of the one is another type than a string of the other",
+    )
+
+
+def has_symbols(file: str, missing: int, torch: str) -> Judgement:
+    if not missing:
+        return Fits()
+    return Clash(
+        sentence=f"{file} was built for another torch: {missing} symbols that it wants are not in {torch}",
+        source="it fails at import with `undefined symbol` or WinError 127",
+    )
