@@ -78,7 +78,7 @@ def plan(
     Python 3.10 as a number is 3.1: write `python="3.10"`.
     """
     from rekindle.core.codec import from_builtins
-    from rekindle.stack.from_machine import asked
+    from rekindle.stack.from_machine import situation_here
     from rekindle.stack.situation import TypedWish
 
     for word in wishes.keys() - PlanWishes.__annotations__.keys():
@@ -87,7 +87,9 @@ def plan(
     typed = from_builtins({"torch": torch, "cuda": cuda, **wishes}, TypedWish, name="the question")
     version = None if python is None else str(python)
     arch = wishes.get("arch")
-    situation = asked(gpus=_names(gpus), system=os, machine=arch, driver=driver, python=version, snapshot=machine)
+    situation = situation_here(
+        gpus=_names(gpus), system=os, machine=arch, driver=driver, python=version, snapshot=machine
+    )
     return _resolved(situation, typed.wish, wishes.get("why_not"))
 
 
@@ -140,7 +142,7 @@ def diagnose(
 
     machine = known.get("machine")
     spelled: dict[str, str] = {name: str(value) for name, value in known.items() if name != "machine"}
-    said = facts.told(gpus=_names(gpus), system=os, **spelled)
+    said = facts.facts_from_options(gpus=_names(gpus), system=os, **spelled)
     if machine is not None:
         from rekindle.machine import snapshot
 
@@ -186,9 +188,9 @@ def review(
 ) -> Review:
     """What is wrong with build scripts, before they run for hours. Nothing is run."""
     from rekindle.review import review as room
-    from rekindle.review.asked import told
+    from rekindle.review.question import question_from_options
 
-    asked = told(_names(gpus), torch=torch, system=os, driver=driver, python=python, machine=machine)
+    asked = question_from_options(_names(gpus), torch=torch, system=os, driver=driver, python=python, machine=machine)
     every = (scripts,) if isinstance(scripts, (str, Path)) else scripts
     return room.review(tuple(map(Path, every)), asked)
 

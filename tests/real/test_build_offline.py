@@ -19,7 +19,7 @@ from rekindle.install.bundle import bundle
 from rekindle.stack import plan as lock
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Wish, named
+from rekindle.stack.situation import Wish, situation_from_options
 from support.artefacts import unverified
 from support.command import rekindle_program
 from support.cuda import project
@@ -40,7 +40,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-rn", "true"], check=False).returncode:
         unverified("the network cannot be cut off here: `unshare -rn` is not allowed")
     machine = {"x86_64": "x86_64", "aarch64": "aarch64"}[platform.machine()]
-    asked = named(["Tesla T4"], system="linux", machine=machine, python=PYTHON)
+    asked = situation_from_options(["Tesla T4"], system="linux", machine=machine, python=PYTHON)
     verdict = resolve(asked, Wish(torch="2.7.1", profile="minimal"))
     route = next(each for each in verdict.routes if each.route is RouteKind.SOURCE_BUILD)
     folder = tmp_path_factory.mktemp("bundle")

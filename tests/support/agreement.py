@@ -35,7 +35,7 @@ def capability(name: str) -> Iterator[str]:
         "gpu": describe(name).compute_capability,
         "plan": cards_named([name])[0].capabilities[0],
         "audit": cards_for([name], None, None)[0][0].capability,
-        "diagnose": facts.told(gpus=[name]).gpus[0],
+        "diagnose": facts.facts_from_options(gpus=[name]).gpus[0],
         "env": capabilities_of([name])[0],
     }
     if len(set(answers.values())) != 1:

@@ -59,12 +59,12 @@ def _add_to_situation(extra: dict[str, Any], patch: pytest.MonkeyPatch) -> None:
     import msgspec
 
     values = {name: Version(value) if name == "glibc" else value for name, value in extra.items()}
-    usual = from_machine.asked
+    usual = from_machine.situation_here
 
     def asked(**words: Any) -> Situation:
         return msgspec.structs.replace(usual(**words), **values)
 
-    patch.setattr("rekindle.cli.plan.asked", asked)
+    patch.setattr("rekindle.cli.plan.situation_here", asked)
 
 
 def _held_against(expect: dict[str, Any], code: int, answer: dict[str, Any], said: str) -> Iterator[str]:

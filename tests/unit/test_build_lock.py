@@ -24,7 +24,7 @@ from rekindle.install.bundle import bundle
 from rekindle.machine.snapshot import load
 from rekindle.stack import plan as lock
 from rekindle.stack.resolver import resolve
-from rekindle.stack.situation import Wish, named
+from rekindle.stack.situation import Wish, situation_from_options
 from support.artefacts import unverified
 
 MACHINE = Path(__file__).resolve().parents[1] / "machines" / "k40c-ready-windows.json"
@@ -32,7 +32,7 @@ MACHINE = Path(__file__).resolve().parents[1] / "machines" / "k40c-ready-windows
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
-    verdict = resolve(named(["Tesla K40c"], system="windows", python="3.11"), Wish(torch="2.7.1"))
+    verdict = resolve(situation_from_options(["Tesla K40c"], system="windows", python="3.11"), Wish(torch="2.7.1"))
     lock.write(lock.plan_of(verdict), tmp_path / "plan.toml")
     return tmp_path / "plan.toml"
 
@@ -136,7 +136,7 @@ def test_plan_bundle_build_and_script_have_one_list(
         return Result(args=tuple(args), code=0)
 
     monkeypatch.setattr("rekindle.core.run.call", download)
-    verdict = resolve(named(["Tesla K40c"], system="windows", python="3.11"), Wish(torch="2.7.1"))
+    verdict = resolve(situation_from_options(["Tesla K40c"], system="windows", python="3.11"), Wish(torch="2.7.1"))
     found = bundle(verdict, tmp_path / "b")
     requires = lock.read(plan).requires
     assert tuple(asked[0][-len(requires) :]) == requires
@@ -231,7 +231,9 @@ def test_a_bundle_is_whole_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_wheel_route_holds_its_wheels_hash() -> None:
-    verdict = resolve(named(["RTX 3090"], system="linux", python="3.11"), Wish(torch="1.13.1", configured_index=True))
+    verdict = resolve(
+        situation_from_options(["RTX 3090"], system="linux", python="3.11"), Wish(torch="1.13.1", configured_index=True)
+    )
     made = lock.plan_of(verdict)
     assert made.route.value == "official-wheel"
     assert [wheel.name for wheel in made.wheels] == ["torch-1.13.1-cp311-cp311-manylinux1_x86_64.whl"]

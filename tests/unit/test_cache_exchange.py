@@ -48,7 +48,7 @@ def test_what_is_exported_comes_out_the_same(tmp_path: Path) -> None:
     assert (done.entries, done.size) == (1, 6)
     assert (tmp_path / "here" / exchange.FOLDER / ENTRY).read_bytes() == b"object"
     assert not (tmp_path / "here" / exchange.FOLDER / "b" / "stats").exists()
-    assert done.sha256 in exchange.spoken("imported", done)
+    assert done.sha256 in exchange.describe_exchange("imported", done)
 
 
 @pytest.mark.parametrize(

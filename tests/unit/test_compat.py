@@ -27,7 +27,7 @@ from rekindle.model.driver import Driver
 from rekindle.stack.driver import Driving, drive, window_of
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import Candidate, RouteKind
-from rekindle.stack.situation import Situation, Wish, named
+from rekindle.stack.situation import Situation, Wish, situation_from_options
 from rekindle.wheels.inspect import inspection
 from support.command import rekindle_command
 
@@ -46,7 +46,7 @@ def test_a_driver_and_a_cuda_are_judged_alike(driver: str, cuda: str, system: st
     answer = driver_cuda.runs(asked, Version(cuda))
     assert not isinstance(answer, Unknown)
 
-    situation = named(["A100"], system=system, driver=driver)
+    situation = situation_from_options(["A100"], system=system, driver=driver)
     window = window_of(situation)
     route = drive(toolkits.toolkit(cuda), situation, window, Candidate(name="x"))
     told = driven("cuda.driver-runs", asked, Version(cuda), f"CUDA {cuda}")
@@ -72,7 +72,7 @@ def test_the_driver_sentence_is_one() -> None:
     for card, cuda, system in (("GTX 1080 Ti", "12.6", "windows"), ("RTX 4090", "13.2", "linux")):
         said = set()
         for driver in (None, "580.65.06", "595.45.04"):
-            situation = named([card], system=system, driver=driver)
+            situation = situation_from_options([card], system=system, driver=driver)
             if driver is not None and isinstance(driver_cuda.runs(situation.driven_by, Version(cuda)), Clash):  # type: ignore[arg-type]
                 continue
             route = drive(toolkits.toolkit(cuda), situation, window_of(situation), Candidate(name="x"))
@@ -110,7 +110,9 @@ def test_a_cuda_and_a_toolset_are_judged_alike(cuda: str, toolset: str, tmp_path
     from rekindle.stack.situation import Wish
 
     answer = takes_msvc(Version(cuda), Version(toolset))
-    verdict = resolve(named(["RTX 2080"], system="windows"), Wish(cuda=Version(cuda), toolset=Version(toolset)))
+    verdict = resolve(
+        situation_from_options(["RTX 2080"], system="windows"), Wish(cuda=Version(cuda), toolset=Version(toolset))
+    )
     refused = {each.sentence for each in verdict.rejections if each.rule == "cuda-msvc"}
     state, told = judged(answer, "fits")
     script = tmp_path / "build.bat"
@@ -138,7 +140,7 @@ def test_a_toolkit_and_a_card_are_judged_alike(card: str, cuda: str) -> None:
     from rekindle.stack.resolver import resolve
     from rekindle.stack.situation import Wish
 
-    situation = named([card], system="linux")
+    situation = situation_from_options([card], system="linux")
     (own,) = situation.cards
     answer = compiles(Version(cuda), own.capabilities[0], f"{own.name} ({own.capabilities[0].sm})")
     verdict = resolve(situation, Wish(cuda=Version(cuda)))
@@ -167,7 +169,7 @@ def test_a_torch_and_a_python_are_judged_alike(torch: str, python: str, tmp_path
     (tmp_path / "Dockerfile").write_text(lines, encoding="utf-8")
     found = rekindle_command("review", str(tmp_path / "Dockerfile"), "--json").json()["scripts"][0]["remarks"]
     assert any(each["id"] == "python-not-supported" for each in found) is isinstance(answer, Clash)
-    card = named(["RTX 3090"], system="linux", python=python)
+    card = situation_from_options(["RTX 3090"], system="linux", python=python)
     asked = _python_of_torch(torch, card)
     assert asked == (answer.sentence if isinstance(answer, Clash) else None)
 

@@ -9,11 +9,11 @@ import pytest
 
 from rekindle.diagnose.answer import Cause
 from rekindle.diagnose.diagnosis import diagnose_text
-from rekindle.diagnose.facts import told
+from rekindle.diagnose.facts import facts_from_options
 from rekindle.knowledge.logs.signatures import causes
 from rekindle.knowledge.torch.patches import Patch, patches
 from rekindle.stack.resolver import resolve
-from rekindle.stack.situation import Wish, named
+from rekindle.stack.situation import Wish, situation_from_options
 from support.command import rekindle_command
 
 MACHINES = Path(__file__).parents[1] / "machines"
@@ -22,13 +22,13 @@ NO_IMAGE = "RuntimeError: CUDA error: no kernel image is available for execution
 
 
 def first(log: str, **known: object) -> Cause:
-    return diagnose_text(log, known=told(**known)).causes[0]  # type: ignore[arg-type]
+    return diagnose_text(log, known=facts_from_options(**known)).causes[0]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("log", [CPU_ONLY, "ERROR: No matching distribution found for torch==1.13.1\n"])
 @pytest.mark.parametrize(("gpu", "system"), [("RTX 5070", "windows"), ("GTX 1080", "linux"), ("RTX 3090", "windows")])
 def test_the_command_for_a_card_is_the_one_that_the_plan_prints(log: str, gpu: str, system: str) -> None:
-    planned = resolve(named([gpu], system=system), Wish()).recommended.commands
+    planned = resolve(situation_from_options([gpu], system=system), Wish()).recommended.commands
     assert planned
     assert set(planned) <= set(first(log, gpus=(gpu,), system=system).whole.commands)
 

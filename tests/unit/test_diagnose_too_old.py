@@ -6,7 +6,7 @@ import pytest
 
 from rekindle.core.findings import Fix
 from rekindle.diagnose.diagnosis import diagnose_text
-from rekindle.diagnose.facts import told
+from rekindle.diagnose.facts import facts_from_options
 
 FLASH = r"""  error: subprocess-exited-with-error
       File "C:\Temp\pip-install-5w0qlb\flash-attn_0a3c55e0d7f94b1c8e2f6a7b9c0d1e2f\setup.py", line 19, in <module>
@@ -27,7 +27,7 @@ nvcc fatal   : Unsupported gpu architecture 'compute_61'
 
 
 def fix(log: str, gpu: str, **more: str) -> Fix:
-    return diagnose_text(log, known=told(gpus=[gpu], system="windows", **more)).causes[0].whole
+    return diagnose_text(log, known=facts_from_options(gpus=[gpu], system="windows", **more)).causes[0].whole
 
 
 @pytest.mark.parametrize(("log", "package"), [(FLASH, "flash-attn"), (NUNCHAKU, "nunchaku"), (SAGE, "sageattention")])

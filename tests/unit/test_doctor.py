@@ -25,7 +25,7 @@ from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine import snapshot
 from rekindle.machine.model import Disk, FoundDriver, FoundGpu, FoundPython, FoundTorch, Machine, Surroundings, Unread
 from rekindle.stack.resolver import resolve
-from rekindle.stack.situation import Installed, Wish, named
+from rekindle.stack.situation import Installed, Wish, situation_from_options
 
 MACHINES = Path(__file__).parents[1] / "machines"
 NAMES = sorted(path.stem for path in MACHINES.glob("*.json"))
@@ -157,7 +157,7 @@ class TestSeveralCards:
         """doctor's FAIL and plan's route are one rule: the route says what to change first."""
         have = Installed(version="2.2.0+cu121", cuda=Version("12.1"), targets=(Target.parse("sm_60"),))
         here = msgspec.structs.replace(
-            named(["Tesla P100"], system="linux", driver="535.183.01", python="3.12"),
+            situation_from_options(["Tesla P100"], system="linux", driver="535.183.01", python="3.12"),
             installed=msgspec.structs.replace(have, numpy=Version("2.1.0")),
         )
         route = resolve(here, Wish()).recommended

@@ -64,7 +64,7 @@ HERE = Environment(
     ],
 )
 def test_the_version_that_belongs_to_the_torch(asked: str, torch: str, requirement: str, belongs: bool | None) -> None:
-    found = companions.named(asked, torch)
+    found = companions.companion_from_requirement(asked, torch)
     assert found is not None
     if belongs is not None or "99" in asked:
         assert (found.requirement, found.belongs) == (requirement, belongs)
@@ -74,17 +74,17 @@ def test_the_version_that_belongs_to_the_torch(asked: str, torch: str, requireme
 
 def test_other_projects_are_not_named_ones() -> None:
     for text in ("torch-scatter", "torchvision-extra==1", "torchvision>=0.20", "./torchvision"):
-        assert companions.named(text, "2.7.1") is None or text == "torchvision>=0.20"
+        assert companions.companion_from_requirement(text, "2.7.1") is None or text == "torchvision>=0.20"
 
 
 def test_a_torch_that_the_tables_do_not_know_needs_a_version() -> None:
     with pytest.raises(UsageError, match="data does not say") as caught:
-        companions.named("torchvision", "9.9.0")
+        companions.companion_from_requirement("torchvision", "9.9.0")
     assert "torchvision==X.Y.Z" in (caught.value.hint or "")
 
 
 def test_a_pair_that_does_not_belong_is_said() -> None:
-    found = companions.named("torchvision==0.20.1", "2.7.1")
+    found = companions.companion_from_requirement("torchvision==0.20.1", "2.7.1")
     assert found is not None
     said = companions.finding(found)
     assert said.state is State.WARN
@@ -92,9 +92,9 @@ def test_a_pair_that_does_not_belong_is_said() -> None:
 
 
 def test_what_its_build_is_told() -> None:
-    found = companions.named("torchvision", "2.7.1+rk.cu118.sm35")
+    found = companions.companion_from_requirement("torchvision", "2.7.1+rk.cu118.sm35")
     assert found is not None
-    changes = (*companions.changes(found), *companions.told(found.requirement, "3.5"))
+    changes = (*companions.changes(found), *companions.build_variables(found.requirement, "3.5"))
     told = {change.name: change.value for change in changes}
     assert told["BUILD_VERSION"] == "0.22.1"
     assert told["PYTORCH_VERSION"] == "2.7.1"  # `torch==2.7.1` is met by a torch 2.7.1+anything
@@ -104,9 +104,9 @@ def test_what_its_build_is_told() -> None:
 
 def test_what_others_must_be_told() -> None:
     """flash-attn looks at a list of its own, and would fetch somebody's wheel instead of building."""
-    told = {change.name: change.value for change in companions.told("flash_attn", "8.6;9.0+PTX;12.0")}
+    told = {change.name: change.value for change in companions.build_variables("flash_attn", "8.6;9.0+PTX;12.0")}
     assert told == {"FLASH_ATTENTION_FORCE_BUILD": "TRUE", "FLASH_ATTN_CUDA_ARCHS": "86;90;120"}
-    assert companions.told("numpy", "9.0") == ()
+    assert companions.build_variables("numpy", "9.0") == ()
 
 
 def test_settings_follow_the_version() -> None:

@@ -60,17 +60,17 @@ def test_the_processor_that_was_assumed_is_said(monkeypatch: pytest.MonkeyPatch)
     assert "is assumed" not in rekindle_command("plan", "--gpu", "GTX 1060", "--arch", "x86_64").out
     monkeypatch.setattr(paths, "architecture", lambda: "x86_64")
     assert "is assumed" not in rekindle_command("plan", "--gpu", "GTX 1060", "--os", "linux").out
-    assert from_machine.asked(gpus=["GTX 1060"], system="linux").arch == "x86_64"
+    assert from_machine.situation_here(gpus=["GTX 1060"], system="linux").arch == "x86_64"
 
 
 def test_a_board_asked_about_on_windows_runs_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "system", lambda: "windows")
-    found = from_machine.asked(gpus=["Jetson Nano"])
+    found = from_machine.situation_here(gpus=["Jetson Nano"])
     assert (found.system, found.arch) == ("linux", "aarch64")
     said = rekindle_command("plan", "--gpu", "NVIDIA GB10").out
     assert "Linux is assumed" in said and "pip install" in said
-    assert from_machine.asked(gpus=["Jetson Nano"], system="windows").system == "windows"
-    assert from_machine.asked(gpus=["GTX 1060"]).system == "windows"
+    assert from_machine.situation_here(gpus=["Jetson Nano"], system="windows").system == "windows"
+    assert from_machine.situation_here(gpus=["GTX 1060"]).system == "windows"
 
 
 def test_letters_beyond_ascii_reach_a_stream_that_keeps_text() -> None:

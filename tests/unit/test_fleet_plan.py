@@ -20,7 +20,7 @@ from rekindle.formats import unpacking
 from rekindle.inputs.versions import read_cuda
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Wish, named
+from rekindle.stack.situation import Wish, situation_from_options
 from support.command import rekindle_command
 from support.cuda import project
 from support.small_wheels import make as small_wheel
@@ -89,7 +89,8 @@ def test_every_combination_is_built_or_says_why_not(orphans: planning.Planned) -
 def test_a_job_that_an_official_wheel_serves_is_not_needed_as_the_resolver_says(orphans: planning.Planned) -> None:
     (job,) = [job for job in orphans.plan.jobs if job.state is JobState.NOT_NEEDED]
     alone = resolve(
-        named(["GTX 1080 Ti"], system="windows", python="3.11"), Wish(torch="2.7.1", cuda=read_cuda("12.6"))
+        situation_from_options(["GTX 1080 Ti"], system="windows", python="3.11"),
+        Wish(torch="2.7.1", cuda=read_cuda("12.6")),
     ).recommended
     assert alone.route is RouteKind.OFFICIAL_WHEEL
     assert "2.7.1+cu126" in job.reason and "2.7.1+cu126" in alone.summary

@@ -16,12 +16,12 @@ from rekindle.core.findings import State
 from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
 from rekindle.formats.elf import Symbols
-from rekindle.knowledge.builds import efforts
+from rekindle.knowledge.builds import costs
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.stack import shorter
 from rekindle.stack.resolver import resolve
-from rekindle.stack.situation import Wish, named
+from rekindle.stack.situation import Wish, situation_from_options
 from rekindle.wheels.inspect import grafted
 
 _KEPLER = (Capability(3, 5),)
@@ -230,7 +230,7 @@ def test_a_name_that_the_new_half_takes_must_be_somewhere() -> None:
 
 
 def test_the_plan_offers_it_beside_a_build_with_commands_that_follow_each_other() -> None:
-    answer = resolve(named(["Tesla K40c"], system="linux"), Wish(torch="2.7.1"))
+    answer = resolve(situation_from_options(["Tesla K40c"], system="linux"), Wish(torch="2.7.1"))
     less = answer.recommended.shorter
     assert less is not None and less.base == "torch 2.7.1+cu118"
     assert any("cuDNN" in each for each in less.loses) and "MAGMA" in " ".join(less.loses)
@@ -241,16 +241,16 @@ def test_the_plan_offers_it_beside_a_build_with_commands_that_follow_each_other(
     written = shorter.after_planning(less, "k40.toml")
     assert [command.words[-3:] for command in written.commands][-1] == ("k40.toml", "--graft", "base")
     assert len(written.commands) == 2
-    windows = resolve(named(["Tesla K40c"], system="windows"), Wish(torch="2.7.1"))
+    windows = resolve(situation_from_options(["Tesla K40c"], system="windows"), Wish(torch="2.7.1"))
     assert windows.recommended.shorter is None
 
 
 def test_a_gpu_half_asks_for_less_room_than_a_complete_build() -> None:
-    complete = efforts.build_disk("2.7.1", cuda=True)
-    half = efforts.build_disk("2.7.1", cuda=True, half=True)
-    row = efforts.source_build(Version("2.7"))
+    complete = costs.build_disk("2.7.1", cuda=True)
+    half = costs.build_disk("2.7.1", cuda=True, half=True)
+    row = costs.source_build(Version("2.7"))
     assert row is not None
-    assert (complete, half) == tuple(int(each.disk_gb * 1024**3) for each in (row, efforts.gpu_half(row)))
+    assert (complete, half) == tuple(int(each.disk_gb * 1024**3) for each in (row, costs.gpu_half(row)))
     assert half < complete
 
 

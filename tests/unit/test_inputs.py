@@ -14,7 +14,7 @@ from rekindle import api
 from rekindle.cli import options
 from rekindle.cli.main import cli
 from rekindle.core.errors import UsageError
-from rekindle.diagnose.facts import told
+from rekindle.diagnose.facts import facts_from_options
 from rekindle.inputs.system import old_windows, read_system
 from rekindle.inputs.torch import read_torch, with_cuda
 from rekindle.inputs.versions import read_cuda, read_python, read_toolset
@@ -150,19 +150,21 @@ def _refusal(place: Path, option: str, said: str) -> tuple[int, str]:
 
 
 def test_what_was_typed_reaches_the_facts_of_a_diagnosis_as_numbers() -> None:
-    facts = told(system="wsl2", torch="2.6.0+cu118", cuda="cu92", python="py311", driver="R550", toolset="MSVC 14.29")
+    facts = facts_from_options(
+        system="wsl2", torch="2.6.0+cu118", cuda="cu92", python="py311", driver="R550", toolset="MSVC 14.29"
+    )
     assert (facts.os, facts.wsl, facts.torch, facts.variant) == ("linux", True, "2.6.0", "cu118")
     assert (facts.cuda, facts.python, facts.toolset) == ("9.2", "3.11", "14.29")
     assert facts.driver is not None and facts.driver.startswith("55")
-    assert told(torch="2.6").torch == "2.6.0"
+    assert facts_from_options(torch="2.6").torch == "2.6.0"
 
 
 def test_a_line_has_the_cudnn_of_its_cuda_or_none() -> None:
     from rekindle.diagnose import fix
 
-    assert "cudnn_package" not in fix._values({}, told(torch="1.5.0+cu92"))
-    assert "cudnn_package" not in fix._values({}, told(cuda="cu92"))
-    assert fix._values({}, told(torch="2.9.0+cu130"))["cudnn_package"] == "nvidia-cudnn-cu13"
+    assert "cudnn_package" not in fix._values({}, facts_from_options(torch="1.5.0+cu92"))
+    assert "cudnn_package" not in fix._values({}, facts_from_options(cuda="cu92"))
+    assert fix._values({}, facts_from_options(torch="2.9.0+cu130"))["cudnn_package"] == "nvidia-cudnn-cu13"
 
 
 @pytest.mark.parametrize(

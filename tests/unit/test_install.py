@@ -29,7 +29,7 @@ from rekindle.stack import plan as lock
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Change, Route, RuntimeSetting
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Prefer, Wish, named
+from rekindle.stack.situation import Prefer, Wish, situation_from_options
 from support.artefacts import unverified
 from support.fatbins import container
 
@@ -237,7 +237,7 @@ def test_a_bundle_is_for_the_machine_it_goes_to(tmp_path: Path, monkeypatch: pyt
         return Result(args=tuple(args), code=0)
 
     monkeypatch.setattr("rekindle.core.run.call", download)
-    verdict = resolve(named(["Tesla K40c"], system="windows", python="3.11"), Wish())
+    verdict = resolve(situation_from_options(["Tesla K40c"], system="windows", python="3.11"), Wish())
     found = bundle(verdict, tmp_path / "b")
     assert [asked[0][asked[0].index(word) + 1] for word in ("--platform", "--python-version")] == [
         "win_amd64",
@@ -255,7 +255,7 @@ def test_a_bundle_that_cannot_be_fetched_says_the_whole_command(
 ) -> None:
     """The command was for the Python and system it is typed on, and an empty folder stayed behind."""
     monkeypatch.setattr("rekindle.core.run.call", lambda args, **_: Result(args=tuple(args), code=1))
-    verdict = resolve(named(["RTX A4000"], system="linux", driver="535", python="3.11"), Wish())
+    verdict = resolve(situation_from_options(["RTX A4000"], system="linux", driver="535", python="3.11"), Wish())
     with pytest.raises(FetchFailed) as failed:
         bundle(verdict, tmp_path / "b")
     words = (failed.value.hint or "").split()
@@ -290,7 +290,7 @@ esac
     monkeypatch.setenv("CONDA_EXE", str(conda))
     (Path(env.root) / "conda-meta").mkdir()
     env = msgspec.structs.replace(env, kind="conda")
-    verdict = resolve(named(["GTX 1080 Ti", "RTX 5070"], system="linux", python="3.11"), Wish())
+    verdict = resolve(situation_from_options(["GTX 1080 Ti", "RTX 5070"], system="linux", python="3.11"), Wish())
     route = verdict.recommended
     assert route.route is RouteKind.CONDA_FORGE
     report = apply.install(env, route, None, (Capability(6, 1),))
@@ -330,9 +330,11 @@ def test_a_setting_is_in_force_right_after_torch_is_imported(tmp_path: Path) -> 
 
 
 def test_the_settings_of_a_route_are_those_that_its_loss_asks_for() -> None:
-    lossy = resolve(named(["Tesla K80"], system="linux"), Wish(torch="2.7.1", prefer=Prefer.QUICKEST)).recommended
+    lossy = resolve(
+        situation_from_options(["Tesla K80"], system="linux"), Wish(torch="2.7.1", prefer=Prefer.QUICKEST)
+    ).recommended
     assert [setting.code for setting in lossy.settings] == ["torch.backends.cudnn.enabled = False"]
-    assert resolve(named(["RTX 4090"], system="linux"), Wish()).recommended.settings == ()
+    assert resolve(situation_from_options(["RTX 4090"], system="linux"), Wish()).recommended.settings == ()
 
 
 def test_a_uv_project_is_told_that_uv_sync_would_undo_it(env: Environment) -> None:

@@ -11,7 +11,7 @@ from rekindle.core.errors import BadInput, NoRoute, NotFound, UsageError
 from rekindle.stack import lab as lab_room
 from rekindle.stack import nodes
 from rekindle.stack import plan as lock
-from rekindle.stack.from_machine import asked
+from rekindle.stack.from_machine import situation_here
 from rekindle.stack.situation import Situation, Wish
 from support import labs
 from support.command import rekindle_command
@@ -23,7 +23,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def places(folder: Path) -> dict[str, Situation]:
-    return {file.stem: asked(snapshot=file) for file in sorted(folder.iterdir())}
+    return {file.stem: situation_here(snapshot=file) for file in sorted(folder.iterdir())}
 
 
 def test_one_old_card_does_not_drag_the_others(lab: Path) -> None:

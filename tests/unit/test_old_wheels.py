@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.compat.old_wheels import share, spoken
+from rekindle.compat.old_wheels import old_wheels_line, share
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Wish, named
+from rekindle.stack.situation import Wish, situation_from_options
 from support.command import rekindle_command
 
 
@@ -18,10 +18,10 @@ def test_a_few_containers_are_no_wheel_for_the_card() -> None:
     row = next(row for row in old_wheels() if row.version == "1.2.0")
     found = share(row, Capability(3, 0))
     assert (found.coverage, found.runs, found.containers) == (Coverage.PARTIAL, 8, 731)
-    assert spoken(Capability(3, 0)).startswith("none; the most is 1.2.0 in 8 of 731")
-    assert spoken(Capability(3, 5)).startswith("1.2.0 (Python 3.5 to 3.7) in all but 15 of 731 containers")
-    assert spoken(Capability(6, 1)) == "1.9.1 (Python 3.6 to 3.9) and 9 more"
-    assert spoken(Capability(2, 1)).startswith("none of the ")
+    assert old_wheels_line(Capability(3, 0)).startswith("none; the most is 1.2.0 in 8 of 731")
+    assert old_wheels_line(Capability(3, 5)).startswith("1.2.0 (Python 3.5 to 3.7) in all but 15 of 731 containers")
+    assert old_wheels_line(Capability(6, 1)) == "1.9.1 (Python 3.6 to 3.9) and 9 more"
+    assert old_wheels_line(Capability(2, 1)).startswith("none of the ")
 
 
 def test_the_stored_coverage_is_what_the_containers_say() -> None:
@@ -66,13 +66,13 @@ def test_beside_a_known_early_release_its_neighbour_or_its_system_is_named() -> 
 def test_a_release_before_the_tables_is_the_package_indexs_wheel(
     card: str, torch: str, cuda: str, line: tuple[str, ...]
 ) -> None:
-    best = resolve(named([card], system="linux"), Wish(torch=torch)).recommended
+    best = resolve(situation_from_options([card], system="linux"), Wish(torch=torch)).recommended
     assert (best.route, best.torch, str(best.cuda)) == (RouteKind.OFFICIAL_WHEEL, torch, cuda)
     assert best.commands[-1].words[-len(line) :] == line
 
 
 def test_what_may_be_the_cudnn_inside_is_a_loss_to_name_and_no_refusal() -> None:
-    best = resolve(named(["Tesla V100"], system="linux"), Wish(torch="1.5.1")).recommended
+    best = resolve(situation_from_options(["Tesla V100"], system="linux"), Wish(torch="1.5.1")).recommended
     assert best.route is RouteKind.OFFICIAL_WHEEL
     assert any("715 of 728" in each and "UNVERIFIED" in each for each in best.loses)
 
@@ -80,6 +80,6 @@ def test_what_may_be_the_cudnn_inside_is_a_loss_to_name_and_no_refusal() -> None
 @pytest.mark.parametrize("torch", ["1.4.0", "1.6.0"])
 def test_where_a_paper_s_release_cannot_run_the_nearest_is_named(torch: str) -> None:
     """It was told to take the newest of all."""
-    best = resolve(named(["A100"], system="linux"), Wish(torch=torch)).recommended
+    best = resolve(situation_from_options(["A100"], system="linux"), Wish(torch=torch)).recommended
     assert best.route is RouteKind.NONE
     assert best.change is not None and best.change.torch == "1.7.1"

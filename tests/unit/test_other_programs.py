@@ -12,16 +12,16 @@ from rekindle.knowledge.cuda.toolkits import toolkit
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Evidence
 from rekindle.stack.card import describe
-from rekindle.stack.from_machine import asked
+from rekindle.stack.from_machine import situation_here
 from rekindle.stack.programs import ProgramAnswer, for_program
-from rekindle.stack.situation import named
+from rekindle.stack.situation import situation_from_options
 from support.command import rekindle_command
 
 CARDS = ("GTX 680", "Tesla K40c", "Tesla K80", "GTX 980", "Tesla P100", "GTX 1080 Ti", "Tesla V100", "RTX 2080 Ti")
 
 
 def _asked(name: str, card: str, system: str = "linux", driver: str | None = None) -> ProgramAnswer:
-    place = asked(gpus=(card,), system=system, machine="x86_64", driver=driver, python=None, snapshot=None)
+    place = situation_here(gpus=(card,), system=system, machine="x86_64", driver=driver, python=None, snapshot=None)
     return for_program(name, place)
 
 
@@ -144,12 +144,12 @@ def test_where_only_the_driver_is_in_the_way_a_newer_one_is_proposed() -> None:
 
 def test_what_is_said_at_the_end_fits_the_place_and_the_card() -> None:
     """An Orin was told of older cards, and a Maxwell card under Windows of Kepler before WSL 2."""
-    board = for_program("vllm", named(["Jetson AGX Orin"], system="linux"))
+    board = for_program("vllm", situation_from_options(["Jetson AGX Orin"], system="linux"))
     assert board.version is None and [each.reason for each in board.too_new] == [
         "no build of vllm for Linux on aarch64 is in the tables"
     ]
     assert len(board.notes) == 1 and "jetson-containers" in board.notes[0]
-    server = for_program("vllm", named(["GB200"], system="linux"))
+    server = for_program("vllm", situation_from_options(["GB200"], system="linux"))
     assert server.version is None and server.notes == ()
     windows = _asked("jax", "Quadro M4000", "windows", driver="546.33")
     assert windows.commands == ('rekindle plan --for jax --gpu "Quadro M4000" --os wsl --driver 546.33',)

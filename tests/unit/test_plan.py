@@ -21,14 +21,14 @@ from rekindle.stack import plan as lock
 from rekindle.stack.matrix import matrix
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind, rules
-from rekindle.stack.situation import Wish, named
+from rekindle.stack.situation import Wish, situation_from_options
 from rekindle.stack.why_not import why_not
 from rekindle.wheels.shelf import shelf
 from support.command import rekindle_command
 
 
 def test_a_plan_is_read_back_the_same(tmp_path: Path) -> None:
-    plan = lock.plan_of(resolve(named(["Tesla K40c"], system="windows"), Wish()))
+    plan = lock.plan_of(resolve(situation_from_options(["Tesla K40c"], system="windows"), Wish()))
     lock.write(plan, tmp_path / "plan.toml")
     read = lock.read(tmp_path / "plan.toml")
     assert set(read.seal) == set(lock.LOCKED)
@@ -37,13 +37,13 @@ def test_a_plan_is_read_back_the_same(tmp_path: Path) -> None:
 
 
 def test_a_plan_says_what_differs_elsewhere() -> None:
-    plan = lock.plan_of(resolve(named(["Tesla K80"], system="linux"), Wish()))
-    here = lock.compare(plan, named(["Tesla K80"], system="windows"))
+    plan = lock.plan_of(resolve(situation_from_options(["Tesla K80"], system="linux"), Wish()))
+    here = lock.compare(plan, situation_from_options(["Tesla K80"], system="windows"))
     assert {each.field for each in here.differences} >= {"system", "wheel", "numpy"}
 
 
 def test_a_plan_of_other_facts_is_noticed(tmp_path: Path) -> None:
-    plan = lock.plan_of(resolve(named(["Tesla K80"], system="linux"), Wish()))
+    plan = lock.plan_of(resolve(situation_from_options(["Tesla K80"], system="linux"), Wish()))
     lock.write(plan, tmp_path / "plan.toml")
     text = (tmp_path / "plan.toml").read_text(encoding="utf-8").replace(plan.knowledge, "0" * 64)
     (tmp_path / "plan.toml").write_text(text, encoding="utf-8")
@@ -51,7 +51,7 @@ def test_a_plan_of_other_facts_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_source_build_names_patches_by_hash_and_pins_its_tools() -> None:
-    plan = lock.plan_of(resolve(named(["Tesla K40c"], system="windows"), Wish(torch="1.12.1")))
+    plan = lock.plan_of(resolve(situation_from_options(["Tesla K40c"], system="windows"), Wish(torch="1.12.1")))
     assert plan.patches
     assert all(len(patch.sha256) == 64 for patch in plan.patches)
     # setuptools 74 took away what the build of 1.12 calls; CMake 4 refuses its files; ninja 1.13.0 truncates.
@@ -63,7 +63,7 @@ def test_a_source_build_names_patches_by_hash_and_pins_its_tools() -> None:
 
 def test_there_is_no_plan_where_there_is_no_route() -> None:
     with pytest.raises(NoRoute):
-        lock.plan_of(resolve(named(["GTX 580"], system="linux"), Wish()))
+        lock.plan_of(resolve(situation_from_options(["GTX 580"], system="linux"), Wish()))
 
 
 def test_a_broken_plan_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_broken_plan_is_an_error_that_names_it(tmp_path: Path) -> None:
 
 
 def test_the_matrix_of_a_k80() -> None:
-    rows = {row.torch: row for row in matrix(named(["Tesla K80"], system="linux"), Wish()).rows}
+    rows = {row.torch: row for row in matrix(situation_from_options(["Tesla K80"], system="linux"), Wish()).rows}
     # cu118 from 2.0 to 2.7; from 2.4 on with a cuDNN that has no Kepler code; CUDA 12 never.
     assert [wheel.name for wheel in rows["2.7.1"].wheels] == ["cu118"]
     assert rows["2.7.1"].wheels[0].loses
@@ -84,7 +84,7 @@ def test_the_matrix_of_a_k80() -> None:
 
 
 def test_why_not_says_which_rule_in_words() -> None:
-    situation = named(["Tesla K80"], system="linux")
+    situation = situation_from_options(["Tesla K80"], system="linux")
     verdict = resolve(situation, Wish())
     answer = why_not("torch==2.7.1", situation, Wish(), verdict)
     assert answer.answer == "possible"
@@ -97,12 +97,12 @@ def test_why_not_says_which_rule_in_words() -> None:
 
 
 def test_why_not_cuda_and_python() -> None:
-    situation = named(["RTX 5070"], system="windows")
+    situation = situation_from_options(["RTX 5070"], system="windows")
     verdict = resolve(situation, Wish())
     answer = why_not("cuda==12.3", situation, Wish(), verdict)
     assert answer.answer == "impossible"
     assert "12.8 is the first that can" in answer.sentence
-    situation = named(["Tesla K80"], system="linux")
+    situation = situation_from_options(["Tesla K80"], system="linux")
     answer = why_not("python==3.13", situation, Wish(), resolve(situation, Wish()))
     assert "PyTorch 2.3.1 is for Python 3.8 to 3.12" in answer.sentence
     with pytest.raises(UsageError):
@@ -110,7 +110,7 @@ def test_why_not_cuda_and_python() -> None:
 
 
 def test_every_rejection_has_a_sentence_and_a_source() -> None:
-    verdict = resolve(named(["Tesla K40c"], system="linux"), Wish())
+    verdict = resolve(situation_from_options(["Tesla K40c"], system="linux"), Wish())
     assert verdict.rejections
     known = {rule.id for rule in rules()}
     for each in verdict.rejections:
@@ -134,7 +134,7 @@ def test_the_verb_answers_json_and_exit_codes(capsys: pytest.CaptureFixture[str]
 def test_a_build_keeps_what_was_wished_and_goes_on_to_its_companions() -> None:
     """Without its own torchvision the next `pip install torchvision` would bring the index's torch back."""
     wish = Wish(torch="1.13.1", cuda=Version("11.8"), profile="compat")
-    steps = resolve(named(["Tesla K40c"], system="linux", python="3.10"), wish).recommended.commands
+    steps = resolve(situation_from_options(["Tesla K40c"], system="linux", python="3.10"), wish).recommended.commands
     assert steps[0].endswith("--torch 1.13.1 --cuda 11.8 --python 3.10 --profile compat -o plan.toml")
     assert steps[1] == "rekindle build plan.toml"
     assert steps[2] == 'rekindle install --gpu "Tesla K40c" --torch 1.13.1'
@@ -168,25 +168,27 @@ def test_text_fits_eighty_columns_and_ascii(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_verdict_survives_its_own_json() -> None:
-    verdict = resolve(named(["GTX 1080 Ti"], system="windows"), Wish())
+    verdict = resolve(situation_from_options(["GTX 1080 Ti"], system="windows"), Wish())
     assert codec.from_json(codec.to_json(verdict), type(verdict)) == verdict
 
 
 def test_a_plan_can_be_built(tmp_path: Path) -> None:
     from rekindle.build.configure import request
 
-    situation = named(["Tesla K40c"], system="windows")
+    situation = situation_from_options(["Tesla K40c"], system="windows")
     lock.write(lock.plan_of(resolve(situation, Wish(torch="1.12.1"))), tmp_path / "plan.toml")
     asked = request.read(tmp_path / "plan.toml")
     assert (asked.torch, str(asked.cuda), asked.arch_list, asked.toolset) == ("1.12.1", "11.4", "3.5", "14.29")
     assert asked.patches
-    lock.write(lock.plan_of(resolve(named(["Tesla K80"], system="linux"), Wish())), tmp_path / "wheel.toml")
+    lock.write(
+        lock.plan_of(resolve(situation_from_options(["Tesla K80"], system="linux"), Wish())), tmp_path / "wheel.toml"
+    )
     with pytest.raises(UsageError, match="nothing to build"):
         request.read(tmp_path / "wheel.toml")
 
 
 def test_a_processor_without_avx_gets_the_profile_it_can_run() -> None:
-    old = msgspec.structs.replace(named(["Tesla K40c"], system="windows"), cpu=("sse4.1",))
+    old = msgspec.structs.replace(situation_from_options(["Tesla K40c"], system="windows"), cpu=("sse4.1",))
     assert lock.plan_of(resolve(old, Wish())).profile == "compat"
     refused = resolve(old, Wish(profile="fast"))
     assert refused.recommended.route.value == "none"
@@ -196,7 +198,7 @@ def test_a_processor_without_avx_gets_the_profile_it_can_run() -> None:
 
 
 def test_a_ninja_that_is_known_to_be_broken_is_named() -> None:
-    bench = msgspec.structs.replace(named(["Tesla K40c"], system="windows"), ninja=Version("1.13.0"))
+    bench = msgspec.structs.replace(situation_from_options(["Tesla K40c"], system="windows"), ninja=Version("1.13.0"))
     missing = {piece.what: piece for piece in resolve(bench, Wish()).missing}
     assert "LNK1104" in missing["ninja"].why
     assert missing["ninja"].need == "Ninja 1.13.2 or newer"
@@ -219,7 +221,7 @@ def test_a_wheel_on_the_shelf_is_a_route(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr("rekindle.wheels.shelf.shelf.offers", lambda _: read)
     found = on_shelves(Shelves(addresses=(str(tmp_path),)))
     assert found == (own,)
-    verdict = resolve(named(["Tesla K40c"], system="windows", python="3.11"), Wish(), found)
+    verdict = resolve(situation_from_options(["Tesla K40c"], system="windows", python="3.11"), Wish(), found)
     assert verdict.recommended.route is RouteKind.SHELF
     assert verdict.recommended.commands == ("pip install torch-2.7.1-cp311-cp311-win_amd64.whl",)
 
@@ -249,17 +251,17 @@ def test_several_machines_get_the_fewest_stacks(capsys: pytest.CaptureFixture[st
 
 
 def test_the_decisive_reason_is_the_card_and_not_the_driver() -> None:
-    verdict = resolve(named(["GTX 1080 Ti"], system="windows", driver="560"), Wish())
+    verdict = resolve(situation_from_options(["GTX 1080 Ti"], system="windows", driver="560"), Wish())
     assert "has no code for GeForce GTX 1080 Ti" in (verdict.decisive or "")
-    old = resolve(named(["RTX 4090"], system="linux", driver="535"), Wish())
+    old = resolve(situation_from_options(["RTX 4090"], system="linux", driver="535"), Wish())
     assert "does not run CUDA" in (old.decisive or "")
 
 
 def test_the_reason_is_about_the_official_wheel_that_came_closest() -> None:
     """A T4G was told that 2.14.1 does not build with CUDA 10.2; an M60 of 2.8.0, though 2.14.1 lacks only a driver."""
-    arm = resolve(named(["g5g.xlarge"], system="linux"), Wish())
+    arm = resolve(situation_from_options(["g5g.xlarge"], system="linux"), Wish())
     assert (arm.decisive or "").startswith("not 2.14.1: torch 2.14.1+cu130 has no code for T4G (7.5): it was built for")
-    old = resolve(named(["Tesla M60"], system="windows", driver="474.44"), Wish())
+    old = resolve(situation_from_options(["Tesla M60"], system="windows", driver="474.44"), Wish())
     assert old.decisive == "not 2.9.1: driver 474.44 does not run CUDA 12.6: it needs 528.33 or newer"
 
 

@@ -17,7 +17,7 @@ from rekindle.knowledge.torch.torch_wheels import torch_wheels
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Prefer, Wish, named
+from rekindle.stack.situation import Prefer, Wish, situation_from_options
 from rekindle.stack.verdict import Verdict
 from support.command import rekindle_command
 
@@ -63,7 +63,7 @@ def test_every_scenario_has_its_derivation() -> None:
 
 
 def test_a_community_wheel_is_never_recommended_silently() -> None:
-    situation = named(["Tesla K40c"], system="windows")
+    situation = situation_from_options(["Tesla K40c"], system="windows")
     quiet = resolve(situation, Wish())
     assert quiet.recommended.route is RouteKind.SOURCE_BUILD
     assert any("theIvanR" in each.sentence for each in quiet.rejections if each.rule == "community-consent")
@@ -73,7 +73,7 @@ def test_a_community_wheel_is_never_recommended_silently() -> None:
 
 
 def _resolved(scenario: dict[str, Any]) -> Verdict:
-    situation = named(
+    situation = situation_from_options(
         scenario["gpus"],
         system=scenario["os"],
         driver=scenario.get("driver"),
@@ -108,26 +108,26 @@ def test_serves_equals_the_coverage_of_the_wheels_that_were_read() -> None:
 
 def test_a_wheel_with_a_library_that_lacks_the_card_costs_something() -> None:
     """Linear algebra of the CUDA 13 wheels for Linux has no whole code for Turing; the CUDA 12 line is not known to."""
-    verdict = resolve(named(["RTX 2080 Ti"], system="linux"), Wish(torch="2.15.0"))
+    verdict = resolve(situation_from_options(["RTX 2080 Ti"], system="linux"), Wish(torch="2.15.0"))
     wheel = next(each for each in verdict.routes if each.route is RouteKind.OFFICIAL_WHEEL)
     assert "libtorch_cuda_linalg" in wheel.loses[0]
     assert verdict.recommended.route is RouteKind.SOURCE_BUILD
-    newest = resolve(named(["RTX 2080 Ti"], system="linux"), Wish()).recommended
+    newest = resolve(situation_from_options(["RTX 2080 Ti"], system="linux"), Wish()).recommended
     assert (newest.torch, str(newest.cuda)) == ("2.14.1", "12.6")
 
 
 def test_a_kepler_card_is_not_served_by_a_part_of_a_wheel() -> None:
-    verdict = resolve(named(["Tesla K40c"], system="linux"), Wish(torch="1.13.1"))
+    verdict = resolve(situation_from_options(["Tesla K40c"], system="linux"), Wish(torch="1.13.1"))
     assert any(each.rule == "wheel-code-partial" for each in verdict.rejections)
     assert not any(each.route is RouteKind.OFFICIAL_WHEEL for each in verdict.routes)
 
 
 def test_another_kind_of_machine_has_its_own_wheels() -> None:
     """The aarch64 wheels of the index are CUDA builds from 2.11 on, from sm_80 up; before that they are for the CPU."""
-    h200 = resolve(named(["H200"], system="linux", machine="aarch64"), Wish())
+    h200 = resolve(situation_from_options(["H200"], system="linux", machine="aarch64"), Wish())
     assert (h200.recommended.route, h200.recommended.torch) == (RouteKind.OFFICIAL_WHEEL, "2.15.0")
     assert h200.recommended.commands[-1].startswith("pip install torch==2.15.0")
-    v100 = resolve(named(["Tesla V100-PCIE-16GB"], system="linux", machine="aarch64"), Wish())
+    v100 = resolve(situation_from_options(["Tesla V100-PCIE-16GB"], system="linux", machine="aarch64"), Wish())
     assert v100.recommended.route is RouteKind.CONDA_FORGE
     assert all(each.route is not RouteKind.OFFICIAL_WHEEL for each in v100.routes)
 
@@ -148,7 +148,7 @@ def test_another_kind_of_machine_has_its_own_wheels() -> None:
 def test_ptx_goes_with_the_newest_generation_where_the_driver_compiles_it(
     card: str, torch: str, cuda: str, driver: str, expected: str
 ) -> None:
-    found = named([card], system="linux", driver=driver)
+    found = situation_from_options([card], system="linux", driver=driver)
     verdict = resolve(found, Wish(torch=torch, cuda=Version(cuda)))
     routes = [route for route in (verdict.recommended, *verdict.routes) if route.route is RouteKind.SOURCE_BUILD]
     assert routes[0].arch_list == expected
@@ -164,17 +164,17 @@ def test_a_newer_release_that_works_too_is_not_said_to_be_impossible() -> None:
 @pytest.mark.parametrize(("board", "vision"), [("Jetson TX2", "0.11.3"), ("Jetson AGX Orin", "0.20.0")])
 def test_the_torchvision_of_a_jetson_takes_its_python(board: str, vision: str) -> None:
     """A TX2 has Python 3.6, which torchvision 0.12.0 refuses."""
-    best = resolve(named([board], system="linux"), Wish()).recommended
+    best = resolve(situation_from_options([board], system="linux"), Wish()).recommended
     assert f"--branch v{vision} " in best.commands[1]
     assert any(f"torchvision {vision} " in line for line in best.why)
 
 
 def test_a_release_that_somebody_built_for_such_a_card_comes_before_a_newer_one() -> None:
     """A K10 was told to build 1.12.1, of which no build for 3.0 is known; 1.10.2 was built for it by others."""
-    found = resolve(named(["Tesla K10"], system="linux"), Wish())
+    found = resolve(situation_from_options(["Tesla K10"], system="linux"), Wish())
     best = found.recommended
     assert (best.route, best.torch, str(best.cuda)) == (RouteKind.SOURCE_BUILD, "1.10.2", "10.2")
     assert any("built so for such a card by dizcza" in line for line in best.why)
-    newer = resolve(named(["Tesla K10"], system="linux"), Wish(torch="1.12.1")).recommended
+    newer = resolve(situation_from_options(["Tesla K10"], system="linux"), Wish(torch="1.12.1")).recommended
     assert "the whole build: nobody is known to have built 1.12.1 for 3.0" in newer.unverified
     assert not any("whole build" in line for line in best.unverified)

@@ -11,9 +11,9 @@ from rekindle.compat.companion import release_for
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.review.asked import Asked, told
 from rekindle.review.correct import corrected
 from rekindle.review.document import read
+from rekindle.review.question import Asked, question_from_options
 from rekindle.review.remark import Remark
 from rekindle.review.review import Reviewed, review_script
 from support.command import rekindle_command
@@ -426,7 +426,7 @@ def test_fix_writes_the_torch_that_plan_answers(
 ) -> None:
     script = tmp_path / name
     script.write_bytes(text.encode())
-    result = corrected(script, told((card,)))
+    result = corrected(script, question_from_options((card,)))
     best = rekindle_command("plan", "--gpu", card, "--os", "linux", "--arch", "x86_64", "--json").json()["recommended"]
     torch, line = best["torch"], best["variant"]
     fields = {"torch": torch, "line": line, "torchvision": release_for("torchvision", torch)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.review.asked import told
 from rekindle.review.document import read
+from rekindle.review.question import question_from_options
 from rekindle.review.report import text
 from rekindle.review.review import Review, Reviewed, review_script
 
@@ -13,7 +13,7 @@ WHL = "https://download.pytorch.org/whl"
 
 
 def reviewed(script: str, card: str, name: str = "a.sh", **place: str) -> Reviewed:
-    return review_script(read(script, name=name), told((card,), **place))  # type: ignore[arg-type]
+    return review_script(read(script, name=name), question_from_options((card,), **place))  # type: ignore[arg-type]
 
 
 def verdict(script: str, card: str, name: str = "a.sh", **place: str) -> str:

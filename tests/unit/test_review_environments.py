@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rekindle.knowledge.gpu.gpus import capabilities_of
-from rekindle.review.asked import Asked, told
 from rekindle.review.document import load, read
 from rekindle.review.packages import install_of, parts_of
+from rekindle.review.question import Asked, question_from_options
 from rekindle.review.review import Reviewed, review_script, trace_of
 from support.command import rekindle_command
 
@@ -19,7 +19,7 @@ WHL = "https://download.pytorch.org/whl"
 
 
 def reviewed(text: str, card: str | None = None, name: str = "a.sh", **place: str) -> Reviewed:
-    asked = told((CARD[card],) if card else (), **place)  # type: ignore[arg-type]
+    asked = question_from_options((CARD[card],) if card else (), **place)  # type: ignore[arg-type]
     return review_script(read(text, name=name), asked)
 
 
@@ -463,10 +463,10 @@ def test_a_list_above_the_script_is_not_the_one_beside_it(tmp_path: Path) -> Non
     script = tmp_path / "a.sh"
     for line in ("cd ..\npip install -r requirements.txt\n", "pip install -r ../requirements.txt\n"):
         script.write_bytes(line.encode())
-        answer = review_script(load(script), told((CARD["new"],)))
+        answer = review_script(load(script), question_from_options((CARD["new"],)))
         assert not answer.answered and "does not lie beside the script" in " ".join(answer.questions)
     script.write_bytes(b"pip install -r requirements.txt\n")
-    assert review_script(load(script), told((CARD["new"],))).answered
+    assert review_script(load(script), question_from_options((CARD["new"],))).answered
 
 
 @pytest.mark.parametrize(

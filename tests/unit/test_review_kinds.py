@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.review.asked import told
 from rekindle.review.document import load, read
 from rekindle.review.environment import environments_of
+from rekindle.review.question import question_from_options
 from rekindle.review.review import Reviewed, review_script, trace_of
 from rekindle.review.subject import Subject
 
@@ -16,13 +16,13 @@ WHL = "https://download.pytorch.org/whl"
 
 
 def reviewed(text: str, name: str, card: str = "RTX 5090") -> Reviewed:
-    return review_script(read(text, name=name), told((card,)))
+    return review_script(read(text, name=name), question_from_options((card,)))
 
 
 def torches(text: str, name: str) -> list[tuple[int, str]]:
     """The line and the torch of every environment that a file makes."""
     document = read(text, name=name)
-    subject = Subject(document, trace_of(document), told(()))
+    subject = Subject(document, trace_of(document), question_from_options(()))
     return [(each.line, each.spoken) for each in environments_of(subject).every]
 
 
@@ -175,10 +175,10 @@ def test_the_arguments_that_compose_gives_a_dockerfile(tmp_path: Path) -> None:
     compose.write_text(
         "services:\n  a:\n    build:\n      context: .\n      args:\n        - T=2.1.0\n        - C=12.1\n"
     )
-    answer = review_script(load(compose), told(("RTX 5090",)))
+    answer = review_script(load(compose), question_from_options(("RTX 5090",)))
     assert answer.refused and answer.torch == "2.1.0"
     compose.write_text("services:\n  a:\n    build: .\n")
-    assert review_script(load(compose), told(("RTX 5090",))).torch == "2.8.0"
+    assert review_script(load(compose), question_from_options(("RTX 5090",))).torch == "2.8.0"
 
 
 def test_a_list_is_one_resolution() -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.review.asked import told
 from rekindle.review.document import read
+from rekindle.review.question import question_from_options
 from rekindle.review.review import review_script
 
 STEPS = "on: push\njobs:\n  b:\n    runs-on: {}\n    steps:\n"
 
 
 def ids(text: str, name: str) -> set[tuple[int, str]]:
-    return {(remark.line, remark.id) for remark in review_script(read(text, name=name), told(("RTX 3090",))).remarks}
+    return {
+        (remark.line, remark.id)
+        for remark in review_script(read(text, name=name), question_from_options(("RTX 3090",))).remarks
+    }
 
 
 MEMORY = "for /f %%a in ('wmic ComputerSystem get TotalPhysicalMemory') do set MEM=%%a\n"
@@ -154,7 +157,7 @@ def test_what_is_commented_out_is_no_fault() -> None:
 def test_what_stands_behind_a_redirection_is_still_asked_for() -> None:
     """The shell takes one word for the file; `xformers` behind it is installed, and brings a torch of its own."""
     text = "FROM pytorch/pytorch:2.0.1-cuda11.7-cudnn8-devel\nRUN pip install einops>=1 xformers\n"
-    found = review_script(read(text, name="Dockerfile"), told(("GTX 1080 Ti",)))
+    found = review_script(read(text, name="Dockerfile"), question_from_options(("GTX 1080 Ti",)))
     assert found.refused and found.torch == "2.14.1", "the newest for the Python 3.10 of that image"
     states = {remark.id: remark.state.value for remark in found.remarks}
     assert states["redirect-out"] == "WARN", "it is installed all the same"
@@ -162,7 +165,7 @@ def test_what_stands_behind_a_redirection_is_still_asked_for() -> None:
 
 def test_of_two_commands_on_a_line_the_one_that_builds_is_corrected() -> None:
     text = "pip install torch==2.7.1 ; pip install torch-scatter\n"
-    found = review_script(read(text, name="a.sh"), told(("RTX 3090",)))
+    found = review_script(read(text, name="a.sh"), question_from_options(("RTX 3090",)))
     corrected = [remark.corrected for remark in found.remarks if remark.id == "isolation"]
     assert corrected == ["pip install torch==2.7.1 ; pip install --no-build-isolation torch-scatter"]
 
@@ -180,7 +183,7 @@ def test_a_page_of_somebodys_may_have_it_ready_made() -> None:
     ],
 )
 def test_what_is_installed_and_not_known_is_asked(name: str, text: str, asks: str) -> None:
-    found = review_script(read(text, name=name), told(("RTX 4090",)))
+    found = review_script(read(text, name=name), question_from_options(("RTX 4090",)))
     assert not found.answered and not found.refused and found.recognised
     assert any(asks in each for each in found.questions)
 
@@ -195,7 +198,7 @@ def test_what_is_installed_and_not_known_is_asked(name: str, text: str, asks: st
     ids=["plain", "login", "itself"],
 )
 def test_what_is_handed_to_a_shell_is_read(text: str, refused: bool) -> None:
-    assert review_script(read(text, name="a.sh"), told(("RTX 5090",))).refused is refused
+    assert review_script(read(text, name="a.sh"), question_from_options(("RTX 5090",))).refused is refused
 
 
 def test_two_demands_are_pips_matter_and_told_at_the_second() -> None:
@@ -221,5 +224,5 @@ CUDA_118 = "https://download.pytorch.org/whl/cu118"
     ],
 )
 def test_what_was_never_made_together(rule: str, line: int, name: str, text: str) -> None:
-    found = review_script(read(text, name=name), told(("RTX 3090",)))
+    found = review_script(read(text, name=name), question_from_options(("RTX 3090",)))
     assert found.refused and (line, rule) in {(each.line, each.id) for each in found.remarks}

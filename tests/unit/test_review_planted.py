@@ -11,8 +11,8 @@ import pytest
 
 from rekindle.core.findings import State
 from rekindle.knowledge.gpu.gpus import capabilities_of
-from rekindle.review.asked import Asked
 from rekindle.review.document import load
+from rekindle.review.question import Asked
 from rekindle.review.remark import Remark
 from rekindle.review.review import review_script
 

@@ -13,8 +13,8 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import rules, script_rules
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.review import report
-from rekindle.review.asked import Asked
 from rekindle.review.document import read
+from rekindle.review.question import Asked
 from rekindle.review.review import Reviewed, review_script
 
 DATA = Path(__file__).parent.parent / "data" / "review"

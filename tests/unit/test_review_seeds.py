@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rekindle.knowledge.gpu.gpus import capabilities_of
-from rekindle.review.asked import Asked
 from rekindle.review.document import read
+from rekindle.review.question import Asked
 from rekindle.review.review import review_script
 
 TORCH = "cd /d C:\\src\\pytorch\ngit checkout v1.12.1\ngit submodule update --init --recursive\n"

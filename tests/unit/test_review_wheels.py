@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.review.asked import Asked, told
 from rekindle.review.document import read
+from rekindle.review.question import Asked, question_from_options
 from rekindle.review.remark import Remark
 from rekindle.review.review import Reviewed, review_script
 
@@ -239,7 +239,7 @@ def test_the_newest_torch_of_the_ordinary_index_leaves_older_cards_out() -> None
 
 
 def reviewed(text: str, name: str, gpu: str = "", driver: str | None = None, system: str | None = None) -> Reviewed:
-    asked = told([gpu], driver=driver, system=system) if gpu else Asked()
+    asked = question_from_options([gpu], driver=driver, system=system) if gpu else Asked()
     return review_script(read(text, name=name), asked)
 
 

@@ -12,13 +12,13 @@ from rekindle.stack.answers import verdict as text
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Prefer, Wish, named
+from rekindle.stack.situation import Prefer, Wish, situation_from_options
 from rekindle.stack.verdict import Verdict
 from support.command import rekindle_command
 
 
 def _asked(*cards: str, system: str = "linux", driver: str | None = None, **wish: object) -> Verdict:
-    return resolve(named(cards, system=system, driver=driver), Wish(**wish))  # type: ignore[arg-type]
+    return resolve(situation_from_options(cards, system=system, driver=driver), Wish(**wish))  # type: ignore[arg-type]
 
 
 def _other(found: Verdict, wins: str) -> Route:

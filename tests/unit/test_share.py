@@ -13,7 +13,7 @@ from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.torch.field_reports import field_reports, spoken
+from rekindle.knowledge.torch.field_reports import describe, field_reports
 from rekindle.wheels.verify import share
 from rekindle.wheels.verify.verify import NumberedCheck, SeenCard, Verification
 from tools.observe import field_reports as tool
@@ -82,7 +82,7 @@ def test_a_report_becomes_field_evidence_that_plan_shows(tmp_path: Path) -> None
         (row,) = field_reports("1.13.1", {Capability(3, 5)}, rows[0]["system"])
         assert field_reports("2.0.0", {Capability(3, 5)}, rows[0]["system"]) == ()
         assert row.evidence is tables.Evidence.FIELD
-        assert "Tesla K40c with driver 470.256.02: 1 checks passed, failed: fft" in spoken(row)
+        assert "Tesla K40c with driver 470.256.02: 1 checks passed, failed: fft" in describe(row)
     finally:
         tables.use_overlay(None)
 

@@ -17,7 +17,7 @@ import pytest
 
 import rekindle
 from rekindle.core import codec
-from rekindle.stack.from_machine import asked
+from rekindle.stack.from_machine import situation_here
 from rekindle.stack.resolver import resolve
 from rekindle.stack.situation import SYSTEMS, Wish
 from rekindle.web import answers
@@ -62,7 +62,7 @@ def questions(table: dict[str, Any]) -> dict[Question, dict[str, Any]]:
 
 
 def _planned(card: str, system: str, python: str, driver: str) -> dict[str, Any]:
-    place = asked(
+    place = situation_here(
         gpus=(card,), system=system, machine="x86_64", driver=driver or None, python=python or None, snapshot=None
     )
     best = resolve(place, Wish()).recommended
@@ -104,7 +104,9 @@ def test_the_javascript_reader_says_what_plan_says(
 def test_what_pip_is_told_is_the_plans_own_command(table: dict[str, Any]) -> None:
     reader = _reader()
     found = reader.find(table, "gtx 1080 ti", "windows", "3.12")
-    place = asked(gpus=("GTX 1080 Ti",), system="windows", machine="x86_64", driver=None, python="3.12", snapshot=None)
+    place = situation_here(
+        gpus=("GTX 1080 Ti",), system="windows", machine="x86_64", driver=None, python="3.12", snapshot=None
+    )
     commands = [" ".join(str(word) for word in each.words) for each in resolve(place, Wish()).recommended.commands]
     assert [" ".join(["pip", *words]) for words in reader.pip(found)] == commands
     assert reader.find(table, "10de:1b06", "windows", "3.12") == found
@@ -160,7 +162,9 @@ def test_a_name_with_several_chips_leads_to_their_common_answer() -> None:
     nothing = answers.Answers(drivers=("", "0"), cells={"": (0, 0)}, answers=(), rows=(answers.TableRow(route="none"),))
     made = installer_table((each, {"linux": nothing}) for each in every)
     for name in ("GeForce GT 740M", "GeForce 820M", "GeForce GT 720M", "Tesla K80"):
-        card = asked(gpus=(name,), system="linux", machine="x86_64", driver=None, python=None, snapshot=None).cards[0]
+        card = situation_here(
+            gpus=(name,), system="linux", machine="x86_64", driver=None, python=None, snapshot=None
+        ).cards[0]
         assert every[made.names[name.lower()]].capabilities == tuple(map(str, card.capabilities)), name
 
 

@@ -17,7 +17,7 @@ from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.model.environment import Environment
 from rekindle.model.wheel import WheelIdentity
-from rekindle.stack.situation import named
+from rekindle.stack.situation import situation_from_options
 from rekindle.wheels.inspect.inspection import inspect
 from rekindle.wheels.shelf import shelf
 from support import torch_like
@@ -50,10 +50,10 @@ def test_a_wheel_newer_than_the_tables_stops_neither_plan_nor_install(tmp_path: 
 def test_a_wheel_of_another_system_is_refused(tmp_path: Path) -> None:
     wheel = torch_like.wheel(tmp_path, libraries={"torch/lib/torch_cuda.dll": KEPLER}, tag="cp311-cp311-win_amd64")
     with pytest.raises(ChecksFailed, match="is for windows on x86_64; this is linux on x86_64"):
-        wheel_offer(wheel, named(["Tesla K40c"], system="linux"))
+        wheel_offer(wheel, situation_from_options(["Tesla K40c"], system="linux"))
     with pytest.raises(ChecksFailed, match="linux on aarch64"):
-        wheel_offer(wheel, named(["Tesla K40c"], system="linux", machine="aarch64"))
-    assert wheel_offer(wheel, named(["Tesla K40c"], system="windows")).pythons == ("3.11",)
+        wheel_offer(wheel, situation_from_options(["Tesla K40c"], system="linux", machine="aarch64"))
+    assert wheel_offer(wheel, situation_from_options(["Tesla K40c"], system="windows")).pythons == ("3.11",)
 
 
 @pytest.mark.parametrize("libraries", [{LIBRARY: HALF}, {LIBRARY: KEPLER, "torch/lib/libtorch_cuda_linalg.so": HALF}])
@@ -63,8 +63,8 @@ def test_what_inspect_calls_partial_is_not_installed(
     wheel = torch_like.wheel(tmp_path, libraries=libraries)
     assert [card.coverage for card in inspect(wheel, cards=["sm_35"]).cards] == [Coverage.PARTIAL]
     with pytest.raises(ChecksFailed, match="PARTIAL"):
-        wheel_offer(wheel, named(["sm_35"], system="linux"))
-    assert wheel_offer(wheel, named(["sm_50"], system="linux")).torch == "2.7.1"
+        wheel_offer(wheel, situation_from_options(["sm_35"], system="linux"))
+    assert wheel_offer(wheel, situation_from_options(["sm_50"], system="linux")).torch == "2.7.1"
 
 
 def test_the_wheel_that_was_named_is_installed_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,9 @@ def test_the_wheel_that_was_named_is_installed_or_nothing(tmp_path: Path, monkey
         pip="24.0",
     )
     monkeypatch.setattr(command, "locate_environment", lambda where: here)
-    old = msgspec.structs.replace(named(["GTX 1080 Ti"], system="linux", driver="470.57"), glibc=Version("2.17"))
+    old = msgspec.structs.replace(
+        situation_from_options(["GTX 1080 Ti"], system="linux", driver="470.57"), glibc=Version("2.17")
+    )
     monkeypatch.setattr(command, "_situation", lambda *given: old)
     wheel = torch_like.wheel(tmp_path, libraries={LIBRARY: (("sm_61", "sm_50"),)})
     with pytest.raises(NoRoute, match=r"glibc 2\.28"):
@@ -115,7 +117,7 @@ def test_the_shelf_writes_the_glibc_that_a_wheel_needs(tmp_path: Path) -> None:
 def test_what_cannot_be_an_offer_says_why(tmp_path: Path, made: dict[str, object], said: str) -> None:
     wheel = torch_like.wheel(tmp_path, **made)  # type: ignore[arg-type]
     with pytest.raises(RekindleError, match=said):
-        wheel_offer(wheel, named(["sm_35"], system="linux"))
+        wheel_offer(wheel, situation_from_options(["sm_35"], system="linux"))
 
 
 def test_everything_that_speaks_of_a_wheel_has_its_identity(tmp_path: Path) -> None:

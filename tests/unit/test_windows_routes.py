@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import efforts
+from rekindle.knowledge.builds import costs
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.stack import estimates
 from rekindle.stack.candidates import wsl_can
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Card, Situation, Wish, named
+from rekindle.stack.situation import Card, Situation, Wish, situation_from_options
 
-K40C = named(["Tesla K40c"], system="windows")
+K40C = situation_from_options(["Tesla K40c"], system="windows")
 
 
 def test_nobody_is_said_to_have_built_what_they_did_not_build() -> None:
@@ -28,17 +28,17 @@ def test_nobody_is_said_to_have_built_what_they_did_not_build() -> None:
 
 def test_a_build_for_another_card_of_the_family_is_no_precedent() -> None:
     """A GTX 680 (3.0) was told of a build for a K40c (3.5), with a CUDA that does not compile for it."""
-    first = resolve(named(["GTX 680"], system="windows"), Wish()).recommended
+    first = resolve(situation_from_options(["GTX 680"], system="windows"), Wish()).recommended
     why = " ".join(first.why)
     assert "clunkers" not in why and "no build of it for 3.0 is known" in why
 
 
 def test_times_are_of_cores_and_of_the_systems_own_compiler() -> None:
-    row = efforts.source_builds()[1]
-    linux = efforts.build_minutes(row, "linux", cores=8, jobs=8, architectures=1)
-    assert efforts.build_minutes(row, "windows", cores=8, jobs=8, architectures=1) > linux
+    row = costs.source_builds()[1]
+    linux = costs.build_minutes(row, "linux", cores=8, jobs=8, architectures=1)
+    assert costs.build_minutes(row, "windows", cores=8, jobs=8, architectures=1) > linux
     # Sixteen threads of eight cores take as long as eight cores do.
-    assert efforts.build_minutes(row, "linux", cores=8, jobs=16, architectures=1) == linux
+    assert costs.build_minutes(row, "linux", cores=8, jobs=16, architectures=1) == linux
     threads = msgspec.structs.replace(K40C, cores=16, physical_cores=8, memory=64 * 2**30)
     cores = msgspec.structs.replace(K40C, cores=8, memory=64 * 2**30)
     assert estimates.source_build("2.7.1", threads) is not None
@@ -123,7 +123,8 @@ def test_a_build_for_an_old_processor_says_so_in_its_name() -> None:
 def test_a_build_for_windows_says_that_it_has_no_magma() -> None:
     """PyTorch's own wheels have it; nobody was told that the build has not."""
     found = {
-        system: resolve(named(["Tesla K40c"], system=system), Wish(torch="2.7.1")) for system in ("windows", "linux")
+        system: resolve(situation_from_options(["Tesla K40c"], system=system), Wish(torch="2.7.1"))
+        for system in ("windows", "linux")
     }
     built = {
         system: next(route for route in verdict.routes if route.route is RouteKind.SOURCE_BUILD)

@@ -138,7 +138,9 @@ def build(command: BuildCommand, tell: Callable[[str], None], listener: BuildLis
             listener.ended(outcome)
     if command.export_cache is not None:
         own = _cache_identity(resolved, choices, folders)
-        tell(compiler_cache.spoken("exported", compiler_cache.export(command.export_cache, folders.root, own)))
+        tell(
+            compiler_cache.describe_exchange("exported", compiler_cache.export(command.export_cache, folders.root, own))
+        )
     return msgspec.structs.replace(made, overview=shown, record=written)
 
 
@@ -151,7 +153,9 @@ def _with_cache(
     own = _cache_identity(resolved, choices, folders)
     if command.import_cache is not None:
         folders.root.mkdir(parents=True, exist_ok=True)
-        tell(compiler_cache.spoken("imported", compiler_cache.bring(command.import_cache, folders.root, own)))
+        tell(
+            compiler_cache.describe_exchange("imported", compiler_cache.bring(command.import_cache, folders.root, own))
+        )
         tell("what others compiled cannot be checked: trust the file as you trust who made it")
     place = {**choices.cache_place, **compiler_cache.variables(folders.root)}
     return msgspec.structs.replace(choices, cache_place=place)

@@ -10,7 +10,7 @@ import msgspec
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core import console
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import efforts
+from rekindle.knowledge.builds import costs
 from rekindle.machine.model import Machine
 
 
@@ -39,15 +39,15 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 def overview(request: BuildRequest, seen: Machine, *, folder: str, jobs: int | None, here: bool) -> Overview:
     """`here` is False for a recorded machine: its own disks and limits count, not ours."""
-    row = efforts.source_build(Version(str(request.release)).major_minor) if request.release else None
-    row = efforts.gpu_half(row) if row and request.base else row
+    row = costs.source_build(Version(str(request.release)).major_minor) if request.release else None
+    row = costs.gpu_half(row) if row and request.base else row
     cores = seen.processor.cores or 1
     count = jobs or cores
     architectures = tuple(dict.fromkeys(target.capability.sm for target in request.gpu_targets))
     real = min(cores, seen.processor.physical or cores)
     minutes = None
     if row is not None:
-        minutes = efforts.build_minutes(row, request.system, cores=real, jobs=count, architectures=len(architectures))
+        minutes = costs.build_minutes(row, request.system, cores=real, jobs=count, architectures=len(architectures))
     what = f"PyTorch {request.release}" if request.release else f"{request.name} {request.version or ''}".strip()
     what += ", its GPU half" if request.base else ""
     return Overview(

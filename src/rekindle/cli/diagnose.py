@@ -86,7 +86,7 @@ def _refuse_binary(where: str) -> None:
 def _known(machine: Path | None, told: dict[str, Any]) -> Facts:
     from rekindle.diagnose import facts
 
-    known = facts.told(**told)
+    known = facts.facts_from_options(**told)
     if machine is None:
         return known
     from rekindle.machine import snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rekindle.cli import options
-from rekindle.compat.old_wheels import spoken
+from rekindle.compat.old_wheels import old_wheels_line
 from rekindle.core import console
 from rekindle.core.command import rekindle
 from rekindle.core.errors import UsageError
@@ -54,7 +54,7 @@ def _show(answer: CardAnswer) -> None:
     if not rows:
         rows = [("none", "a Jetson takes NVIDIA's own, for its JetPack: `rekindle plan` names it")]
     elif answer.compute_capability and "windows" in answer.official_wheels:
-        rows.append(("Linux before 1.10", spoken(answer.compute_capability)))
+        rows.append(("Linux before 1.10", old_wheels_line(answer.compute_capability)))
     console.out(console.table(rows, indent="  "))
     if answer.lacks:
         console.out()

@@ -16,7 +16,7 @@ from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capabilities import needs
 from rekindle.stack import answers
 from rekindle.stack import plan as lock
-from rekindle.stack.from_machine import asked
+from rekindle.stack.from_machine import situation_here
 from rekindle.stack.nodes import WITHIN, Nodes
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
@@ -169,7 +169,7 @@ class PlanOptions(TypedWish, frozen=True, kw_only=True):
 
     def situation(self, snapshot: Path | None = None) -> Situation:
         recorded = snapshot or (self.snapshots[0] if self.snapshots else None)
-        return asked(
+        return situation_here(
             gpus=self.gpus,
             system=self.system,
             machine=self.arch,

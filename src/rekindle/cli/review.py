@@ -50,7 +50,7 @@ def command(
     """
     from rekindle.core.errors import ChecksFailed, Unverified
     from rekindle.review import report, review
-    from rekindle.review.asked import told
+    from rekindle.review.question import question_from_options
 
     if fix and len(scripts) != 1:
         message = "`--fix` corrects one script at a time"
@@ -58,7 +58,7 @@ def command(
     if output is not None and not fix:
         message = "`-o` only goes with `--fix`"
         raise UsageError(message, hint="redirect the report into a file, or add `--fix`")
-    asked = told(gpus, torch=torch, system=system, driver=driver, python=python, machine=machine)
+    asked = question_from_options(gpus, torch=torch, system=system, driver=driver, python=python, machine=machine)
     answer = review.review(scripts, asked)
     if linters:
         from rekindle.review.linters import with_linters

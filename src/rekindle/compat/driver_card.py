@@ -29,10 +29,10 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     def empty(self) -> bool:
         return self.first is not None and self.last is not None and branch_of(self.first) > self.last
 
-    def too_old(self, driver: Version) -> bool:
+    def is_before(self, driver: Version) -> bool:
         return self.first is not None and driver < self.first
 
-    def too_new(self, driver: Version) -> bool:
+    def is_after(self, driver: Version) -> bool:
         return self.last is not None and branch_of(driver) > self.last
 
     def words(self, wanted: DriverNeed, *, jit: bool = False) -> str:
@@ -78,14 +78,14 @@ def common(windows: Sequence[Window]) -> Window:
 
 def drives(driver: Driver, card: str, own: Window) -> Judgement:
     """Does this driver drive the card of that name?"""
-    if own.too_new(driver.version):
+    if own.is_after(driver.version):
         change = Alternative(what="driver", value=f"R{own.last}", text=f"install the newest driver of R{own.last}")
         return Clash(
             sentence=f"driver {driver} does not drive {card}: R{own.last} was the last branch that did",
             source="NVIDIA: supported-GPU lists of the drivers",
             changes=(change,),
         )
-    if own.too_old(driver.version):
+    if own.is_before(driver.version):
         least = spelled(own.first) if own.first else ""
         change = Alternative(what="driver", value=least, text=f"update the driver to {least} or newer")
         return Clash(

@@ -63,7 +63,7 @@ def shares(card: Capability) -> tuple[OldShare, ...]:
     return tuple(each for each in found if each.coverage is not Coverage.NO)
 
 
-def spoken(card: Capability) -> str:
+def old_wheels_line(card: Capability) -> str:
     """The newest that serves the card whole, or the one that has most, in words."""
     every = [row.version for row in old_wheels()]
     found = shares(card)

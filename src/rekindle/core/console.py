@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from rekindle.core.codec import to_builtins, to_json
 from rekindle.core.errors import ErrorReport, NotWritable
-from rekindle.core.files import told
+from rekindle.core.files import describe_error
 from rekindle.core.findings import Finding, State
 from rekindle.core.redact import secrets, without_secrets
 
@@ -321,5 +321,6 @@ def _lost(stream: TextIO, error: OSError | ValueError, *, answer: bool) -> None:
     if number == errno.EPIPE or (os.name == "nt" and number == errno.EINVAL):
         raise SystemExit(0) from None
     raise NotWritable(
-        f"cannot print the answer: {told(error)}", hint="free some space, or write the answer to another place"
+        f"cannot print the answer: {describe_error(error)}",
+        hint="free some space, or write the answer to another place",
     ) from error

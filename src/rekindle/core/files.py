@@ -336,10 +336,10 @@ def sync_folder(folder: Path) -> None:
 
 def not_writable(path: Path | str, error: OSError) -> NotWritable:
     """The error that says why a place cannot be written to, and what to do about it."""
-    return NotWritable(f"cannot write `{path}`: {told(error)}", hint=_advice(error))
+    return NotWritable(f"cannot write `{path}`: {describe_error(error)}", hint=_advice(error))
 
 
-def told(error: OSError | ValueError) -> str:
+def describe_error(error: OSError | ValueError) -> str:
     """Why the system refused, in plain words."""
     number = error.errno if isinstance(error, OSError) else None
     if number in FULL:

@@ -48,4 +48,4 @@ def append(path: Path, entry: Any, *, hint: str, settled: bool = True) -> None:
 
 
 def not_written(path: Path, error: OSError, hint: str) -> NotWritable:
-    return NotWritable(f"cannot write the journal `{path}`: {files.told(error)}", hint=hint)
+    return NotWritable(f"cannot write the journal `{path}`: {files.describe_error(error)}", hint=hint)

@@ -12,7 +12,7 @@ from rekindle.diagnose.facts import Facts
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Situation, Wish, named
+from rekindle.stack.situation import Situation, Wish, situation_from_options
 
 _BOTH = ("linux", "windows")
 
@@ -98,7 +98,7 @@ def _lower(text: str) -> str:
 
 def _named(facts: Facts) -> Situation | None:
     try:
-        found = named(
+        found = situation_from_options(
             _names(facts),
             system=facts.os or "linux",
             driver=facts.driver if version_of(facts.driver) else None,
@@ -113,7 +113,7 @@ def _names(facts: Facts) -> list[str]:
     """The card by its name where that leaves nothing open, else by its capability."""
     numbers = sorted(set(facts.gpus))
     if facts.gpu_name and len(numbers) == 1:
-        found = cards.named(f"GPU: {facts.gpu_name}")
+        found = cards.cards_in_text(f"GPU: {facts.gpu_name}")
         if found and found[0][0] == numbers[0]:
             return [facts.gpu_name]
     return [gpu.sm for gpu in numbers]

@@ -15,7 +15,7 @@ from rekindle.knowledge.torch import architecture_lists
 _ASKED = re.compile(r"(?:sm|compute|lto)_(\d{2,3})[af]?\Z")
 
 
-def asked(text: str) -> Capability | None:
+def architecture_asked_for(text: str) -> Capability | None:
     """`sm_120a`, `compute_61` and `8.8` as a capability; None where it is none."""
     match = _ASKED.match(text)
     try:
@@ -32,7 +32,7 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
 def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     named = _numbers_of(fields.get("arch_name", ""))
     text = fields.get("arch_asked") or named.get("arch_name_number") or f"sm_{fields.get('arch_number', '')}"
-    capability = asked(text)
+    capability = architecture_asked_for(text)
     if capability is None or "arch_dotted" in fields:
         return {}
     here = toolkit(facts.cuda) if facts.cuda else None
@@ -100,7 +100,7 @@ def _of_card(facts: Facts) -> dict[str, str]:
 
 def _of_torch(text: str, facts: Facts) -> dict[str, str]:
     """For `Unknown CUDA arch (8.8)`: what torch takes instead, and the first release that takes the number itself."""
-    capability = asked(text)
+    capability = architecture_asked_for(text)
     if capability is None:
         return {}
     lists = architecture_lists.taken_by(Version(facts.torch) if facts.torch else None)
@@ -108,7 +108,7 @@ def _of_torch(text: str, facts: Facts) -> dict[str, str]:
     tegra = {number for name, number in lists.extension_names.items() if name.endswith("+Tegra")}
     older = [
         number
-        for number in (asked(entry) for entry in lists.extension if entry not in tegra)
+        for number in (architecture_asked_for(entry) for entry in lists.extension if entry not in tegra)
         if number is not None and number.major == capability.major and number < capability
     ]
     first = architecture_lists.first_taking(str(capability))

@@ -73,7 +73,7 @@ _WORKS = re2.compile(r"(?i)\bworks?\b|\bno (?:issues?|problems?|errors?)\b|\bfin
 
 def in_line(text: str, *, title: bool = False) -> list[tuple[Capability, str | None]]:
     """The capabilities that the line tells of cards that are there, each with the card's name where it has one."""
-    names = named(text, title=title)
+    names = cards_in_text(text, title=title)
     for match in _CAPABILITY.finditer(text):
         number = next(group for group in match.groups() if group)
         if not _DEMANDED.search(text[: match.start()]):
@@ -103,7 +103,7 @@ def unread(text: str) -> list[str]:
     return [name for name in found if not _cards(name)][:1]
 
 
-def named(text: str, *, title: bool = False) -> list[tuple[Capability, str]]:
+def cards_in_text(text: str, *, title: bool = False) -> list[tuple[Capability, str]]:
     """The cards that are there, by their names. What a title names is what its text is about."""
     number = _NUMBER.search(text)
     if number and not _NOT_HERE.search(text[: number.start()]):

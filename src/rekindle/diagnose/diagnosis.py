@@ -27,7 +27,7 @@ from rekindle.diagnose.expressions import LONGEST
 from rekindle.diagnose.facts import Entity, Facts, gather
 from rekindle.diagnose.match import SPECIFIC, SignatureMatch, matches
 from rekindle.diagnose.outcome import Ending, complained, judge, next_steps
-from rekindle.diagnose.overcome import attempts, passed_tests, tried_again
+from rekindle.diagnose.recovered import attempts, passed_tests, tried_again
 from rekindle.diagnose.scan import BLOCK, KeptLines, scan, unwrapped
 from rekindle.diagnose.text import is_binary
 from rekindle.knowledge.cuda.libraries import is_test_library

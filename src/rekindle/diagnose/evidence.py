@@ -47,7 +47,7 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
         called = name if each == card else each.sm
         if driver:
             own = driver_card.window(each, driver.counting)
-            label = "driver_too_old" if own.too_old(driver.version) else "driver_not_loaded"
+            label = "driver_too_old" if own.is_before(driver.version) else "driver_not_loaded"
             yield _said("driver and card", driver_card.drives(driver, called, own), label, alone=True)
         lacks = coverage.torch_lacks(facts.torch, facts.variant, facts.os, each) if facts.torch else None
         if lacks is not None:

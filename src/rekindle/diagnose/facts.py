@@ -162,7 +162,7 @@ _BUILD_OF = {
 }  # fmt: skip
 
 
-def told(
+def facts_from_options(
     *,
     gpus: Sequence[str] = (),
     system: str | None = None,

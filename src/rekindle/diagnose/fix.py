@@ -15,10 +15,10 @@ from rekindle.core.command import Command, Piece, Shell, ShellVariable, Word, pi
 from rekindle.core.console import clean
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
-from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, homes, pairs, symbols
+from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, package_facts, pairs, symbols
 from rekindle.diagnose.expressions import World, facts_of, holds
 from rekindle.diagnose.facts import Facts, present
-from rekindle.diagnose.overcome import tried
+from rekindle.diagnose.recovered import tried
 from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.script_rules import extension
 from rekindle.knowledge.gpu.names import vendors
@@ -165,7 +165,7 @@ def _world(fields: Mapping[str, str], values: Mapping[str, str], facts: Facts) -
         facts,
         failing="torch",
         said=fields.get("said", ""),
-        target=(architectures.asked(asked) if asked.startswith("sm_") else None) or card,
+        target=(architectures.architecture_asked_for(asked) if asked.startswith("sm_") else None) or card,
         cudnn_never=card is not None and coverage.never_in_cudnn(card),
         numpy_older=pairs.numpy_is_older(fields.get("said", "")),
     )
@@ -224,7 +224,7 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         values["vendor_hint"] = hint[:1].upper() + hint[1:]
     values |= _of_cards(facts) | pairs.values(fields, facts) | symbols.values(fields.get("said", ""))
     values |= architectures.values(fields, facts) | symbols.packages(fields) | compilers.values(fields, facts)
-    values |= driver_facts.values(fields, facts) | homes.values(fields, facts) | _folders(fields)
+    values |= driver_facts.values(fields, facts) | package_facts.values(fields, facts) | _folders(fields)
     for name, value in fields.items():
         kept = clean(value).strip()
         if kept and len(kept) <= 300 and _HARMLESS.fullmatch(kept):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rekindle.core.command import Command, ShellVariable, Word
 from rekindle.core.findings import Finding, State
 from rekindle.doctor.check import judge, listed, say
-from rekindle.knowledge.builds import checks, efforts
+from rekindle.knowledge.builds import checks, costs
 from rekindle.knowledge.builds.profiles import for_processor
 from rekindle.machine.model import Machine
 
@@ -78,7 +78,7 @@ def processor(machine: Machine) -> Iterator[Finding]:
 
 def _hours(cores: int) -> str:
     """What a build for one card takes, of the oldest and of the newest release whose work is known."""
-    rows = efforts.source_builds()
+    rows = costs.source_builds()
     oldest, newest = (round((row.cpp_seconds + row.cuda_seconds) / cores / 3600) for row in (rows[0], rows[-1]))
     return f"a build takes about {oldest} hours for torch {rows[0].last_torch}, {newest} for {rows[-1].last_torch}"
 

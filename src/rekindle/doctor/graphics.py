@@ -172,7 +172,7 @@ def driver_serves(machine: Machine) -> Iterator[Finding]:
         own = _window(machine, gpu)
         last = own.last
         answer = driver_card.drives(driver, name, own)
-        if isinstance(answer, Clash) and own.too_new(version):
+        if isinstance(answer, Clash) and own.is_after(version):
             yield say(
                 "driver.serves-card",
                 State.FAIL,

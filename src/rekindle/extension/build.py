@@ -36,7 +36,7 @@ from rekindle.extension import companions
 from rekindle.extension.candidates import candidate
 from rekindle.extension.check import judged
 from rekindle.extension.prepare import Preparation, Workbench, prepare
-from rekindle.knowledge.builds import efforts
+from rekindle.knowledge.builds import costs
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.model import InstalledTorch, Machine
 from rekindle.machine.python.environment import find as find_environment
@@ -346,13 +346,13 @@ def build(
         if source is None and not _REQUIREMENT.match(project):
             message = f"`{project[:80]}` is neither a folder nor a requirement"
             raise UsageError(message, hint="give the folder of the project, or a name like `torchvision==0.22.1`")
-        companion = companions.named(project, torch.version) if source is None else None
+        companion = companions.companion_from_requirement(project, torch.version) if source is None else None
         if companion is not None:
             project = companion.requirement
             report.findings.append(companions.finding(companion))
             found = found.with_changes(companions.changes(companion))
         if source is None:
-            found = found.with_changes(companions.told(project, found.arch_list))
+            found = found.with_changes(companions.build_variables(project, found.arch_list))
         # Whether a wheel serves cannot be told without a GPU.
         if source is None and cards and not request.from_source:
             wheel, finding = candidate(project, environment, torch, cards, work, tell)
@@ -411,6 +411,6 @@ class _Report:
 def jobs(machine: Machine, environ: Mapping[str, str]) -> int:
     """How many compilers at once: what there is memory for, or the MAX_JOBS of the shell when that is fewer."""
     memory = machine.memory.available or machine.memory.usable
-    fitting = efforts.jobs(machine.processor.cores, memory) or 1
+    fitting = costs.jobs(machine.processor.cores, memory) or 1
     asked = environ.get("MAX_JOBS", "").strip()
     return max(1, min(fitting, int(asked))) if asked.isascii() and asked.isdigit() else fitting

@@ -37,7 +37,7 @@ class NamedCompanion(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.project.name}=={self.version}"
 
 
-def named(requirement: str, torch: str) -> NamedCompanion | None:
+def companion_from_requirement(requirement: str, torch: str) -> NamedCompanion | None:
     """What `torchvision` or `torchaudio==2.0.2` means for this torch; None for any other project."""
     match = re.fullmatch(r"\s*([A-Za-z0-9][\w.-]*?)\s*(?:==\s*([\w.+]+))?\s*", requirement)
     project = extension_builds.project(match[1]) if match else None
@@ -78,7 +78,7 @@ def changes(this: NamedCompanion) -> tuple[VariableChange, ...]:
     )
 
 
-def told(requirement: str, arch_list: str) -> tuple[VariableChange, ...]:
+def build_variables(requirement: str, arch_list: str) -> tuple[VariableChange, ...]:
     """What the table says that the build of a requirement (`flash-attn==2.8.3`) reads."""
     rows = extension_builds.settings(*_name_and_version(requirement))
     targets = parse_arch_list(arch_list)

@@ -125,14 +125,14 @@ def lacks(job: FleetJob, have: Announcement) -> tuple[str, ...]:
     return tuple(found)
 
 
-def spoken(have: Announcement) -> str:
+def describe(have: Announcement) -> str:
     kits = ", ".join(f"CUDA {each.version}" for each in have.toolkits) or "no CUDA"
     jobs = "1 job" if have.slots == 1 else f"{have.slots} jobs"
     cards = f", {', '.join(have.cards)}" if have.cards else ""
     return f"{have.system} {have.machine}, {have.cores} cores, {have.memory_gb:.0f} GB, {kits}{cards}; {jobs} at a time"
 
 
-def wealth(have: Announcement) -> int:
+def capacity(have: Announcement) -> int:
     """How much a job could want of it that other machines may not have."""
     return len(have.toolkits) + len(have.cards) + len(have.provisions)
 

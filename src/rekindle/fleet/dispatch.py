@@ -17,7 +17,7 @@ import msgspec
 from rekindle.core import codec
 from rekindle.core.errors import ChecksFailed, RekindleError
 from rekindle.fleet import shelved, view, work
-from rekindle.fleet.announcement import Announcement, lacks, spoken, wealth
+from rekindle.fleet.announcement import Announcement, capacity, describe, lacks
 from rekindle.fleet.checking import Checks, cannot_check
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.job import FleetJob, JobResult, JobState, JobStep
@@ -159,7 +159,7 @@ class Dispatcher:
                 with contextlib.suppress(RekindleError):
                     here[address] = codec.from_json(told["rekindle"], Announcement, name="the announcement")
                     self.seen[here[address].name] = here[address]
-                    self.tell(f"worker {here[address].name} joined: {spoken(here[address])}")
+                    self.tell(f"worker {here[address].name} joined: {describe(here[address])}")
         for address in self.workers.keys() - here.keys():
             self._gone(address, self.workers[address].name)
         self.workers = here
@@ -253,7 +253,7 @@ class Dispatcher:
         def rank(each: tuple[str, Announcement]) -> tuple[bool, bool, int, int]:
             address, have = each
             return (
-                have.name != before, not set(job.cards) & set(have.cards), wealth(have), -self._room(address, have)
+                have.name != before, not set(job.cards) & set(have.cards), capacity(have), -self._room(address, have)
             )  # fmt: skip
 
         return min(free, key=rank)[0]

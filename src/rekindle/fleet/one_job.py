@@ -16,7 +16,7 @@ import msgspec
 from rekindle.build.configure import request as build_request
 from rekindle.core.errors import RekindleError, StepFailed, UsageError
 from rekindle.core.untrusted import Sha256
-from rekindle.fleet import announcement, carry_out, planning, shelved, sources
+from rekindle.fleet import announcement, order_run, planning, shelved, sources
 from rekindle.fleet.factory import site as published
 from rekindle.fleet.intake import order_of
 from rekindle.fleet.job import FleetJob, JobKind, JobOrder, JobResult, JobState
@@ -65,7 +65,7 @@ def carry(matrix: Path, word: str, place: JobPlace, *, tell: Callable[[str], Non
     have = announcement.of(look(), name="here", folder=_made(place.work), slots=1)
     if missing := announcement.lacks(_here(job), have):
         raise UsageError(f"`{job.name}` cannot be built here: it needs {', '.join(missing)}", hint=_help(missing))
-    running = carry_out.Running(
+    running = order_run.Running(
         _order(planned, job, place),
         folder=place.work / "jobs" / key[:16],
         received=lambda sha256: place.work / "received" / sha256,
@@ -79,7 +79,7 @@ def carry(matrix: Path, word: str, place: JobPlace, *, tell: Callable[[str], Non
     except RekindleError as error:
         if running.cancelled:
             return OneJob(key=key, name=job.name, state="unfinished", seconds=running.seconds)
-        found = carry_out.diagnosed(running.folder)
+        found = order_run.diagnosed(running.folder)
         cause = f": {found.causes[0].title}" if found else ""
         raise StepFailed(f"{error.message}{cause}", hint=found.causes[0].fix.text if found else error.hint) from error
     finally:
@@ -99,7 +99,7 @@ def _help(missing: tuple[str, ...]) -> str:
     return f"`rekindle toolchain install {' '.join(words)}` brings it" if words else "run it on a machine that has it"
 
 
-def _timer(running: carry_out.Running, minutes: float | None) -> threading.Timer | None:
+def _timer(running: order_run.Running, minutes: float | None) -> threading.Timer | None:
     if minutes is None:
         return None
 

@@ -12,10 +12,10 @@ from rekindle.core import console
 from rekindle.core.errors import NotFound
 from rekindle.fleet import matrix_file, shelved
 from rekindle.fleet.job import FleetJob, FleetLock, JobEstimate, JobKind, JobState, cell_name, name_of
+from rekindle.fleet.locking import Outcome, Resolving
 from rekindle.fleet.matrix_file import MatrixCell, MatrixFile
-from rekindle.fleet.resolving import Outcome, Resolving
 from rekindle.fleet.shelved import ShelvedJob
-from rekindle.knowledge.builds import efforts
+from rekindle.knowledge.builds import costs
 from rekindle.stack.plan import Plan, fingerprint
 from rekindle.wheels.shelf import shelf
 
@@ -155,7 +155,7 @@ def _ordered(jobs: list[FleetJob]) -> tuple[FleetJob, ...]:
     for job in building:
         assert job.lock is not None
         leaders.setdefault(job.lock.compiles_like, job)
-    share = efforts.further_python().share
+    share = costs.further_python().share
     timed = [job if _leads(job, leaders) else _shared(job, share) for job in building]
     needed = {key for job in timed for key in job.needs}
 

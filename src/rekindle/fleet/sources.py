@@ -13,7 +13,7 @@ from rekindle.build.configure import request as build_request
 from rekindle.build.configure import tree
 from rekindle.core import paths, untrusted
 from rekindle.core.errors import BadInput, NotFound, NotWritable
-from rekindle.core.files import told
+from rekindle.core.files import describe_error
 from rekindle.fleet.job import FleetJob, JobKind
 from rekindle.formats import tar
 from rekindle.formats.budget import Unpacking
@@ -64,9 +64,13 @@ def unpack(data: bytes, into: Path) -> None:
     except (*tar.DAMAGE, OverflowError) as error:
         raise BadInput(f"the source is not a whole archive: {error}", hint="send it again") from error
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-        raise BadInput(f"the source holds a file and a folder of one name: {told(error)}", hint="rename one") from error
+        raise BadInput(
+            f"the source holds a file and a folder of one name: {describe_error(error)}", hint="rename one"
+        ) from error
     except OSError as error:
-        raise NotWritable(f"cannot unpack into `{into}`: {told(error)}", hint="free some space there") from error
+        raise NotWritable(
+            f"cannot unpack into `{into}`: {describe_error(error)}", hint="free some space there"
+        ) from error
 
 
 def _count_folders(data: bytes) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from rekindle.core import codec, paths, untrusted
 from rekindle.core.errors import BadInput, RekindleError
 from rekindle.core.untrusted import InsidePath, Sha256
-from rekindle.fleet import carry_out
+from rekindle.fleet import order_run
 from rekindle.fleet.announcement import Announcement
 from rekindle.fleet.job import JobOrder, JobResult, JobStep
 
@@ -30,7 +30,7 @@ class _Place:
     folder: Path
     announcement: Announcement
     cache: str | None = None
-    running: dict[str, carry_out.Running] = {}  # noqa: RUF012 - one process is one worker
+    running: dict[str, order_run.Running] = {}  # noqa: RUF012 - one process is one worker
     lock = threading.Lock()
 
 
@@ -108,7 +108,7 @@ def build(text: str) -> str:
     order = codec.from_json(text, JobOrder, name="the order")
     if order.lock.key != order.key:
         raise BadInput("the order's key is not that of its lock", hint="the fleet's machines run different versions")
-    job = carry_out.Running(
+    job = order_run.Running(
         order,
         folder=job_folder(order.key),
         received=received_file,
@@ -130,19 +130,19 @@ def build(text: str) -> str:
     return job.answer()
 
 
-def _carried_out(job: carry_out.Running) -> JobResult:
+def _carried_out(job: order_run.Running) -> JobResult:
     try:
         return job.run()
     except (RekindleError, OSError) as error:
-        full = carry_out.is_full(error)
+        full = order_run.is_full(error)
         return JobResult(
             key=job.order.key,
             done=False,
             seconds=job.seconds,
             error=str(error),
             code=getattr(error, "exit_code", None),
-            diagnosis=None if job.cancelled else carry_out.diagnosed(job.folder),
-            log=carry_out.log_tail(job.folder),
+            diagnosis=None if job.cancelled else order_run.diagnosed(job.folder),
+            log=order_run.log_tail(job.folder),
             cancelled=job.cancelled,
             full=full,
         )

@@ -28,7 +28,7 @@ from rekindle.stack.prebuilt import coverage
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Situation, Wish, named
+from rekindle.stack.situation import Situation, Wish, situation_from_options
 from rekindle.stack.verdict import Verdict
 from rekindle.wheels.inspect import inspection
 
@@ -90,7 +90,9 @@ def _situation(environment: Environment, gpus: Sequence[str], driver: str | None
         situation = situation_of(snapshot.here(), driver=driver, python=environment.version)
         return msgspec.structs.replace(situation, conda=environment.kind == "conda")
     own = paths.system()
-    situation = named(gpus, system=own, machine=paths.architecture(), driver=driver, python=environment.version)
+    situation = situation_from_options(
+        gpus, system=own, machine=paths.architecture(), driver=driver, python=environment.version
+    )
     libc = platform.libc_ver()
     glibc = Version(libc[1]) if libc[0] == "glibc" and libc[1] else None
     return msgspec.structs.replace(situation, glibc=glibc, conda=environment.kind == "conda")

@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, NotFound, NotWritable, StepFailed
-from rekindle.core.files import told
+from rekindle.core.files import describe_error
 from rekindle.core.untrusted import InsidePath, leads_inside
 from rekindle.install import conda
 from rekindle.model.environment import Environment
@@ -127,7 +127,7 @@ def _link(source: Path, target: Path) -> None:
         except OSError:
             shutil.copy2(source, target, follow_symlinks=False)
     except OSError as error:
-        message = f"cannot keep `{source}`: {told(error)}"
+        message = f"cannot keep `{source}`: {describe_error(error)}"
         raise NotWritable(message, hint="nothing was changed; free some space in the environment's disk") from error
 
 
@@ -206,7 +206,7 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
     try:
         return _restored(environment, folder)
     except OSError as error:
-        message = f"`{environment.root}` could not be restored: {told(error)}"
+        message = f"`{environment.root}` could not be restored: {describe_error(error)}"
         raise StepFailed(message, hint=f"what is kept of it is in `{folder}`") from error
 
 

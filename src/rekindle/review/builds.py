@@ -14,10 +14,10 @@ from packaging.utils import canonicalize_name
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import script_rules
 from rekindle.knowledge.torch import wheel_platforms
-from rekindle.review.asked import Asked
 from rekindle.review.document import Dialect, Document
 from rekindle.review.other_files import OtherFile
 from rekindle.review.packages import Install, install_of, listed, parts_of
+from rekindle.review.question import Asked
 from rekindle.review.readers.recorder import moved
 from rekindle.review.trace import Assignment, Image, Invocation, Trace, Value, Word
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core.findings import State
-from rekindle.review.asked import Asked
 from rekindle.review.document import Document, load, read
+from rekindle.review.question import Asked
 from rekindle.review.remark import Raised
 from rekindle.review.review import Reviewed, every, review_script, shown, trace_of
 from rekindle.review.subject import Subject

@@ -11,12 +11,12 @@ from rekindle.core.codec import JsonAnswer
 from rekindle.core.findings import Fix, State
 from rekindle.core.redact import redact
 from rekindle.knowledge.builds.script_rules import rule, script_rules
-from rekindle.review.asked import Asked
 from rekindle.review.document import Dialect, Document, load
 from rekindle.review.environment import environments_of
 from rekindle.review.judging import questions, settled, unsaid
 from rekindle.review.other_files import OtherFiles
 from rekindle.review.pythons import python_of
+from rekindle.review.question import Asked
 from rekindle.review.remark import Raised, Remark, raised
 from rekindle.review.rules import (
     architecture,

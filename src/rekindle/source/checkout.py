@@ -33,7 +33,7 @@ from rekindle.core.errors import (
     StepFailed,
     UsageError,
 )
-from rekindle.core.files import told
+from rekindle.core.files import describe_error
 from rekindle.core.paths import STATE_FOLDER
 from rekindle.core.untrusted import Commit, InsidePath
 from rekindle.source import git, tree
@@ -454,7 +454,7 @@ def _held(root: Path) -> Iterator[None]:
             ending.enter_context(files.locked(folder / "lock", busy))
         except OSError as error:
             hint = "choose another place with `-o`"
-            raise NotWritable(f"cannot write to `{root}`: {told(error)}", hint=hint) from error
+            raise NotWritable(f"cannot write to `{root}`: {describe_error(error)}", hint=hint) from error
         yield
 
 

@@ -21,7 +21,7 @@ import msgspec
 
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, Locked, NotWritable
-from rekindle.core.files import told
+from rekindle.core.files import describe_error
 from rekindle.core.paths import STATE_FOLDER
 from rekindle.core.untrusted import InsidePath, Sha256
 from rekindle.source import tree
@@ -177,7 +177,7 @@ class PatchJournal:
                 target.chmod(mode)
             files.sync_folder(target.parent)
         except OSError as error:
-            message = f"cannot change `{path}`: {told(error)}"
+            message = f"cannot change `{path}`: {describe_error(error)}"
             raise NotWritable(message, hint="nothing was changed; free some space or make the tree writable") from error
 
     def _store(self, data: bytes) -> None:
@@ -187,7 +187,7 @@ class PatchJournal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            message = f"cannot write to `{path.parent}`: {told(error)}"
+            message = f"cannot write to `{path.parent}`: {describe_error(error)}"
             raise NotWritable(message, hint="free some space or make the tree writable") from error
         files.write_bytes(path, data)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from rekindle.core import fetch, files, untrusted
 from rekindle.core.errors import BadInput, FetchFailed, NotFound, NotWritable
-from rekindle.core.files import told
+from rekindle.core.files import describe_error
 from rekindle.core.paths import STATE_FOLDER, sha256_of
 from rekindle.core.untrusted import PlainFileName
 from rekindle.formats import tar as tar_files
@@ -79,7 +79,7 @@ def unpack(where: str, root: Path, *, sha256: str | None, say: Callable[[str], N
             root.rmdir()
         part.replace(root)
     except OSError as error:
-        message = f"cannot unpack into `{root}`: {told(error)}"
+        message = f"cannot unpack into `{root}`: {describe_error(error)}"
         raise NotWritable(message, hint="free some space or choose another place with `-o`") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)

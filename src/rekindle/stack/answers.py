@@ -12,10 +12,10 @@ import msgspec
 from rekindle.core import console
 from rekindle.core.command import Command, rekindle
 from rekindle.core.version import Version
-from rekindle.knowledge.torch.field_reports import field_reports, spoken
+from rekindle.knowledge.torch.field_reports import describe, field_reports
 from rekindle.stack.route import Missing, Route
 from rekindle.stack.rules import Rejection, RouteKind
-from rekindle.stack.shorter import told
+from rekindle.stack.shorter import shorter_lines
 from rekindle.stack.situation import Situation, place_words
 from rekindle.stack.source_build import after_planning
 from rekindle.stack.verdict import Answer, OtherWay, Verdict, WhyNot
@@ -64,7 +64,7 @@ def reported(answer: Verdict) -> tuple[str, ...]:
     if chosen.torch is None:
         return ()
     capabilities = {one for card in answer.situation.cards for one in card.capabilities}
-    return tuple(spoken(row) for row in field_reports(chosen.torch, capabilities, answer.situation.system))
+    return tuple(describe(row) for row in field_reports(chosen.torch, capabilities, answer.situation.system))
 
 
 def _same(route: Route) -> tuple[object, ...]:
@@ -254,7 +254,7 @@ def _route(route: Route, answer: Verdict, instead: Sequence[str], *, everything:
     if route.commands:
         lines += ["", "  Run", *(f"    {line}" for line in route.commands)]
     if route.shorter:
-        lines += _items("or compile less", told(route.shorter))
+        lines += _items("or compile less", shorter_lines(route.shorter))
         lines += [f"        {line}" for line in route.shorter.commands]
     return lines
 

@@ -18,7 +18,7 @@ from rekindle.compat.library_card import cudnn_serves
 from rekindle.core.command import Command, pip, pip_install
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import efforts
+from rekindle.knowledge.builds import costs
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Runs, runs
@@ -228,7 +228,7 @@ def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
             route=RouteKind.WSL,
             commands=(Command("wsl", "--install", system="windows"), *best.commands),
             summary=f"in WSL 2 (or on Linux) {best.summary}",
-            estimate=best.estimate and best.estimate.longer(efforts.change("wsl")),
+            estimate=best.estimate and best.estimate.longer(costs.change("wsl")),
             why=(reason, *best.why),
             driver=f"{driving.words()}, on Windows: WSL 2 has none of its own",
             driver_detail=driving.detail,

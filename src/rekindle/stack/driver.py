@@ -59,7 +59,7 @@ def cards_driven(situation: Situation, window: Window) -> list[Rejection]:
         own = card_window(card, situation.driver_system)
         answer = driver_card.drives(situation.driven_by, card.name, own)
         if isinstance(answer, Clash):
-            rule = "card-driver-too-new" if own.too_new(situation.driven_by.version) else "card-driver-too-old"
+            rule = "card-driver-too-new" if own.is_after(situation.driven_by.version) else "card-driver-too-old"
             found.append(broken(rule, candidate, sentence=answer.sentence))
     return found
 

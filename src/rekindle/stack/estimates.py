@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import efforts
-from rekindle.knowledge.builds.efforts import ChangeEffort
+from rekindle.knowledge.builds import costs
+from rekindle.knowledge.builds.costs import ChangeEffort
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation
 
@@ -36,7 +36,7 @@ class RouteEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ready_made(route: RouteKind, system: str) -> RouteEstimate | None:
-    row = efforts.ready_made(route.value, system)
+    row = costs.ready_made(route.value, system)
     if row is None:
         return None
     return RouteEstimate(download_gb=row.download_gb, disk_gb=row.disk_gb, minutes=row.minutes, basis=row.source)
@@ -47,13 +47,13 @@ def source_build(torch: str, situation: Situation, *, half: bool = False) -> Rou
 
     `half`: the GPU half of an official wheel alone.
     """
-    row = efforts.source_build(Version.parse(torch).major_minor)
+    row = costs.source_build(Version.parse(torch).major_minor)
     if row is None:
         return None
-    memory = efforts.memory()
+    memory = costs.memory()
     cores = real_cores(situation)
-    minutes = efforts.build_minutes(
-        efforts.gpu_half(row) if half else row,
+    minutes = costs.build_minutes(
+        costs.gpu_half(row) if half else row,
         situation.system,
         cores=cores,
         jobs=jobs(situation),
@@ -78,4 +78,4 @@ def real_cores(situation: Situation) -> int:
 def jobs(situation: Situation) -> int:
     """How many compiles a build there runs at a time."""
     cores = situation.cores or _CORES_ASSUMED
-    return efforts.jobs(cores, situation.memory) or cores
+    return costs.jobs(cores, situation.memory) or cores

@@ -19,7 +19,15 @@ from rekindle.knowledge.gpu.gpus import find
 from rekindle.knowledge.gpu.names import is_virtual
 from rekindle.machine import snapshot as snapshots
 from rekindle.machine.model import FoundGpu, Machine
-from rekindle.stack.situation import Card, Installed, Situation, by_chips, cards_named, machine_of, named
+from rekindle.stack.situation import (
+    Card,
+    Installed,
+    Situation,
+    by_chips,
+    cards_named,
+    machine_of,
+    situation_from_options,
+)
 
 _ARM_BOARD = "Linux is assumed: this GPU comes on a board with an Arm processor, and its software is for Linux"
 
@@ -110,7 +118,7 @@ def _program(machine: Machine, name: str) -> Version | None:
     return program.version if program else None
 
 
-def asked(
+def situation_here(
     *,
     gpus: Sequence[str] = (),
     system: str | None = None,
@@ -128,7 +136,7 @@ def asked(
     if gpus or elsewhere or machine is not None:
         place = system or _system_of(gpus, own)
         arch = read_processor(machine) if machine is not None else None
-        found = named(gpus, system=place, machine=arch, driver=driver, python=python)
+        found = situation_from_options(gpus, system=place, machine=arch, driver=driver, python=python)
         if system is None and place != own:
             return msgspec.structs.replace(found, arch_note=_ARM_BOARD)
         return found if machine is not None else _assumed(found)

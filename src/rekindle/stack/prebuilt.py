@@ -15,7 +15,7 @@ from rekindle.compat.toolkit_card import compiles
 from rekindle.compat.torch_python import among
 from rekindle.core.command import Command, ShellVariable, Word, rekindle
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import efforts
+from rekindle.knowledge.builds import costs
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
@@ -130,7 +130,7 @@ def _code(
             row=offer.row,
             library=code.file.rpartition("/")[2],
             detail=_lacking(code, capability),
-            operations=efforts.operations(code.file.rpartition("/")[2]),
+            operations=costs.operations(code.file.rpartition("/")[2]),
             **words,
         )
         for code in offer.code

@@ -8,7 +8,7 @@ import msgspec
 
 from rekindle.compat import driver_cuda
 from rekindle.compat.feature_card import has
-from rekindle.compat.old_wheels import spoken
+from rekindle.compat.old_wheels import old_wheels_line
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import gpus, names
 from rekindle.knowledge.gpu.capability import Capability
@@ -16,11 +16,11 @@ from rekindle.knowledge.torch import projects, releases
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.stack import reasons
 from rekindle.stack.candidates import candidates
+from rekindle.stack.nearest_change import smallest_change
+from rekindle.stack.next_steps import next_steps
 from rekindle.stack.offers import Offer
-from rekindle.stack.outlook import outlook
 from rekindle.stack.processor import small_cards
 from rekindle.stack.ranking import Ranked, ranked
-from rekindle.stack.relaxing import smallest_change
 from rekindle.stack.route import Change, Route, lacks
 from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.search import Way, after_all, alternatives, choose, ways
@@ -67,7 +67,7 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = (), *, as
         rejections=tuple(rejections),
         missing=first.missing,
         decisive=reasons.why_not_newest(first, wish, rejections, routes),
-        outlook=outlook(chosen.situation, wish, first, routes),
+        outlook=next_steps(chosen.situation, wish, first, routes),
     )
 
 
@@ -77,7 +77,9 @@ def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
     found = [*_assumed(situation), *small, *several_cards(situation, best)]
     if best.route is RouteKind.SOURCE_BUILD and wish.torch is None and situation.system == "linux":
         opened = f"official Linux wheels before 1.10 ({len(old_wheels())} opened)"
-        found += [f"{opened} with code for {one}: {spoken(one)}" for one in sorted(set(situation.capabilities))]
+        found += [
+            f"{opened} with code for {one}: {old_wheels_line(one)}" for one in sorted(set(situation.capabilities))
+        ]
     if situation.driver is None:
         return tuple(found)
     if driver_cuda.is_newer_than_tables(situation.driver):

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import efforts
+from rekindle.knowledge.builds import costs
 from rekindle.knowledge.tables import cached_questions
 from rekindle.stack import processor
 from rekindle.stack.candidates import against_place, candidates
 from rekindle.stack.driver import card_window
+from rekindle.stack.nearest_change import Trial, nearest, trials
 from rekindle.stack.prebuilt import driver_page
 from rekindle.stack.ranking import READY, is_ready, ranked
-from rekindle.stack.relaxing import Trial, nearest, trials
 from rekindle.stack.route import Change, Missing, Route
 from rekindle.stack.rules import Effect, Rejection, RouteKind
 from rekindle.stack.situation import Prefer, Situation, Wish
@@ -66,7 +66,7 @@ def ways(
         return [*found, *(way for way in _driven(situation, wish) if way.torch > found[0].torch)]
     found += _on_the_processor(situation, wish)
     for step in (*_without_a_card(situation, wish), *trials(situation, wish)):
-        found += _after((step,), wish) if efforts.change(step.what) else ()
+        found += _after((step,), wish) if costs.change(step.what) else ()
     return [*found, *(_pairs(situation, wish) if _cheapest(found).minutes > _PAIRS_FROM else ())]
 
 
@@ -85,7 +85,7 @@ def _on_the_processor(situation: Situation, wish: Wish) -> Iterator[Way]:
     """Beside a card that computes little."""
     if (route := processor.instead(situation, wish)) is not None:
         alone = Way(route=route, situation=situation, minutes=0)
-        yield msgspec.structs.replace(alone, minutes=alone.time + (efforts.loss(processor.LOSS) or 0))
+        yield msgspec.structs.replace(alone, minutes=alone.time + (costs.loss(processor.LOSS) or 0))
 
 
 def _driven(situation: Situation, wish: Wish, *, ready: bool = True) -> list[Way]:
@@ -142,7 +142,7 @@ def _way(route: Route, situation: Situation, rejections: Sequence[Rejection], *,
     return msgspec.structs.replace(
         alone,
         minutes=alone.time + (lost or 0),
-        first=complete or (lost is not None and route.python is not None and efforts.still_used(route.python)),
+        first=complete or (lost is not None and route.python is not None and costs.still_used(route.python)),
         administrator=route.route is RouteKind.WSL,
     )
 
@@ -152,7 +152,7 @@ def _lost(route: Route, rejections: Sequence[Rejection]) -> int | None:
     if not route.loses:
         return 0
     said = {each.sentence: each.rule for each in rejections if each.kind is Effect.COSTS}
-    worth = [efforts.loss(said[loss]) if loss in said else None for loss in route.loses]
+    worth = [costs.loss(said[loss]) if loss in said else None for loss in route.loses]
     return None if None in worth else sum(each or 0 for each in worth)
 
 
@@ -192,7 +192,7 @@ def _after(steps: tuple[Trial, ...], asked: Wish, *, ready: bool = True) -> Iter
     else:
         way = choose(ways(open_[0], routes, rejections, last.situation, last.wish), last.wish)
     route = way.route
-    rows = [row for step in steps if (row := efforts.change(step.what))]
+    rows = [row for step in steps if (row := costs.change(step.what))]
     minutes, administrator = sum(row.minutes for row in rows), any(row.administrator for row in rows)
     text = " and ".join(_text(step, route) for step in steps)
     if minutes and not any(card.guest for card in last.situation.cards):

@@ -74,7 +74,7 @@ def after_planning(found: Shorter, plan: str) -> Shorter:
     return msgspec.structs.replace(found, commands=(*found.commands[1:-1], _build(plan)))
 
 
-def told(found: Shorter) -> list[str]:
+def shorter_lines(found: Shorter) -> list[str]:
     """One paragraph: what, how long, what is lost, what nobody knows."""
     first = f"{found.base} with a GPU half for your cards: {found.estimate.time}"
     return [first, *(f"loses {each}" for each in found.loses), f"UNVERIFIED: {found.unverified}"]

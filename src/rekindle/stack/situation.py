@@ -18,7 +18,7 @@ from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
 from rekindle.inputs.torch import with_cuda
 from rekindle.inputs.versions import read_python, read_toolset
-from rekindle.knowledge.builds import efforts
+from rekindle.knowledge.builds import costs
 from rekindle.knowledge.builds.profiles import for_processor
 from rekindle.knowledge.gpu import gpus, jetson
 from rekindle.knowledge.gpu.capability import Capability, Target
@@ -275,10 +275,10 @@ def _card(match: gpus.Match) -> Card:
 def by_chips(found: Sequence[gpus.Gpu]) -> dict[str, Any]:
     """What a card's chips say of it, whoever named it."""
     chips = dict.fromkeys(gpu.chip for gpu in found)
-    return {"jetson": next(filter(jetson.is_jetson, chips), None), "few_cores": efforts.few_cores(chips)}
+    return {"jetson": next(filter(jetson.is_jetson, chips), None), "few_cores": costs.few_cores(chips)}
 
 
-def named(
+def situation_from_options(
     queries: Sequence[str],
     *,
     system: str,

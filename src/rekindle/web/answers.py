@@ -220,7 +220,7 @@ def pythons() -> tuple[str, ...]:
 
 def classes() -> tuple[CardClass, ...]:
     """Every card that a spelling may mean, by what the resolver sees of it."""
-    cards = [card for name in sorted({gpu.name for gpu in gpus.gpus()}) for card in spellings.named(name)]
+    cards = [card for name in sorted({gpu.name for gpu in gpus.gpus()}) for card in spellings.cards_from_text(name)]
     known = {(card.name, key(card)) for card in cards}
     cards += [each.card for each in spellings.every() if each.card is not None]
     cards += spellings.by_number().values()

@@ -210,7 +210,7 @@ def _meaning(each: spellings.Spelling, places: _Places) -> int | str | None:
 
 
 def _notes(name: str) -> tuple[str, ...]:
-    found = next((card.notes for card in spellings.named(name)), ())
+    found = next((card.notes for card in spellings.cards_from_text(name)), ())
     return tuple(note for note in found if " is read as " not in note)
 
 

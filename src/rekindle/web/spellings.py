@@ -14,7 +14,7 @@ import msgspec
 
 from rekindle.core.errors import RekindleError, UnknownName
 from rekindle.knowledge.gpu import gpus, names
-from rekindle.stack.from_machine import asked
+from rekindle.stack.from_machine import situation_here
 from rekindle.stack.situation import Card, Situation, cards_named, machine_of
 
 
@@ -59,10 +59,10 @@ def by_number() -> dict[str, Card]:
 def situation(name: str, system: str = "linux", python: str | None = None, driver: str | None = None) -> Situation:
     """What the command line makes of `--gpu NAME` and the rest, whatever computer the site is made on."""
     machine = machine_of(cards_named((name,)))
-    return asked(gpus=(name,), system=system, machine=machine, python=python, driver=driver)
+    return situation_here(gpus=(name,), system=system, machine=machine, python=python, driver=driver)
 
 
-def named(name: str) -> tuple[Card, ...]:
+def cards_from_text(name: str) -> tuple[Card, ...]:
     """The cards of a name; none for what a driver calls a card that it cannot name."""
     try:
         return situation(name).cards
@@ -98,7 +98,7 @@ def _shorts() -> frozenset[str]:
 
 
 def _among(key: str) -> Card | None:
-    cards = named(f"geforce {key}")
+    cards = cards_from_text(f"geforce {key}")
     return msgspec.structs.replace(cards[0], notes=()) if len(cards) == 1 else None
 
 

@@ -375,5 +375,5 @@ def _compiler(path: str) -> CompilerIdentity:
     return CompilerIdentity(path=path, sha256=hashlib.sha256(real.read_bytes()).hexdigest())
 
 
-def spoken(what: str, done: CacheExchange) -> str:
+def describe_exchange(what: str, done: CacheExchange) -> str:
     return f"{what} {done.entries} cache entries ({done.size / 1e6:.0f} MB), sha256 {done.sha256}"

@@ -22,7 +22,7 @@ from rekindle.compat.judgement import Clash, judged
 from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import efforts, limits
+from rekindle.knowledge.builds import costs, limits
 from rekindle.knowledge.cuda import libraries
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import CudaLine
@@ -236,7 +236,7 @@ def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
         yield _fail("cuda-spelling", f"nvcc cannot read the letters in CUDA's own folder, `{cuda}`", fix)
     if request.torch:
         half = request.base is not None
-        free, need = _free(folders.root), efforts.build_disk(request.torch, cuda=request.cuda is not None, half=half)
+        free, need = _free(folders.root), costs.build_disk(request.torch, cuda=request.cuda is not None, half=half)
         if free is not None and free < need and free + size_of(folders.root) < need:
             text = f"{free / 1024**3:.1f} GiB are free for the build, which takes about {need / 1024**3:.0f}"
             yield _fail("disk", text, "free some space, or name another place with `--work DIR`")
@@ -246,7 +246,7 @@ def _memory(request: BuildRequest, sample: Sample) -> Iterable[Finding]:
     """The governor makes compiles wait for each other; one that does not fit alone no waiting helps."""
     if not request.torch or sample.total is None:
         return
-    heaviest = efforts.heaviest(cuda=request.cuda is not None)
+    heaviest = costs.heaviest(cuda=request.cuda is not None)
     have, want = f"{sample.total / 1024**3:.1f} GiB", f"{heaviest / 1024**3:.0f} GiB"
     what = f"the heaviest files of PyTorch take {want} each to compile, even one at a time"
     advice = "add swap or a page file, raise the container's limit, or build on another machine"

@@ -13,7 +13,7 @@ from rekindle.build.configure.request import BuildRequest
 from rekindle.core import processes, run
 from rekindle.core.errors import MissingTool
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import efforts
+from rekindle.knowledge.builds import costs
 from rekindle.machine.host import CouldNotRead
 from rekindle.machine.model import Machine
 from rekindle.machine.toolchain import nvcc
@@ -116,4 +116,4 @@ def jobs_for(machine: Machine, *, cuda: bool) -> int | None:
     The heaviest files of PyTorch take 3 to 4 GB each: a machine with many cores and little memory must not start one
     per core. As many as there are cores and room in memory for; None when neither is known, which leaves it to Ninja.
     """
-    return efforts.jobs(machine.processor.cores, machine.memory.usable, cuda=cuda)
+    return costs.jobs(machine.processor.cores, machine.memory.usable, cuda=cuda)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rekindle.build.run.journal import fingerprint
 from rekindle.core.errors import NotFound, NotWritable
-from rekindle.core.files import told
+from rekindle.core.files import describe_error
 from rekindle.core.paths import sha256_of
 
 _SKIPPED = frozenset({".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".hg", ".svn"})
@@ -69,7 +69,7 @@ def copy(root: Path, into: Path, found: Manifest, before: Manifest) -> int:
                     os.utime(target)  # changed by an older file, it would be older than the objects made of it
             copied += 1
     except OSError as error:
-        message = f"cannot copy the source to `{into}`: {told(error)}"
+        message = f"cannot copy the source to `{into}`: {describe_error(error)}"
         raise NotWritable(message, hint="free some space, or name another place with `--work DIR`") from error
     return copied
 

@@ -252,7 +252,7 @@ def _run(
         except StepFailed as error:
             if not fixer.fixed(context):
                 raise fixer.said(error) from error.__cause__
-    made = [journal.last_word(name) for name in ("repair", "package")]
+    made = [journal.last_entry(name) for name in ("repair", "package")]
     wheel = next((next(iter(last.outputs), None) for last in made if last and last.event == "done"), None)
     journal.write("finish")
     return BuildReport(

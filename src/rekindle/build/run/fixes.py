@@ -195,7 +195,7 @@ def diagnose_log(log: Path, request: BuildRequest) -> Diagnosis | None:
     # Only after a failure: reading the signatures takes longer than starting a build.
     from rekindle.diagnose import diagnosis, facts
 
-    known = facts.told(
+    known = facts.facts_from_options(
         gpus=tuple(dict.fromkeys(target.capability.sm for target in request.gpu_targets)),
         system=request.system,
         torch=request.torch,

@@ -58,13 +58,13 @@ class Journal:
         self.entries.append(entry)
         return entry
 
-    def last_word(self, step: str) -> JournalEntry | None:
+    def last_entry(self, step: str) -> JournalEntry | None:
         words = ("begin", "done", "failed", "interrupted")
         return next((each for each in reversed(self.entries) if each.step == step and each.event in words), None)
 
     def done(self, step: str, fingerprint: str) -> JournalEntry | None:
         """The entry that says this step is through, if it still holds: same inputs, outputs as they were."""
-        entry = self.last_word(step)
+        entry = self.last_entry(step)
         if entry is None or entry.event != "done" or entry.fingerprint != fingerprint:
             return None
         return entry if all(_holds(path, mark) for path, mark in entry.outputs.items()) else None

@@ -15,7 +15,7 @@ import msgspec
 
 from rekindle.build.run.journal import Journal, stamp
 from rekindle.core.errors import Interrupted, MissingTool, NotWritable
-from rekindle.core.files import told
+from rekindle.core.files import describe_error
 from rekindle.core.processes import Started
 
 GRACE = 8.0
@@ -83,7 +83,7 @@ def run(
                 raise Interrupted(f"interrupted during {step}", hint="rerun the command to resume") from None
             except OSError as error:
                 program.end(grace=GRACE)
-                message = f"cannot write the log `{log}`: {told(error)}"
+                message = f"cannot write the log `{log}`: {describe_error(error)}"
                 raise NotWritable(message, hint="free some space, then rerun the command to resume") from error
             # A leader that was killed can leave its compilers behind: they belong to the same group.
             program.end()
@@ -130,7 +130,7 @@ def _opened(log: Path) -> IO[bytes]:
         log.parent.mkdir(parents=True, exist_ok=True)
         return log.open("ab")
     except OSError as error:
-        message = f"cannot write the log `{log}`: {told(error)}"
+        message = f"cannot write the log `{log}`: {describe_error(error)}"
         raise NotWritable(message, hint="free some space, then rerun the command to resume") from error
 
 

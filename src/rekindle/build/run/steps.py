@@ -418,7 +418,7 @@ def _compiles(context: Context) -> CompileStep:
 
 def _made_by(context: Context, step: str) -> Path:
     """What that step made, by the journal's word."""
-    entry = context.journal.last_word(step)
+    entry = context.journal.last_entry(step)
     if entry is None or entry.event != "done" or not entry.outputs:
         raise StepFailed(f"there is no wheel of the step `{step}`", hint=f"do it again with `--from {step}`")
     return Path(next(iter(entry.outputs)))

@@ -24,7 +24,7 @@ from rekindle.build.run.folders import wheel_version
 from rekindle.build.script.needs import first_on_path, known_libraries, needs
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import efforts
+from rekindle.knowledge.builds import costs
 from rekindle.knowledge.torch import patches as catalogue
 from rekindle.knowledge.torch.releases import torch_release
 
@@ -146,9 +146,9 @@ class _Composer:
             "cuda": str(request.cuda.version.major_minor) if request.cuda else "",
             "nvcc": 1 if request.cuda else 0,
             "commit": _commit(request),
-            "disk": efforts.build_disk(request.torch, cuda=request.cuda is not None) // 1024**3 if request.torch else 1,
-            "memory": efforts.heaviest(cuda=request.cuda is not None) // 1024**3 if request.torch else 0,
-            "per_job": efforts.per_job(cuda=request.cuda is not None) if request.torch else 0,
+            "disk": costs.build_disk(request.torch, cuda=request.cuda is not None) // 1024**3 if request.torch else 1,
+            "memory": costs.heaviest(cuda=request.cuda is not None) // 1024**3 if request.torch else 0,
+            "per_job": costs.per_job(cuda=request.cuda is not None) if request.torch else 0,
             "architectures": targets,
             "expected": self._expected(),
             "places": [place.variable for place in places if place.variable != "RK_JOBS"],

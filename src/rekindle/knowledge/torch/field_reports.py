@@ -42,7 +42,7 @@ def field_reports(torch: str, capabilities: Collection[Capability], system: str)
     return tuple(sorted(found, key=lambda row: row.observed_at, reverse=True))
 
 
-def spoken(row: FieldRow) -> str:
+def describe(row: FieldRow) -> str:
     """`ran on Tesla K40c with driver 470.256.02: 26 checks passed (2026-11-20)`."""
     driver = f" with driver {row.driver}" if row.driver else ""
     what = f"{row.passed} checks passed" + (f", failed: {', '.join(row.failed)}" if row.failed else "")

@@ -143,7 +143,9 @@ def on_card(environment: TrialRun, index: int, names: Sequence[str]) -> list[Tri
     return [_with_jit(environment, index, answer) if answer.id == "launch" else answer for answer in answers]
 
 
-def asked(environment: TrialRun, words: Sequence[str], names: Sequence[str], *, timeout: float) -> list[TrialAnswer]:
+def answers_of(
+    environment: TrialRun, words: Sequence[str], names: Sequence[str], *, timeout: float
+) -> list[TrialAnswer]:
     """The answers of one process that was asked for these checks."""
     said = _ask(environment, words, timeout=timeout)
     return _answers(said, lines_of(said.out), names)

@@ -316,7 +316,7 @@ def bench(environment: TrialRun, card: dict[str, Any]) -> list[TrialAnswer]:
     """Matrix products and a convolution on one card, each with its share of the nominal rate."""
     single, half = _nominal(card, _clocks())
     words = ["bench", str(card["index"]), f"{single or 0:.3f}", f"{half or 0:.3f}"]
-    return trial.asked(environment, words, BENCH, timeout=300.0)
+    return trial.answers_of(environment, words, BENCH, timeout=300.0)
 
 
 def together(environment: TrialRun, cards: Sequence[dict[str, Any]]) -> list[TrialAnswer]:
@@ -324,7 +324,7 @@ def together(environment: TrialRun, cards: Sequence[dict[str, Any]]) -> list[Tri
     if len(cards) < 2:
         text = "torch sees one card; this needs two (a K80 is two)"
         return [TrialAnswer(id=name, finding=unverified(name, text)) for name in TOGETHER]
-    return trial.asked(environment, ["together", str(len(cards))], TOGETHER, timeout=300.0)
+    return trial.answers_of(environment, ["together", str(len(cards))], TOGETHER, timeout=300.0)
 
 
 def _nominal(card: dict[str, Any], clocks: Sequence[float]) -> tuple[float | None, float | None]:

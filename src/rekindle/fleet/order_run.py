@@ -30,7 +30,7 @@ from rekindle.diagnose.diagnosis import diagnose_file
 from rekindle.fleet import sources
 from rekindle.fleet.announcement import Announcement, pythons_here
 from rekindle.fleet.job import JobKind, JobOrder, JobResult, MadeFile, plain_name
-from rekindle.knowledge.builds import efforts
+from rekindle.knowledge.builds import costs
 from rekindle.stack import plan as plans
 from rekindle.wheels.shelf import provenance
 from rekindle.wheels.shelf.provenance import BuildFacts
@@ -274,7 +274,7 @@ class Running:
     def jobs(self) -> int:
         """This job's share of the machine's cores and memory."""
         cores = max(1, self._have.cores // max(1, self._have.slots))
-        return efforts.jobs(cores, self._memory, cuda=self.order.lock.cuda is not None) or 1
+        return costs.jobs(cores, self._memory, cuda=self.order.lock.cuda is not None) or 1
 
     @property
     def _memory(self) -> int:

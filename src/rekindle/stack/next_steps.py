@@ -22,7 +22,7 @@ from rekindle.stack.search import routes_of
 from rekindle.stack.situation import Situation, Wish, place_words
 
 
-def outlook(situation: Situation, wish: Wish, best: Route, routes: Sequence[Route]) -> tuple[NextStep, ...]:
+def next_steps(situation: Situation, wish: Wish, best: Route, routes: Sequence[Route]) -> tuple[NextStep, ...]:
     """What comes after the command; nothing for a card that the newest official wheels serve, or that none ever did.
 
     `routes` are those of the wish. A card that the newest release cannot be built for is told so elsewhere.

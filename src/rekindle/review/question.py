@@ -12,7 +12,7 @@ from rekindle.inputs.system import read_system
 from rekindle.inputs.torch import read_torch
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import capabilities_of
-from rekindle.stack.situation import Card, Situation, named
+from rekindle.stack.situation import Card, Situation, situation_from_options
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
 
 
-def told(
+def question_from_options(
     gpus: Sequence[str] = (),
     *,
     torch: str | None = None,
@@ -50,7 +50,7 @@ def told(
 
         place = situation_of(snapshots.load(machine), gpus=gpus, driver=driver, python=python)
         return Asked(gpus=place.capabilities, torch=release, system=system and read_system(system).system, place=place)
-    place = named(gpus, system=system or "linux", driver=driver, python=python)
+    place = situation_from_options(gpus, system=system or "linux", driver=driver, python=python)
     return Asked(
         gpus=capabilities_of(gpus), torch=release, system=read_system(system).system if system else None, place=place
     )
