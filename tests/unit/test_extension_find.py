@@ -68,6 +68,55 @@ LABELLED: tuple[tuple[str, str | None], ...] = (
 )
 
 
+# A second round, labelled before the finder was asked: from `Requires-Dist` of the wheels on the index, the lists of
+# nunchaku's and mjun0812's releases, and bitsandbytes' own table. The command has one of these in it.
+MORE: tuple[tuple[str, str | None], ...] = (
+    ("xformers 2.5.1+cu124 3.12 linux 8.6", "xformers==0.0.29.post1|xformers==0.0.28.post3"),
+    ("xformers 2.6.0+cu124 3.12 linux 8.6", "xformers==0.0.29.post3"),
+    ("xformers 2.7.0+cu126 3.12 linux 8.6", "xformers==0.0.30"),
+    ("xformers 2.7.1+cu126 3.12 linux 8.6", "xformers==0.0.31.post1"),
+    ("xformers 2.9.1+cu128 3.12 linux 8.6", "xformers==0.0.33.post2"),
+    ("xformers 2.10.0+cu128 3.12 linux 8.6", "xformers==0.0.35|xformers==0.0.34"),
+    ("xformers 2.10.0+cu128 3.12 windows 8.9", "xformers==0.0.35|xformers==0.0.34"),
+    ("xformers 2.9.1+cu128 3.12 windows 8.9", "xformers==0.0.33.post2"),
+    ("xformers 2.11.0+cu130 3.12 linux 9.0", "xformers==0.0.35"),
+    ("vllm 2.6.0+cu124 3.12 linux 8.0", "vllm==0.8"),
+    ("vllm 2.7.0+cu126 3.12 linux 8.0", "vllm==0.9"),
+    ("vllm 2.7.1+cu126 3.12 linux 8.0", "vllm==0.10.1"),
+    ("vllm 2.8.0+cu128 3.12 linux 8.0", "vllm==0.11.0"),
+    ("vllm 2.9.1+cu128 3.12 linux 8.0", "vllm==0.16"),
+    ("vllm 2.10.0+cu128 3.12 linux 8.0", "vllm==0.19"),
+    ("vllm 2.10.0+cu128 3.12 linux 7.0", "vllm==0.19"),
+    ("vllm 2.12.0+cu130 3.12 linux 8.0", None),
+    ("vllm 2.13.0+cu130 3.12 linux 8.0", "vllm==0.32"),
+    ("vllm 2.14.0+cu130 3.12 linux 8.0", "vllm==0.33"),
+    ("vllm 2.8.0+cu128 3.12 windows 8.9", None),
+    ("triton 2.9.1+cu128 3.12 linux 8.6", "triton>=3.5,<3.6"),
+    ("triton 2.12.1+cu130 3.12 linux 8.6", "triton>=3.7,<3.8"),
+    ("triton 2.14.0+cu130 3.12 linux 8.6", "triton>=3.8,<3.9"),
+    ("triton 2.15.0+cu132 3.12 linux 8.6", "triton>=3.9,<3.10"),
+    ("triton 2.11.0+cu126 3.12 linux 6.1", None),
+    ("torchcodec 2.9.0+cu128 3.12 linux 8.6", "torchcodec==0.9"),
+    ("torchcodec 2.10.0+cu128 3.12 linux 8.6", "torchcodec==0.10"),
+    ("torchcodec 2.14.0+cu130 3.12 linux 8.6", "torchcodec==0.1"),
+    ("torch-tensorrt 2.11.0+cu130 3.12 linux 9.0", "torch-tensorrt==2.11"),
+    ("torchvision 2.9.1+cu128 3.12 linux 8.6", "torchvision==0.24.1"),
+    (
+        "torchvision 2.10.0+cu126 3.12 linux 6.1",
+        "torchvision==0.25.0 --index-url https://download.pytorch.org/whl/cu126",
+    ),
+    ("bitsandbytes 2.11.0+cu130 3.12 windows 8.9", "bitsandbytes"),
+    ("bitsandbytes 2.8.0+cu128 3.12 windows 6.1", None),
+    ("nunchaku 2.8.0+cu128 3.12 linux 8.9", "torch2.8-cp312-cp312-linux_x86_64.whl"),
+    ("nunchaku 2.9.1+cu128 3.13 windows 8.9", "torch2.9-cp313-cp313-win_amd64.whl"),
+    ("nunchaku 2.8.0+cu128 3.12 linux 6.1", None),
+    ("flash-attn 2.9.1+cu126 3.10 linux 8.6", f"{_MJUN}v0.9.0/flash_attn-2.8.3%2Bcu126torch2.9-cp310-cp310-linux"),
+    ("flash-attn 2.8.0+cu129 3.10 linux 8.6", f"{_FLASH}cu12torch2.8cxx11abiTRUE-cp310-cp310-linux_x86_64.whl"),
+    ("flash-attn 2.9.0+cu124 3.10 linux 8.0", f"{_MJUN}v0.5.4/flash_attn-2.8.3%2Bcu124torch2.9-cp310-cp310-linux"),
+    ("flash-attn 2.15.0+cu132 3.12 linux 9.0", None),
+)
+
+
 def _question(text: str) -> ExtensionQuestion:
     package, torch, python, system, card = text.split(" ")
     release, _, line = torch.partition("+")
@@ -99,6 +148,17 @@ def test_the_labelled_questions(text: str, expected: str | None) -> None:
         assert str(found.wheels[0].command.words[-1]).endswith(expected)
         assert (found.wheels[0].state, found.exit_code) == (State.UNVERIFIED, 9)
         assert found.command == found.wheels[0].command
+
+
+@pytest.mark.parametrize(("text", "expected"), MORE)
+def test_the_second_round_of_labelled_questions(text: str, expected: str | None) -> None:
+    """Never a wrong file; where the label names none, none is proposed."""
+    found = _offline(text)
+    if expected is None:
+        assert (found.wheels, found.exit_code) == ((), 5)
+    else:
+        assert any(each in str(found.wheels[0].command) for each in expected.split("|"))
+        assert found.exit_code == 9
 
 
 def test_a_card_without_any_code_is_told_what_to_use_instead() -> None:

@@ -76,12 +76,14 @@ def test_an_old_card_gets_the_last_cudnn_with_its_code() -> None:
     assert "cudnn" not in _asked("onnxruntime-gpu", "RTX 4090").commands[0].replace("[cuda,cudnn]", "")
 
 
-def test_vllm_is_chosen_with_the_torch_that_it_pins() -> None:
+def test_vllm_is_chosen_with_the_torch_that_it_pins(monkeypatch: pytest.MonkeyPatch) -> None:
     found = _asked("vllm", "Tesla V100")
     assert "torch 2.10.0: read off the real file" in found.source
     older = _asked("vllm", "Tesla V100", driver="525.60.13")
     assert older.version == found.version
     # Its own code alone would do: what is lost is said of the torch.
+    opened = [row for row in releases("vllm") if row.torch == "2.13.0"]
+    monkeypatch.setattr("rekindle.stack.programs.releases", lambda _: opened)
     assert any("libtorch_cuda_linalg" in note for note in _asked("vllm", "Tesla T4").notes)
 
 

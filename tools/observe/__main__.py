@@ -96,6 +96,7 @@ def main() -> int:
         for name, source in OTHERS.items():
             print(f"{name:<22}{source}")
         print("container images of projects.toml are held against a registry: python -m tools.observe.container_images")
+        print("releases of programs.toml are held against the index: python -m tools.observe.programs")
         return 0
     if options.table == "bundle":
         return bundle(Path(options.arguments[0]))

@@ -7,6 +7,8 @@ import click
 from rekindle.cli import options
 from rekindle.core import console
 
+_OTHERS = ("add", "remove", "complete", "folders", "exclude", "no_index", "folder")
+
 
 @click.command("repair")
 @click.argument("wheels", metavar="WHEEL|DIR...", nargs=-1, type=click.Path(path_type=Path))
@@ -27,6 +29,7 @@ from rekindle.core import console
     multiple=True,
 )
 @click.option("--slim", is_flag=True, help="Require NVIDIA's packages instead of carrying their libraries (Linux).")
+@click.option("--only-for", multiple=True, metavar="GPU", help="Leave out the GPU code that this card cannot use.")
 @click.option("--variant", is_flag=True, help="Label it for variant-aware installers, by the GPU code that is in it.")
 @click.option("--exclude", multiple=True, metavar="NAME", help="Never add this library.")
 @click.option("--no-index", is_flag=True, help="Fetch nothing from the package index.")
@@ -42,6 +45,7 @@ def command(
     complete: bool | None,
     folders: tuple[Path, ...],
     slim: bool,
+    only_for: tuple[str, ...],
     variant: bool,
     exclude: tuple[str, ...],
     no_index: bool,
@@ -65,14 +69,21 @@ def command(
     if slim:
         from rekindle.wheels.repair import slim as slimming
 
-        options.exclude("slim", ("add", "remove", "complete", "folders", "exclude", "no_index", "folder", "variant"))
+        options.exclude("slim", (*_OTHERS, "variant", "only_for"))
         every = [found for given in wheels for found in batch.wheels_in(given)]
         with console.waiting(f"reading and writing {console.plural(len(every), 'wheel')}"):
             done = [slimming.slim(wheel, output, cards=gpus, dry_run=dry_run) for wheel in every]
+    elif only_for:
+        from rekindle.wheels.repair.prune import prune
+
+        options.exclude("only_for", (*_OTHERS, "variant", "gpus"))
+        every = [found for given in wheels for found in batch.wheels_in(given)]
+        with console.waiting(f"reading and writing {console.plural(len(every), 'wheel')}"):
+            done = [prune(wheel, output, cards=only_for, dry_run=dry_run) for wheel in every]
     elif variant:
         from rekindle.wheels.repair.variant import label
 
-        options.exclude("variant", ("add", "remove", "complete", "folders", "exclude", "no_index", "gpus", "folder"))
+        options.exclude("variant", (*_OTHERS, "gpus"))
         done = [label(each, output, dry_run=dry_run) for given in wheels for each in batch.wheels_in(given)]
     elif folder is not None:
         done = [repair.pack(folder, output, dry_run=dry_run)]

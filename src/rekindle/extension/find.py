@@ -281,7 +281,7 @@ class _Search:
         elif home is not None and (listed := self._list(home)) is not None:
             found = self._asked(question.package, listed.split(" "), pure=False, known=True)
             found = msgspec.structs.replace(found, source=home.source, observed_at=home.observed_at) if found else None
-        elif any(row.knows(question.torch) for row in here):
+        elif any(row.knows(question.torch) for row in here) or self._none_for_windows:
             found = None  # the rows name every file for this torch, and none is for the rest of the question
         else:
             made = extension_homes.wheel_for(question.package, question.torch)
@@ -292,8 +292,13 @@ class _Search:
         if found is not None:
             yield found
 
+    @property
+    def _none_for_windows(self) -> bool:
+        """The project has no wheels for Windows; its row says who has."""
+        return self.question.system == "windows" and self.home is not None and self.home.windows is not None
+
     def _list(self, home: ExtensionHome) -> str | None:
-        if self.question.line is None or (self.question.system == "windows" and home.windows):
+        if self.question.line is None or self._none_for_windows:
             return None
         return home.lists(self.question.torch, self.question.line)
 
