@@ -31,6 +31,7 @@ from rekindle.stack.route import Change, Route, RuntimeSetting
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Prefer, Wish, situation_from_options
 from support.artefacts import unverified
+from support.command import rekindle_command
 from support.fatbins import container
 
 
@@ -360,3 +361,8 @@ def test_a_portable_folder_says_which_python_is_changed(tmp_path: Path) -> None:
     assert any("nvidia_cu126" in note for note in said)
     for other in (Capability(8, 6), Capability(3, 7)):
         assert not any("nvidia_cu126" in note for note in command.environment_notes(place, (other,)))
+
+
+def test_a_package_where_the_installer_is_named_leads_to_its_wheel() -> None:
+    seen = rekindle_command("install", "--with", "flash-attn")
+    assert seen.code == 2 and "rekindle extension find flash-attn" in seen.err

@@ -29,9 +29,7 @@ from rekindle.stack.situation import Prefer, TypedWish
 @click.option("--require-signed", is_flag=True, help="Use a wheel from a shelf or a file only if it is signed.")
 @options.path("--wheel", "FILE", "Install this wheel.")
 @options.path("--plan", "PLAN", "Install what this plan says; in a folder of plans, this machine's own.")
-@click.option(
-    "--with", "tool", type=click.Choice(["pip", "uv"]), help="The installer to use [pip, if the environment has it]."
-)
+@click.option("--with", "tool", metavar="[pip|uv]", help="The installer to use [pip, if the environment has it].")
 @click.option("--undo", is_flag=True, help="Restore the environment to what it was before the last install.")
 @options.dry_run
 @options.as_json
@@ -57,6 +55,9 @@ def command(
     from rekindle.install import command as verb
 
     _refuse()
+    if tool not in (None, "pip", "uv"):
+        found = rekindle("extension", "find", str(tool))
+        raise UsageError(f"`--with` names the installer, pip or uv, not `{tool}`", hint=f"torch first, then `{found}`")
     if environment is not None and environment.suffix == ".whl":
         named = rekindle("install", "--wheel", str(environment))
         raise UsageError(f"`{environment}` is a wheel, not an environment", hint=f"name it as one: `{named}`")
