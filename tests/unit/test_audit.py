@@ -171,8 +171,18 @@ def test_torchvision_of_another_torch(place: Environment) -> None:
 
 
 def test_a_driver_that_is_too_old_for_torch(place: Environment) -> None:
-    assert ids(place.audit(H200, driver="470.256.02")) == ["audit.driver"]
+    assert ids(place.audit(H200, driver="470.256.02")) == ["audit.driver", "audit.driver"], "neither torch nor the card"
     assert ids(place.audit(H200, driver="550.54.14")) == []
+
+
+@pytest.mark.parametrize(
+    ("card", "driver", "said"),
+    [(K40, "550.54.14", "R470 was the last branch that did"), (H200, "470.57.02", "is the first that does")],
+)
+def test_a_driver_that_does_not_drive_the_card(place: Environment, card: NamedCard, driver: str, said: str) -> None:
+    """A K80 with driver 550 had no problems here, while plan, review and diagnose refused it."""
+    found = [each for each in place.audit(card, driver=driver).findings if each.id == "audit.driver"]
+    assert any(said in each.found for each in found if each.state is State.FAIL), found
 
 
 def test_a_library_that_is_nowhere(place: Environment) -> None:

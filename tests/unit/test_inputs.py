@@ -14,10 +14,13 @@ from rekindle import api
 from rekindle.cli import options
 from rekindle.cli.main import cli
 from rekindle.core.errors import UsageError
+from rekindle.core.version import Version
 from rekindle.diagnose.facts import facts_from_options
+from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import old_windows, read_system
 from rekindle.inputs.torch import read_torch, with_cuda
 from rekindle.inputs.versions import read_cuda, read_python, read_toolset
+from rekindle.machine.model import FoundDriver, Machine
 from rekindle.model.cuda_line import CudaLine, index_of, variant_of
 from support.command import Seen, rekindle_command
 
@@ -381,3 +384,10 @@ def test_cards_before_fermi_are_named_as_such(name: str) -> None:
 def test_verify_takes_a_range_as_a_range(asked: str, fits: bool) -> None:
     """`verify --torch ">=2.6"` held a wheel against the newest release alone."""
     assert read_torch(asked).admits("2.7.1+cu118") is fits
+
+
+def test_the_driver_of_a_jetsons_system_counts_as_its_branch() -> None:
+    """A Thor reports 580.00, and its CUDA works: no driver of the desktop is to be installed there."""
+    assert read_driver("580.00").driver == read_driver("580").driver
+    machine = Machine(os="linux", arch="aarch64", driver=FoundDriver(version=Version("580.00")))
+    assert machine.driven_by == read_driver("580").driver

@@ -36,7 +36,7 @@ def cards_for(
     if names:
         return tuple(dict.fromkeys(_named(match) for match in gpus.certain(names))), told
     here = graphics.probe(run, time_limit=TIME_LIMIT)
-    found = Driver(here.driver.version, counting) if here.driver and here.driver.version else None
+    found = Driver(here.driver.counted, counting) if here.driver and here.driver.counted else None
     return _found(here.gpus), told or found
 
 

@@ -16,16 +16,19 @@ from rekindle.audit.module_checks import AuditContext
 from rekindle.audit.symbols import uses_torch
 from rekindle.compat import driver_cuda
 from rekindle.compat.companion import belongs
+from rekindle.compat.driver_card import drives, window
 from rekindle.compat.judgement import Clash, Unknown
 from rekindle.core import files
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import architecture
 from rekindle.knowledge.torch import companions
+from rekindle.model.driver import Driver
 
 # Provided by the driver, the interpreter or the C library's own packages: never part of an environment.
 _ELSEWHERE = re.compile(r"(?:libcuda|libnvidia-ml|libpython3[\d.]*|ld-linux[\w.-]*|linux-vdso)\.so")
 _SYSTEM_FOLDERS = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
 _LOADER = "/etc/ld.so.conf.d"
+_NO_DEVICE = "`torch.cuda.is_available()` is False, or the first call says that the driver is too old"
 _ONCE = {"libiomp5md.dll": "Intel's OpenMP", "libiomp5.so": "Intel's OpenMP"}
 _CUDNN = re.compile(r"(?:libcudnn\.so\.|cudnn64_)(\d+)")
 
@@ -83,7 +86,26 @@ def _companions(place: AuditContext) -> Iterator[Trouble]:
             yield Trouble(finding=clash, package=name)
 
 
+def _drives(place: AuditContext, driver: Driver) -> Iterator[Trouble]:
+    """Does the driver drive the cards at all? No package of the environment mends that."""
+    for card in place.cards:
+        answer = drives(driver, card.name, window(card.capability, driver.counting))
+        if isinstance(answer, Clash):
+            fix = Fix(text=", or ".join(each.text for each in answer.changes))
+            clash = Finding(
+                id="audit.driver",
+                state=State.FAIL,
+                found=answer.sentence,
+                why=_NO_DEVICE,
+                fix=fix,
+                source=answer.source,
+            )
+            yield Trouble(finding=clash)
+
+
 def _driver(place: AuditContext) -> Iterator[Trouble]:
+    if place.driver is not None:
+        yield from _drives(place, place.driver)
     if place.cuda is None or place.driver is None:
         return
     answer = driver_cuda.runs(place.driver, place.cuda)
@@ -94,7 +116,7 @@ def _driver(place: AuditContext) -> Iterator[Trouble]:
             id="audit.driver",
             state=State.FAIL,
             found=f"torch {place.torch}: {answer.sentence}",
-            why="`torch.cuda.is_available()` is False, or the first call says that the driver is too old",
+            why=_NO_DEVICE,
             fix=Fix(text=", or ".join(each.text for each in answer.changes)),
             source=answer.source,
         )

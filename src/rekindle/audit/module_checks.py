@@ -83,7 +83,8 @@ def coverage(place: AuditContext, module: Module) -> dict[str, str]:
 
 def _served(place: AuditContext, module: Module, card: NamedCard) -> Served:
     assert module.code is not None
-    return served(module.code, card.capability, driver_ptx=place.driver_ptx)
+    own = Version.find(place.torch) if place.torch and _is_torchs_own(module) else None
+    return served(module.code, card.capability, driver_ptx=place.driver_ptx, torch=own)
 
 
 def stable(place: AuditContext, module: Module) -> bool:

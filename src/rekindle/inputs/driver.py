@@ -24,7 +24,7 @@ class TypedDriver(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_driver(text: str, counting: str = "linux") -> TypedDriver:
-    """A bare branch means its newest release."""
+    """A bare branch means its newest release; so does the `580.00` that a Jetson's system reports."""
     shown = re.fullmatch(r"(?i)\W*cuda(?: version)?:? ?(\d+)\.(\d)\W*", text.strip())
     if shown:
         hint = _of_cuda(int(shown[1]) * 1000 + int(shown[2]) * 10, counting)
@@ -32,10 +32,10 @@ def read_driver(text: str, counting: str = "linux") -> TypedDriver:
     version = typed(_AROUND.sub("", text.strip()).strip(), "`--driver`", "550.54.14")
     if version.major >= 1000:
         raise UsageError(f"`{text[:40]}` is not a driver version", hint=_of_cuda(version.major, counting))
-    if len(version.parts) > 1 or version.major < 100:
+    if any(version.parts[1:]) or version.major < 100:
         return TypedDriver(driver=Driver(version, counting))
     newest = newest_of(version.major, counting)
-    note = f"the newest of branch R{version}" if newest else "the first of that number"
+    note = f"the newest of branch R{version.major}" if newest else "the first of that number"
     meant = newest or version
     return TypedDriver(driver=Driver(meant, counting), note=f"driver {text} is taken as {meant}, {note}")
 

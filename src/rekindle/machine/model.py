@@ -52,6 +52,13 @@ class FoundDriver(msgspec.Struct, frozen=True, kw_only=True):
     def branch(self) -> int | None:
         return drivers.branch_of(self.version) if self.version else None
 
+    @property
+    def counted(self) -> Version | None:
+        """As it is judged: the `580.00` of a Jetson's system is the newest of its branch."""
+        version = self.version
+        plain = version is None or any(version.parts[1:])
+        return version if plain or version is None else drivers.newest_of(version.major, "linux") or version
+
 
 class CalledTool(msgspec.Struct, frozen=True, kw_only=True):
     """A program that nvcc really calls, found by a dry run."""
@@ -372,7 +379,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def driven_by(self) -> Driver | None:
-        version = self.driver.version if self.driver else None
+        version = self.driver.counted if self.driver else None
         return Driver(version, self.driver_system) if version else None
 
     def program(self, name: str) -> Program | None:

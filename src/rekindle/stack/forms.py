@@ -77,8 +77,8 @@ def _requirements(verdict: Verdict) -> str:
     route = verdict.recommended
     index = [" ".join(route.index_words)] if route.index_words else []
     # One index holds PyTorch's line and nothing of the rest, so what else is needed goes into a file of its own.
-    numpy = [f"# install first, from the usual index: {route.numpy}"] if route.numpy else []
-    return "\n".join([_head(verdict), *numpy, *index, *route.requirements])
+    first = f"# install first, from the usual index: {route.numpy}" if index else route.numpy
+    return "\n".join([_head(verdict), *([first] if route.numpy and first else []), *index, *route.requirements])
 
 
 def _uv(verdict: Verdict) -> str:

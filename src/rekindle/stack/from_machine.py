@@ -40,7 +40,7 @@ def situation_of(
     python: str | None = None,
 ) -> Situation:
     """What the resolver needs of a machine. `gpus`, `driver` and `python` stand in for what it has."""
-    found = machine.driver.version if machine.driver else None
+    found = machine.driver.counted if machine.driver else None
     cards = cards_named(gpus) if gpus else _cards(machine)
     typed = read_driver(driver, machine.driver_system) if driver is not None else None
     # The driver of this machine says nothing of a card that is only named, unless it has such cards itself.
