@@ -503,3 +503,25 @@ def test_a_list_above_the_script_is_not_the_one_beside_it(tmp_path: Path) -> Non
 )
 def test_what_a_package_asks_of_torch_is_asked(name: str, text: str, card: str, expected: str) -> None:
     assert verdict(text, card, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--os", "alpine"), "musl"),
+        (("--os", "win7"), "Windows 7"),
+        (("--os", "centos7"), "needs glibc 2.28"),
+        (("--os", "windows", "--python", "3.12-32"), "32-bit"),
+        (("--os", "wsl2", "--gpu", "Tesla K80"), "WSL 2 is for Pascal"),
+    ],
+)
+def test_the_place_that_is_named_is_asked_about(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    """`plan` had no PyTorch there, and this was accepted."""
+    script = tmp_path / "install.sh"
+    script.write_text("pip install torch==2.7.1 --index-url https://download.pytorch.org/whl/cu126\n", encoding="utf-8")
+    seen = rekindle_command("review", str(script), "--gpu", "GTX 1080 Ti", *words)
+    assert seen.code == 8 and said in " ".join(seen.out.split()), seen.out
+    image = tmp_path / "Dockerfile"
+    image.write_text("FROM python:3.12\nRUN " + script.read_text(encoding="utf-8"), encoding="utf-8")
+    if words == ("--os", "alpine"):
+        assert "musl" not in rekindle_command("review", str(image), "--gpu", "GTX 1080 Ti", *words).out

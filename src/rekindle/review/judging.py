@@ -31,7 +31,7 @@ from rekindle.review.script_torch import ScriptTorch
 from rekindle.review.subject import Subject, exact_text
 from rekindle.review.trace import Invocation, Word
 from rekindle.stack import offers, prebuilt
-from rekindle.stack.candidates import JETSON_WHEELS
+from rekindle.stack.candidates import JETSON_WHEELS, against_place
 from rekindle.stack.driver import window_of
 from rekindle.stack.programs import for_program, refused
 from rekindle.stack.rules import Effect
@@ -117,7 +117,8 @@ def settled(subject: Subject) -> Iterator[str]:
 
 def _asked(subject: Subject, final: list[ScriptTorch]) -> Iterator[CardAnswers]:
     first = final[0]
-    whole = subject.asked.situation(first.system, python=first.python, glibc=first.glibc)
+    inside = bool(subject.trace.images)
+    whole = subject.asked.situation(first.system, python=first.python, glibc=first.glibc, image=inside)
     for card in whole.cards:
         situation = msgspec.structs.replace(whole, cards=(card,))
         yield CardAnswers(situation=situation, every=tuple((torch, serves(torch, situation)) for torch in final))
@@ -125,6 +126,9 @@ def _asked(subject: Subject, final: list[ScriptTorch]) -> Iterator[CardAnswers]:
 
 def serves(torch: ScriptTorch, situation: Situation) -> Judgement:
     """Whether the torch of an environment serves the cards, and is run by their driver."""
+    against = [each for each in against_place(situation, Wish()) if each.kind is Effect.REJECTS]
+    if against:
+        return Clash(sentence=against[0].sentence, source=against[0].source)
     if torch.variant == CPU:
         why = f"{_NO_CUDA}; " if torch.system == "windows" and torch.index is None and torch.kind == "wheel" else ""
         source = "download.pytorch.org"

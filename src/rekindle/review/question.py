@@ -23,13 +23,15 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     system: str | None = None
     place: Situation | None = None
 
-    def situation(self, system: str, *, python: str | None, glibc: Version | None) -> Situation:
-        """Where the script makes an environment."""
+    def situation(self, system: str, *, python: str | None, glibc: Version | None, image: bool) -> Situation:
+        """Where the script makes an environment. In an image the C library is the image's, not the machine's."""
         cards = tuple(Card(name=f"a GPU of capability {each}", capabilities=(each,)) for each in self.gpus)
         base = self.place or Situation(system=system, cards=cards)
+        own = image or system != base.system
         return msgspec.structs.replace(
-            base, system=system, cards=base.cards or cards, python=python or base.python, glibc=glibc, libc=None,
-            here=False, installed=None,
+            base, system=system, cards=base.cards or cards, python=python or base.python,
+            glibc=glibc if own else glibc or base.glibc, libc=None if own else base.libc,
+            release=None if own else base.release, here=False, installed=None,
         )  # fmt: skip
 
 
