@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from rekindle.core.errors import RekindleError
+from rekindle.core.errors import RekindleError, UsageError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 __all__ = ["RekindleError", "audit", "diagnose", "doctor", "gpu", "inspect", "needs", "plan", "review"]
 
 
+Text = str | int | float
+"""A version or a name: a number is read as it is written, so `3.10` is 3.1."""
+
+
 class PlanWishes(TypedDict, total=False):
     """What `plan` can be asked for besides, under the names of the command line's options."""
 
@@ -40,7 +44,7 @@ class PlanWishes(TypedDict, total=False):
     torchvision: str
     toolset: str
     profile: str
-    needs: Sequence[str]
+    needs: str | Sequence[str]
     prefer: str
     community: bool
     why_not: str
@@ -49,28 +53,36 @@ class PlanWishes(TypedDict, total=False):
 class LogFacts(TypedDict, total=False):
     """What `diagnose` can be told that a log does not say."""
 
-    python: str
-    torch: str
-    cuda: str
-    driver: str
-    toolset: str
-    machine: Path
+    python: Text
+    torch: Text
+    cuda: Text
+    driver: Text
+    toolset: Text
+    machine: str | Path
 
 
-def _names(said: str | Sequence[str]) -> tuple[str, ...]:
+def _names(said: Text | Sequence[Text]) -> tuple[str, ...]:
     """One text is one name, not its letters."""
-    return (said,) if isinstance(said, str) else tuple(said)
+    return (str(said),) if isinstance(said, (str, int, float)) else tuple(map(str, said))
+
+
+def _text(said: Text | None) -> str | None:
+    return None if said is None else str(said)
+
+
+def _path(said: str | Path | None) -> Path | None:
+    return None if said is None else Path(said)
 
 
 def plan(
     *,
-    gpus: str | Sequence[str] = (),
+    gpus: Text | Sequence[Text] = (),
     os: str | None = None,
-    python: str | float | None = None,
-    driver: str | None = None,
-    torch: str | None = None,
-    cuda: str | None = None,
-    machine: Path | None = None,
+    python: Text | None = None,
+    driver: Text | None = None,
+    torch: Text | None = None,
+    cuda: Text | None = None,
+    machine: str | Path | None = None,
     **wishes: Unpack[PlanWishes],
 ) -> Verdict:
     """Which PyTorch for these GPUs, by which route. Without `gpus` and `machine`: for this computer.
@@ -84,12 +96,12 @@ def plan(
     for word in wishes.keys() - PlanWishes.__annotations__.keys():
         message = f"plan() got an unexpected keyword argument '{word}'"
         raise TypeError(message + (": a card is named with `gpus`" if word in ("gpu", "card") else ""))
-    typed = from_builtins({"torch": torch, "cuda": cuda, **wishes}, TypedWish, name="the question")
-    version = None if python is None else str(python)
-    arch = wishes.get("arch")
+    asked = {**wishes, **({"needs": _names(wishes["needs"])} if "needs" in wishes else {})}
+    typed = from_builtins({"torch": _text(torch), "cuda": _text(cuda), **asked}, TypedWish, name="the question")
     situation = situation_here(
-        gpus=_names(gpus), system=os, machine=arch, driver=driver, python=version, snapshot=machine
-    )
+        gpus=_names(gpus), system=os, machine=wishes.get("arch"), driver=_text(driver), python=_text(python),
+        snapshot=_path(machine),
+    )  # fmt: skip
     return _resolved(situation, typed.wish, wishes.get("why_not"))
 
 
@@ -114,8 +126,9 @@ def gpu(name: str) -> CardAnswer:
 
 
 def inspect(
-    where: str | Path, *, gpus: str | Sequence[str] = (), require: str | Sequence[str] = (), against: Path | None = None
-) -> Inspection:
+    where: str | Path, *, gpus: Text | Sequence[Text] = (), require: str | Sequence[str] = (),
+    against: str | Path | None = None,
+) -> Inspection:  # fmt: skip
     """Which GPUs a wheel, library, folder or address serves, and what it needs to load. Nothing is run.
 
     With `require` (`sm_61`, `compute_90`) a finding says for each whether it is there.
@@ -127,12 +140,12 @@ def inspect(
     from rekindle.wheels.inspect.required import required_findings, targets_of
 
     wanted = targets_of(_names(require))
-    found = look(where, cards=_names(gpus), against=read_torch(against) if against else None)
+    found = look(where, cards=_names(gpus), against=read_torch(Path(against)) if against else None)
     return msgspec.structs.replace(found, findings=(*found.findings, *required_findings(found, wanted)))
 
 
 def diagnose(
-    where: str | Path | bytes, *, gpus: str | Sequence[str] = (), os: str | None = None, **known: Unpack[LogFacts]
+    where: str | Path | bytes, *, gpus: Text | Sequence[Text] = (), os: str | None = None, **known: Unpack[LogFacts]
 ) -> Diagnosis | Diagnoses:
     """What went wrong in a log, or in every log of a folder, and what to do; user names are left out.
 
@@ -146,7 +159,7 @@ def diagnose(
     if machine is not None:
         from rekindle.machine import snapshot
 
-        said = facts.of_machine(snapshot.load(machine), said)
+        said = facts.of_machine(snapshot.load(Path(machine)), said)
     if isinstance(where, bytes):
         from rekindle.diagnose.diagnosis import diagnose_text
 
@@ -154,43 +167,46 @@ def diagnose(
     return source.shown(source.diagnose(str(where), known=said))
 
 
-def doctor(machine: Path | None = None, *, only: Sequence[str] = ()) -> DoctorReport:
+def doctor(machine: str | Path | None = None, *, only: str | Sequence[str] = ()) -> DoctorReport:
     """What this computer (or the one recorded in `machine`) has, what is wrong, and what will work."""
     from rekindle.doctor import report
     from rekindle.machine import snapshot
 
-    found = snapshot.load(machine) if machine else snapshot.here()
-    return report.report(found, only=tuple(only), recorded=machine)
+    recorded = _path(machine)
+    found = snapshot.load(recorded) if recorded else snapshot.here()
+    return report.report(found, only=_names(only), recorded=recorded)
 
 
 def audit(
-    environment: Path | None = None,
+    environment: str | Path | None = None,
     *,
-    gpus: str | Sequence[str] = (),
-    driver: str | None = None,
-    machine: Path | None = None,
+    gpus: Text | Sequence[Text] = (),
+    driver: Text | None = None,
+    machine: str | Path | None = None,
 ) -> Audit:
     """Which compiled modules of an environment will fail on these GPUs, and why."""
     from rekindle.audit.cache import audit as look
 
-    return look(environment, names=_names(gpus), machine=machine, driver=driver, cache=None)
+    return look(_path(environment), names=_names(gpus), machine=_path(machine), driver=_text(driver), cache=None)
 
 
 def review(
     scripts: str | Path | Sequence[str | Path],
     *,
-    gpus: str | Sequence[str] = (),
-    torch: str | None = None,
+    gpus: Text | Sequence[Text] = (),
+    torch: Text | None = None,
     os: str | None = None,
-    driver: str | None = None,
-    python: str | None = None,
-    machine: Path | None = None,
+    driver: Text | None = None,
+    python: Text | None = None,
+    machine: str | Path | None = None,
 ) -> Review:
     """What is wrong with build scripts, before they run for hours. Nothing is run."""
     from rekindle.review import review as room
     from rekindle.review.question import question_from_options
 
-    asked = question_from_options(_names(gpus), torch=torch, system=os, driver=driver, python=python, machine=machine)
+    asked = question_from_options(
+        _names(gpus), torch=_text(torch), system=os, driver=_text(driver), python=_text(python), machine=_path(machine)
+    )
     every = (scripts,) if isinstance(scripts, (str, Path)) else scripts
     return room.review(tuple(map(Path, every)), asked)
 
@@ -206,7 +222,12 @@ def needs(torch_arch_list: Sequence[str], capability: tuple[int, int], *, os: st
     from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 
     card = Capability(*capability)
-    if any(runs(Target.parse(each), card) is not Runs.NO for each in torch_arch_list):
+    try:
+        targets = [Target.parse(each) for each in torch_arch_list]
+    except ValueError as error:
+        message = f"that is not what `torch.cuda.get_arch_list()` returns: {error}"
+        raise UsageError(message, hint='for example `["sm_50", "sm_61"]`') from error
+    if any(runs(target, card) is not Runs.NO for target in targets):
         return None
     best = plan(gpus=[str(card)], os=os).recommended
     return "\n".join([f"this torch has no code for your GPU ({card.sm}): {best.summary}", *best.commands])

@@ -56,3 +56,19 @@ def test_an_application_asks_at_its_start() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nothing_here"):
         _ = rekindle.nothing_here
+
+
+def test_numbers_and_texts_are_taken_as_people_write_them(tmp_path: Path) -> None:
+    """Each of these ended in a TypeError of somebody else's words."""
+    assert rekindle.plan(gpus=[6.1], os="linux", driver=580, cuda=12.6, torch=2.6).recommended.torch == "2.6.0"
+    assert rekindle.plan(gpus="T4", os="linux", needs="compile").recommended.torch
+    machine = str(Path(__file__).parents[1] / "machines" / "k40c-windows.json")
+    assert rekindle.doctor(machine).schema and rekindle.plan(machine=machine).recommended
+    (tmp_path / "lib" / "python3.12" / "site-packages").mkdir(parents=True)
+    (tmp_path / "pyvenv.cfg").write_text("version = 3.12.4\n", encoding="utf-8")
+    assert rekindle.audit(str(tmp_path), gpus="K80", driver=550).findings
+    script = tmp_path / "i.sh"
+    script.write_text("pip install torch==2.7.1\n", encoding="utf-8")
+    assert rekindle.review(str(script), gpus=6.1, python=3.11, torch=2.7, driver=580).scripts
+    with pytest.raises(rekindle.RekindleError, match="get_arch_list"):
+        rekindle.needs(["banana"], (6, 1))
