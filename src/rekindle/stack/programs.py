@@ -181,6 +181,10 @@ def for_card(situation: Situation) -> tuple[ProgramAnswer, ...]:
 def _considered(row: OtherProgram, release: ProgramRelease, situation: Situation) -> ProgramAnswer | str:
     """The answer with this release, or the sentence that speaks against it."""
     name = f"{row.id} {release.version}"
+    # What lasts comes first: another driver would not help there.
+    lacking = next((card for card in situation.capabilities if release.serves(card) is Runs.NO), None)
+    if lacking is not None:
+        return f"{name} has no code that runs on {lacking.sm}: it begins with {min(release.targets)}"
     driving = drive(toolkit(release.cuda), situation, window_of(situation), Candidate(name=name, cuda=release.cuda))
     if isinstance(driving, Rejection):
         return f"{name}: {driving.sentence}"
@@ -192,9 +196,8 @@ def _considered(row: OtherProgram, release: ProgramRelease, situation: Situation
     by_jit = False
     for card in situation.capabilities:
         how = release.serves(card)
-        if how is Runs.NO or (how is not Runs.NATIVE and not driving.jit):
-            begins = min(release.targets)
-            return f"{name} has no code that runs on {card.sm}: it begins with {begins}"
+        if how is not Runs.NATIVE and not driving.jit:
+            return f"{name} has no code that runs on {card.sm}: it begins with {min(release.targets)}"
         by_jit = by_jit or how is not Runs.NATIVE
     ends = [last for card in situation.capabilities if (last := last_cudnn(card))]
     cudnn = min(ends).release if ends else None
