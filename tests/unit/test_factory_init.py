@@ -140,3 +140,20 @@ def test_what_is_left_to_do_is_said_here_and_in_the_readme(project: Path) -> Non
         step for each in flow["jobs"].values() for step in each["steps"] if "REKINDLE_KEY_TEXT" in step.get("env", {})
     ]
     assert [step["name"] for step in signing] == ["Build", "Index and coverage"]
+
+
+@pytest.mark.parametrize("name", [".github", ".github/workflows"])
+def test_a_workflow_is_not_written_through_a_link(project: Path, name: str) -> None:
+    repository, outside = project.parents[2] / "factory", project.parents[2] / "outside"
+    outside.mkdir()
+    (repository / name).parent.mkdir(parents=True, exist_ok=True)
+    trees.link(repository / name, outside, to_folder=True)
+    code, said, _ = _init(project)
+    assert code == 4 and "is a link" in said, said
+    assert list(outside.iterdir()) == []
+
+
+def test_a_matrix_that_is_no_text_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_bytes(b'torch = "2.7.1\xff"\n')
+    seen = rekindle_command("factory", "init", str(tmp_path / "new"), "--matrix", str(tmp_path / "m.toml"), *SAID)
+    assert seen.code == 4 and not (tmp_path / "new").exists(), seen.err

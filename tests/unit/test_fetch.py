@@ -135,3 +135,13 @@ def test_where_nobody_answers_it_gives_up_at_once(tmp_path: Path, monkeypatch: p
         with pytest.raises(FetchFailed, match="could not be downloaded"):
             fetch.download(f"http://127.0.0.1:{taken.getsockname()[1]}/x", tmp_path / "x")
     assert slept == []
+
+
+@pytest.mark.parametrize("proxy", ["socks5://x", "http://[", "file:///x", "127.0.0.1:99999999"])
+def test_a_proxy_that_is_none_is_said_with_the_setting(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, proxy)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with pytest.raises(BadInput, match="proxy that is set") as seen:
+        fetch.pool_for("http://example.org/a.whl")
+    assert "HTTPS_PROXY" in (seen.value.hint or "")

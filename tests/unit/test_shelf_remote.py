@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -146,16 +147,32 @@ def test_facts_come_from_the_statement_not_from_the_listing(friend: Friend, monk
     listing = friend.folder / "shelf.json"
     text = json.loads(listing.read_text(encoding="utf-8"))
     text["wheels"][0]["code"][0]["targets"] = {"sm_90": 1}
-    text["wheels"][0]["sha256"] = "0" * 64
     listing.write_text(json.dumps(text), encoding="utf-8")
     _sign(friend, monkeypatch)
     (offer,) = on_shelves(Shelves(addresses=(friend.address,), trust=(friend.key,)))
     assert [str(target) for target in offer.targets] == ["sm_35", "sm_50"]
-    assert "0" * 64 not in str(offer.location)
+    text["wheels"][0]["sha256"] = "0" * 64
+    listing.write_text(json.dumps(text), encoding="utf-8")
+    _sign(friend, monkeypatch)
+    assert _listed(friend) == 0
     text["wheels"][0]["file"] = "../../etc/passwd"
     listing.write_text(json.dumps(text), encoding="utf-8")
     _sign(friend, monkeypatch)
     assert on_shelves(Shelves(addresses=(friend.address,), trust=(friend.key,))) == ()
+
+
+def test_the_statement_of_another_file_revives_nothing(
+    friend: Friend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever serves a shelf put the statement of a withdrawn wheel beside one that is not, and it was offered."""
+    monkeypatch.setenv("REKINDLE_KEY", str(friend.folder.parent / "friend.pem"))
+    shelf.add(friend.folder, [torch_like.wheel(tmp_path / "old", libraries=CODE, version="2.6.0+cu118")])
+    new, old = sorted((each.file for each in shelf.entries(friend.folder)), reverse=True)
+    shelf.yank(friend.folder, new, "wrong numbers")
+    monkeypatch.setenv("REKINDLE_KEY", str(friend.folder.parent / "mine.pem"))
+    wheels = friend.folder / "wheels"
+    shutil.copy(wheels / f"{new}.dsse.json", wheels / f"{old}.dsse.json")
+    assert (_listed(friend), "another file than the signed list" in capsys.readouterr().err) == (0, True)
 
 
 def test_an_address_that_is_no_shelf(friend: Friend) -> None:

@@ -60,6 +60,10 @@ class FetchFailed(RekindleError):
     exit_code = 7
 
 
+class NothingThere(FetchFailed):
+    """The server has no such page (404)."""
+
+
 class ChecksFailed(RekindleError):
     """At least one check is FAIL."""
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from rekindle.core import console
-from rekindle.core.errors import BadInput, FetchFailed, NotWritable, RekindleError
-from rekindle.core.files import FULL, not_writable, rename_over
+from rekindle.core.errors import BadInput, FetchFailed, NothingThere, NotWritable, RekindleError
+from rekindle.core.files import FULL, is_link, not_writable, rename_over
 from rekindle.core.paths import sha256_of
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ _BEHIND = (
     ),
 )
 
+_WHICH_PROXY = "look at HTTPS_PROXY, HTTP_PROXY and pip's `proxy`: an address like `http://proxy.example:3128`"
+
 
 def download(
     url: str,
@@ -74,6 +76,8 @@ def download(
         to.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotWritable(f"cannot write to `{to.parent}`: {error.strerror}", hint="choose another place") from error
+    if is_link(part):
+        part.unlink()
     problem = ""
     for attempt in range(_TRIES):
         if attempt:
@@ -120,7 +124,8 @@ def fetch_small(url: str, *, most: int, pool: PoolManager | None = None) -> byte
     """All of `url`, which must be at most so many bytes and come in reasonable time."""
     status, _, data = _answer(url, most, None, pool)
     if status != 200:
-        raise FetchFailed(f"`{url}` answered {status}", hint="check the address")
+        kind = NothingThere if status == 404 else FetchFailed
+        raise kind(f"`{url}` answered {status}", hint="check the address")
     return data
 
 
@@ -207,10 +212,16 @@ def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
     if not proxy:
         return urllib3.PoolManager(**options)
     # Who asks is part of the proxy's address, and urllib3 does not look there.
-    named = urlsplit(proxy)
+    try:
+        named = urlsplit(proxy)
+    except ValueError as error:
+        raise BadInput("the proxy that is set cannot be used", hint=_WHICH_PROXY) from error
     who = f"{unquote(named.username)}:{unquote(named.password or '')}" if named.username else None
     headers = urllib3.make_headers(proxy_basic_auth=who) if who else None
-    return urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
+    try:
+        return urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
+    except (ValueError, urllib3.exceptions.HTTPError) as error:
+        raise BadInput("the proxy that is set cannot be used", hint=_WHICH_PROXY) from error
 
 
 def _proxy(url: str) -> str | None:

@@ -31,6 +31,8 @@ def read(path: Path, kind: type[T]) -> list[T]:
 def append(path: Path, entry: Any, *, hint: str, settled: bool = True) -> None:
     """Write one entry; with `settled` it outlives a power cut once this returns."""
     line = codec.to_json(entry, indent=0).encode("utf-8") + b"\n"
+    if files.is_link(path):
+        raise NotWritable(f"the journal `{path}` is a link", hint="remove it: a journal is a file of its own")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+") as stream:

@@ -7,7 +7,6 @@ in the site. The next run reads the same site and builds nothing that is there.
 from __future__ import annotations
 
 import html
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -15,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from rekindle.core import codec, fetch, files, signing
-from rekindle.core.errors import BadInput, ChecksFailed, FetchFailed, NotFound, UsageError
+from rekindle.core.errors import BadInput, ChecksFailed, NotFound, NothingThere, UsageError
 from rekindle.core.paths import sha256_of
 from rekindle.fleet import shelved
 from rekindle.fleet.job import FleetJob, JobState
@@ -105,8 +104,10 @@ def _small_files(folder: Path, site: Path, listed: Sequence[ShelvedWheel]) -> tu
         for name in store.names_of(entry.file):
             source = folder / "wheels" / name
             if name != entry.file and source.is_file():
-                (site / "wheels").mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, site / "wheels" / name)
+                if lead := next((each for each in (source, site / "wheels") if files.is_link(each)), None):
+                    message = f"`{lead}` is a link, and could bring any file of yours onto the site"
+                    raise BadInput(message, hint="replace the link with what it leads to, or remove it")
+                files.write_bytes(site / "wheels" / name, files.read_bytes(source, limit=_LIMIT))
         upload += [str(wheel), f"{wheel}{store.METADATA}"]
     return tuple(upload)
 
@@ -117,7 +118,7 @@ def bring(address: str, folder: Path) -> int:
     A site that is not there yet is an empty one: the first run of a factory has none.
     """
     try:
-        records = _fetched(address, folder)
+        records = _fetched(address)
     except NotFound:
         return 0
     have = {entry.file for entry in shelf.entries(folder)}
@@ -137,26 +138,19 @@ def fetch_wheel(address: str, folder: Path, job: ShelvedJob) -> Path:
     """A wheel that was published, by its hash."""
     place = folder / "wheels" / store.file_name(job.wheel)
     if not place.is_file():
-        records = _fetched(address, folder)
+        records = _fetched(address)
         fetch.download(f"{records.base}/{quote(job.wheel)}", place, sha256=job.sha256)
     return place
 
 
-def _fetched(address: str, folder: Path) -> FactoryRecords:
+def _fetched(address: str) -> FactoryRecords:
     if not address.startswith(("http://", "https://")):
         return _records(Path(address))
-    place = folder / f".{RECORDS}"
-    place.unlink(missing_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
     try:
-        fetch.download(f"{address.rstrip('/')}/{RECORDS}", place)
-    except FetchFailed as error:
-        if "404" in error.message:
-            raise NotFound(f"nothing is published at {address}", hint="the first run has nothing to take up") from error
-        raise
-    found = codec.from_json(files.read_bytes(place, limit=_LIMIT), FactoryRecords, name=f"`{RECORDS}`")
-    place.unlink()
-    return found
+        data = fetch.fetch_small(f"{address.rstrip('/')}/{RECORDS}", most=_LIMIT)
+    except NothingThere as error:
+        raise NotFound(f"nothing is published at {address}", hint="the first run has nothing to take up") from error
+    return codec.from_json(data, FactoryRecords, name=f"`{RECORDS}` at {address}")
 
 
 def _records(site: Path) -> FactoryRecords:

@@ -67,16 +67,20 @@ def init(
     What is there stays: a matrix that lies there is used where it lies, the page gets another name beside a README.
     `accept` is asked whether the terms of the toolchains are accepted, if the runners need one.
     """
-    text = files.read_bytes(matrix).decode("utf-8") if matrix else ORPHANS
     page = "FACTORY.md" if os.path.lexists(folder / "README.md") else "README.md"
     wanted = ("matrix.toml", WORKFLOW, page, ".gitignore")
     kept = matrix is not None and matrix.resolve() == (folder / "matrix.toml").resolve()
     if taken := [name for name in wanted[kept:3] if os.path.lexists(folder / name)]:
         hint = "take it with `--matrix`, or name a new folder" if taken[0] == "matrix.toml" else "name a new folder"
         raise UsageError(f"`{folder / taken[0]}` already exists", hint=hint)
-    _check_links(folder, Path(".gitignore"))
+    for name in wanted:
+        _check_links(folder, Path(name))
+    ignored = folder / ".gitignore"
+    if ignored.exists() and not ignored.is_file():
+        raise UsageError(f"`{ignored}` is no file", hint="name a new folder")
     own = _projects(matrix, folder) if matrix else {}
     plan = planning.make(matrix).plan if matrix else _orphans()
+    text = files.read_bytes(matrix).decode("utf-8") if matrix else ORPHANS
     settings = ExportSettings(cores=CORES, limit=350, site=True, rekindle=rekindle, accept_licence=True, by_hand=True)
     made = exported(plan, settings)
     flow = write.workflow(made, name="factory", then={"publish": _publish(settings)})

@@ -30,6 +30,7 @@ class _ListedWheel(WheelIdentity, frozen=True, kw_only=True):
     """One odd name does not hide the others."""
 
     file: str
+    sha256: str = ""
     yanked: str | None = None
 
 
@@ -61,7 +62,9 @@ def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], byte
             data = get(f"{root}/wheels/{quote(file)}{store.STATEMENT}")
             envelope = signing.read_envelope(data, name=f"the statement of `{file}`")
             said = provenance.opened(envelope, trusted, name=f"the statement of `{file}`")
-            store.file_name(said.entry.file)
+            if (said.entry.file, said.entry.sha256) != (file, listed.sha256):
+                message = f"the statement of `{file}` is of another file than the signed list names"
+                raise ChecksFailed(message, hint="do not install it; tell the owner of the shelf")
             good.append(msgspec.structs.replace(said.entry, yanked=listed.yanked))
         except RekindleError as error:
             aside[listed.file] = str(error)
