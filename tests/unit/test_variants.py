@@ -276,3 +276,30 @@ def test_variantlib_reads_the_labels(tmp_path: Path) -> None:
     wheel = _labelled(tmp_path, "sm_61", "sm_70")
     data = _contents(wheel)["gpudemo-1.0+cu126.dist-info/variant.json"]
     assert dist_info.VariantDistInfo(data, read_name(wheel.name).label).variant_desc.properties
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"variants": {"sm61": {}}}, "names no architecture"),
+        ({"providers": {"nvidia": {"requires": ["evil @ https://h/e.whl"], "plugin-api": "evil:Pwn"}}}, "run `evil`"),
+        ({"providers": {"nvidia": {"requires": ["evil"], "plugin-api": "evil:Pwn"}}}, "run `evil`"),
+    ],
+)
+def test_a_label_that_promises_nothing_or_names_strange_code_is_refused(
+    tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    wheel = _labelled(tmp_path, "sm_61")
+    with zipfile.ZipFile(wheel) as opened:
+        members = {name: opened.read(name) for name in opened.namelist()}
+    (place,) = [name for name in members if name.endswith("variant.json")]
+    told = json.loads(members[place])
+    (own,) = told["variants"]
+    if "variants" in change:
+        change = {"variants": {own: {}}}
+    members[place] = json.dumps(told | change).encode()
+    with zipfile.ZipFile(wheel, "w") as written:
+        for name, data in members.items():
+            written.writestr(name, data)
+    found = [each for each in inspect(wheel).findings if each.id == "variant"]
+    assert any(each.state is State.FAIL and said in each.found for each in found), found

@@ -22,6 +22,8 @@ NVIDIA, ARCHITECTURE, LEAST_CUDA, MOST_CUDA = (
     "nvidia", "sm_arch", "cuda_version_lower_bound", "cuda_version_upper_bound",
 )  # fmt: skip
 _SOURCE = "its own GPU code"
+_NULL = "null"
+_KNOWN_PROVIDERS = {"nvidia-variant-provider", "rekindle-torch", "rekindle"}
 _VALUE = re.compile(r"(\d{1,2})(\d)_(real|virtual)\Z")
 _NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,3})?\Z")
 
@@ -47,11 +49,29 @@ def judged(variant: WheelVariant, codes: Sequence[GpuCode], cuda: Version | None
     for value in said.get(ARCHITECTURE, ()):
         if not _true(value, codes):
             yield Clash(sentence=f"its label promises `{value}`, and its GPU code is {inside}", source=_SOURCE)
+    yield from _providers(variant)
+    if own(codes) and not said.get(ARCHITECTURE) and variant.label != _NULL:
+        sentence = f"its label names no architecture, and its GPU code is {inside}: it would go to every card"
+        yield Clash(sentence=sentence, source=_SOURCE)
     yield from _driver(said, cuda) if own(codes) and variant.properties else ()
     for space, features in variant.properties.items():
         strange = [name for name in features if space != NVIDIA or name not in (ARCHITECTURE, LEAST_CUDA, MOST_CUDA)]
         for feature in strange:
             yield Unknown(missing=f"what its label says of `{space} :: {feature}` was not judged")
+
+
+def _providers(variant: WheelVariant) -> Iterator[Judgement]:
+    """Who tells what a computer has is code that an installer fetches and runs."""
+    for space, told in variant.providers.items():
+        needs = [str(each) for each in told.get("requires") or ()]
+        names = {re.split(r"[^\w.-]", each.strip(), maxsplit=1)[0].lower().replace("_", "-") for each in needs}
+        module = str(told.get("plugin-api") or "").partition(":")[0].partition(".")[0]
+        known = names | {module.replace("_", "-")} <= _KNOWN_PROVIDERS | {""}
+        if any("@" in each for each in needs) or (space == NVIDIA and not known):
+            sentence = f"its label lets installers run `{module or ', '.join(needs)}` to ask for `{space}`"
+            yield Clash(sentence=sentence, source=_SOURCE)
+        elif not known or space not in variant.properties:
+            yield Unknown(missing=f"the provider of `{space}` that its label names was not judged")
 
 
 def _driver(said: dict[str, tuple[str, ...]], cuda: Version | None) -> Iterator[Judgement]:
