@@ -81,7 +81,7 @@ def test_each_machine_finds_its_own_plan(lab: Path, tmp_path: Path) -> None:
     assert [(plan.torch, plan.variant, plan.python) for plan in plans.values()] == [
         ("2.14.1", "cu126", "3.11"),
         ("2.3.1", "cu118", "3.10"),
-        ("2.11.0", "cu128", "3.12"),
+        ("2.13.0", "cu129", "3.12"),
     ]
     # One plan for the machines that share it has the cards of all of them.
     names = [card.name for card in plans["node01"].cards]
@@ -159,10 +159,10 @@ def test_ansible_gets_groups_and_slurm_features(lab: Path, tmp_path: Path) -> No
     slurm = rekindle_command("plan", "--machine", str(lab), "--as", "slurm").out.splitlines()
     assert [line.rpartition("=")[2] for line in slurm] == [
         "torch_2_14_1_cu126",
-        "torch_2_11_0_cu128",
+        "torch_2_13_0_cu129",
         "torch_2_3_1_cu118",
     ]
-    assert slurm[1] == "NodeName=node36,node37 Features=torch_2_11_0_cu128"
+    assert slurm[1] == "NodeName=node36,node37 Features=torch_2_13_0_cu129"
     assert rekindle_command("plan", "--gpu", "V100", "--as", "slurm").code == 2
     for name in ("good", "evil ansible_host=elsewhere"):
         labs.save(tmp_path / f"{name}.json", "Tesla V100-SXM2-32GB", 1, "550.90.07", "3.11.9")
