@@ -24,24 +24,21 @@ def same_cuda(file: str, built: Version, torch: Version | None) -> Judgement:
     """Within a major the runtimes are compatible. `torch` None: that torch is for the CPU only."""
     if torch is not None and built.major == torch.major:
         return Fits()
-    here = f"torch is built for CUDA {torch}" if torch else "torch is built for the CPU only"
-    majors = [torch.major] if torch else []
-    return Clash(
-        sentence=f"{file} uses CUDA {built}, and {here}",
-        source="two CUDA runtimes of different majors in one process do not share streams, contexts or memory",
-        changes=tuple(
-            Alternative(what="toolkit", value=str(each), text=f"build it with a CUDA {each} toolkit") for each in majors
-        ),
-    )
+    source = "two CUDA runtimes of different majors in one process do not share streams, contexts or memory"
+    if torch is None:
+        return Clash(sentence=f"{file} uses CUDA {built}, and torch is built for the CPU only", source=source)
+    text = f"build it with a CUDA {torch.major} toolkit"
+    change = Alternative(what="toolkit", value=str(torch.major), text=text)
+    sentence = f"{file} uses CUDA {built}, and torch is built for CUDA {torch}"
+    return Clash(sentence=sentence, source=source, changes=(change,))
 
 
 def official_abi(torch: Version, line: str | None) -> str | None:
     """The C++ ABI of PyTorch's own wheel for Linux. None: it depends on the line, which is not known."""
     if torch.major_minor == _BETWEEN and line is None:
         return None
-    return (
-        "cxx11" if torch.major_minor > _BETWEEN or (torch.major_minor > _LAST_OLD and line == "cu126") else "pre-cxx11"
-    )
+    old = torch.major_minor <= _LAST_OLD or (torch.major_minor == _BETWEEN and line != "cu126")
+    return "pre-cxx11" if old else "cxx11"
 
 
 def same_abi(file: str, own: str | None, torch: str | None) -> Judgement:

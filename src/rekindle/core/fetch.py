@@ -214,11 +214,8 @@ def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
     # Who asks is part of the proxy's address, and urllib3 does not look there.
     try:
         named = urlsplit(proxy)
-    except ValueError as error:
-        raise BadInput("the proxy that is set cannot be used", hint=_WHICH_PROXY) from error
-    who = f"{unquote(named.username)}:{unquote(named.password or '')}" if named.username else None
-    headers = urllib3.make_headers(proxy_basic_auth=who) if who else None
-    try:
+        who = f"{unquote(named.username)}:{unquote(named.password or '')}" if named.username else None
+        headers = urllib3.make_headers(proxy_basic_auth=who) if who else None
         return urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
     except (ValueError, urllib3.exceptions.HTTPError) as error:
         raise BadInput("the proxy that is set cannot be used", hint=_WHICH_PROXY) from error

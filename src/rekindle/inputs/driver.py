@@ -10,7 +10,7 @@ from rekindle.compat import driver_cuda
 from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version, typed
-from rekindle.knowledge.gpu.drivers import branch_of, newest_of
+from rekindle.knowledge.gpu.drivers import branch_of, meant
 from rekindle.model.driver import Driver
 
 # As nvidia-smi shows it, with the CUDA beside it, or as a branch: `R550`.
@@ -34,10 +34,9 @@ def read_driver(text: str, counting: str = "linux") -> TypedDriver:
         raise UsageError(f"`{text[:40]}` is not a driver version", hint=_of_cuda(version.major, counting))
     if any(version.parts[1:]) or version.major < 100:
         return TypedDriver(driver=Driver(version, counting))
-    newest = newest_of(version.major, counting)
-    note = f"the newest of branch R{version.major}" if newest else "the first of that number"
-    meant = newest or version
-    return TypedDriver(driver=Driver(meant, counting), note=f"driver {text} is taken as {meant}, {note}")
+    newest = meant(version, counting)
+    note = f"the newest of branch R{version.major}" if newest != version else "the first of that number"
+    return TypedDriver(driver=Driver(newest, counting), note=f"driver {text} is taken as {newest}, {note}")
 
 
 def _of_cuda(number: int, counting: str) -> str:

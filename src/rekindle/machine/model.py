@@ -54,10 +54,8 @@ class FoundDriver(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counted(self) -> Version | None:
-        """As it is judged: the `580.00` of a Jetson's system is the newest of its branch."""
-        version = self.version
-        plain = version is None or any(version.parts[1:])
-        return version if plain or version is None else drivers.newest_of(version.major, "linux") or version
+        """As it is judged: only Linux on a Jetson reports a bare branch."""
+        return drivers.meant(self.version, "linux") if self.version else None
 
 
 class CalledTool(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,6 +53,11 @@ def newest_of(branch: int, counting: str) -> Version | None:
     return None if row is None else row.windows if counting == "windows" else row.linux
 
 
+def meant(driver: Version, counting: str) -> Version:
+    """A bare branch, and the `580.00` that a Jetson's system reports, are the newest of that branch."""
+    return driver if any(driver.parts[1:]) else newest_of(driver.major, counting) or driver
+
+
 def packages(branch: int, system: str, distribution: str | None = None) -> tuple[DriverPackage, ...]:
     """How to install a branch: on one distribution, or on each that is known."""
     fitting = (row for row in _packages() if row.branch == branch and row.system == system)
