@@ -50,10 +50,20 @@ def test_what_is_nested_without_end(name: str, sign: str) -> None:
 
 
 @pytest.mark.long
-def test_four_megabytes_are_answered_in_seconds() -> None:
-    line = 'set "PATH=C:\\x;%PATH%" && python -m pip install "numpy<2" || exit /b 1\n'
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("a.bat", 'set "PATH=C:\\x;%PATH%" && python -m pip install "numpy<2" || exit /b 1\n'),
+        ("a.bat", "conda activate x\n"),
+        ("a.sh", "conda activate x\npip install torch==2.0.1+cu118\n"),
+        ("a.sh", "export CUDA_HOME=/x\nTORCH_CUDA_ARCH_LIST=6.1 pip install .\n"),
+        ("a.sh", "CC=gcc\npython setup.py install\n"),
+        ("Dockerfile", "FROM nvidia/cuda:12.1.0-base-ubuntu22.04\nRUN apt-get install python3\n"),
+    ],
+)
+def test_four_megabytes_are_answered_in_seconds(name: str, line: str) -> None:
     text = line * ((4 << 20) // len(line) - 1)
-    answer = answered(text, "a.bat", 40)
+    answer = answered(text, name, 40)
     assert any("only the first" in item.why or "too many" in item.why for item in answer.not_understood)
 
 

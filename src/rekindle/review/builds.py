@@ -67,6 +67,7 @@ class ScriptBuilds:
         self.told_system = asked.system
         self.kept: dict[str, Any] = {}
         """What is worked out once and asked by several rules."""
+        self._said: dict[str, bool] = {}
 
     @property
     def notes(self) -> bool:
@@ -123,8 +124,14 @@ class ScriptBuilds:
         own = found[0].python.get(found[1]) if found else None
         words = (word.text for item in self.trace.invocations for word in item.words)
         named = {match[1] for word in words if (match := _OTHER_PYTHON.match(word))} - {own}
-        others = re.compile(r"conda|mamba|pyenv|\buv\b|deadsnakes|Miniforge|python_version", re.I)
-        return None if named or others.search(self.document.text) else own
+        others = r"(?i)conda|mamba|pyenv|\buv\b|deadsnakes|Miniforge|python_version"
+        return None if named or self.says(others) else own
+
+    def says(self, pattern: str) -> bool:
+        """Something anywhere in the script's text; searched once, however many commands ask."""
+        if pattern not in self._said:
+            self._said[pattern] = re.search(pattern, self.document.text) is not None
+        return self._said[pattern]
 
     def system(self, item: Invocation | None = None) -> str:
         if self.told_system:

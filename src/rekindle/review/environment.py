@@ -299,7 +299,7 @@ class ScriptEnvironments:
     def has_no_index(self, found: Install) -> bool:
         """Only the Python package index is asked, as far as the script says."""
         names = (*_INDEX_VARIABLES, "PIP_CONFIG_FILE")
-        told = re.search(r"pip3? config set|pip\.conf|pip\.ini|extra-index-url|find-links", self.subject.document.text)
+        told = self.subject.says(r"pip3? config set|pip\.conf|pip\.ini|extra-index-url|find-links")
         if told or any(self.subject.visible(name, found.item) is not None for name in names):
             return False
         return not (found.index or found.find or found.backend or found.lists or found.has("--no-index"))

@@ -94,10 +94,9 @@ class Subject(ScriptBuilds):
         alone = found.has("-i", "--index-url", "--default-index") and not (found.find or found.has("-f"))
         return index if alone and "download.pytorch.org/whl" in index and not self._adds_indexes else None
 
-    @cached_property
+    @property
     def _adds_indexes(self) -> bool:
-        told = r"extra-index-url|EXTRA_INDEX_URL|find-links|(?m:^[ \t]*-f\s)"
-        return re.search(told, self.document.text) is not None
+        return self.says(r"extra-index-url|EXTRA_INDEX_URL|find-links|(?m:^[ \t]*-f\s)")
 
     def lies_beside(self, name: str, item: Invocation) -> bool:
         """Can a list that an invocation names be read where the script lies?"""

@@ -30,6 +30,7 @@ def check(subject: Subject) -> Iterator[Raised]:
 
 def _activated(subject: Subject) -> Iterator[Raised]:
     """An environment that is made, and python or pip used without it."""
+    every = _made(subject)
     for item in subject.trace.invocations:
         env = made(item)
         if not env or not item.reached or item.program == "uv":
@@ -38,7 +39,7 @@ def _activated(subject: Subject) -> Iterator[Raised]:
         later = [each for each in subject.trace.invocations if each.order > item.order and each.reached]
         other = next((into for each in later if (into := entered(each))), None)
         plain = other is not None and re.fullmatch(r"[\w.-]+", short) and re.fullmatch(r"[\w.-]+", other)
-        if other is not None and plain and short not in other and not _is_made(subject, other):
+        if other is not None and plain and short not in other and not {"", other} & every:
             yield raised("environment-other", item.line, env=short, other=other)
             return
         if _enters(subject, later, env, short, item):
@@ -55,17 +56,17 @@ _MAKES = re.compile(
 )
 
 
-def _is_made(subject: Subject, name: str) -> bool:
-    every = [env for item in subject.trace.invocations if (env := made(item)) is not None]
-    return "" in every or name in [last_part(env) for env in every]
+def _made(subject: Subject) -> frozenset[str]:
+    """The names of the environments that the script makes; an empty one stands for any."""
+    return frozenset(last_part(env) for item in subject.trace.invocations if (env := made(item)) is not None)
 
 
 def _not_made(subject: Subject) -> Iterator[Raised]:
     """An environment that is entered, and that no command makes. A fresh image or runner has none of its own."""
-    dialect, text = subject.document.dialect, subject.document.text
+    dialect, text, every = subject.document.dialect, subject.document.text, _made(subject)
     for item in subject.trace.invocations:
         name = entered(item) if item.reached and not item.conditional else None
-        if not name or name in ("base", "root") or not re.fullmatch(r"[\w.-]+", name) or _is_made(subject, name):
+        if not name or name in ("base", "root") or not re.fullmatch(r"[\w.-]+", name) or {"", name} & every:
             continue
         if dialect.unattended and not _MAKES.search(text) and "self-hosted" not in text:
             yield raised("environment-not-there", item.line, env=name)
@@ -92,7 +93,7 @@ def _uv_outside(subject: Subject) -> Iterator[Raised]:
             return
         image = image_of(subject, item)
         hosted = subject.document.dialect is Dialect.WORKFLOW and image is None
-        hosted = hosted and not re.search(r"activate-environment|setup-m\w+conda|self-hosted", subject.document.text)
+        hosted = hosted and not subject.says(r"activate-environment|setup-m\w+conda|self-hosted")
         if places or hosted or (image is not None and image.known and _NO_UV_PLACE.search(image.name)):
             yield raised("uv-no-environment", item.line)
         return

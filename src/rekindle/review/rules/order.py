@@ -171,11 +171,9 @@ def _not_exported(subject: Subject) -> Iterator[Raised]:
             value = subject.visible(item.name, step.item)
             if value is None or value.exported or value.order != item.order or not item.value:
                 continue
-            if re.search(rf"(?m)^[ \t]*(?:set -a\b|set -o allexport|export\b.*\b{item.name}\b)", subject.document.text):
+            if subject.says(rf"(?m)^[ \t]*(?:set -a\b|set -o allexport|export\b.*\b{item.name}\b)"):
                 continue
-            if re.search(rf"\$\{{?{item.name}\b", subject.document.text) and not item.name.startswith(
-                ("TORCH_CUDA", "MAX_JOBS")
-            ):
+            if not item.name.startswith(("TORCH_CUDA", "MAX_JOBS")) and subject.says(rf"\$\{{?{item.name}\b"):
                 continue
             if item.dialect is Dialect.POWERSHELL and re.search(rf"(?i)\$\{{?{item.name}\b", _behind(subject, item)):
                 continue

@@ -322,8 +322,9 @@ def _channels(subject: Subject) -> Iterator[Raised]:
     """`pytorch-cuda` without the one channel that has it."""
     for found in subject.installs:
         wanted = found.named("pytorch-cuda") if found.tool == "conda" and found.verb != "uninstall" else None
-        told = re.search(r"channels.*\bpytorch\b|condarc|\bpytorch::", subject.document.text)
-        if wanted is not None and not told and not any("pytorch" in each for each in found.channels):
+        if wanted is None or any("pytorch" in each for each in found.channels):
+            continue
+        if not subject.says(r"channels.*\bpytorch\b|condarc|\bpytorch::"):
             yield raised("conda-channel-missing", wanted.line)
 
 
