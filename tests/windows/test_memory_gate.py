@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,13 +25,14 @@ from rekindle.core import run
 
 MIB = 1024**2
 FILES = 4
-# Each notes when it began and ended, and what it was told.
+# Each notes when it began and ended, and what it was told. The first waits until another has come to the gate.
 COMPILER = """#include <stdio.h>
 #include <string.h>
 #include <windows.h>
 int main(int count, char **words) {
     unsigned long begun = GetTickCount();
     if (strcmp(words[1], "fail") == 0) { printf("out %s\\n", GetCommandLineA()); return 7; }
+    for (int tries = 0; tries < 1200 && GetFileAttributesA("go") == INVALID_FILE_ATTRIBUTES; tries++) Sleep(50);
     Sleep(700);
     FILE *note = fopen(words[2], "w");
     fprintf(note, "%lu %lu", begun, (unsigned long)GetTickCount());
@@ -58,13 +61,25 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> str:
     return made
 
 
+def when_two_have_come(governor: Governor, go: Path) -> None:
+    """However long a slow machine takes to start them."""
+    for _ in range(1200):
+        standing = governor.standing()
+        if len(standing.running) + len(standing.waiting) >= 2:
+            break
+        time.sleep(0.05)
+    go.touch()
+
+
 def together(folder: Path, gate: str, governor: Governor) -> int:
     """How many ran at the same time, at most."""
     compile_c(COMPILER, folder / "cc.exe")
     rule = f'rule cxx\n  command = "{gate}" "{folder / "cc.exe"}" -o $out\n'
     rule += "".join(f"build {number}.cpp.obj: cxx\n" for number in range(FILES))
     (folder / "build.ninja").write_text(rule, encoding="utf-8")
-    said = run.call([program("ninja")], cwd=folder, env=governor.environment(os.environ), timeout=180)
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(when_two_have_come, governor, folder / "go")
+        said = run.call([program("ninja")], cwd=folder, env=governor.environment(os.environ), timeout=180)
     assert said.ok, said.out + said.err
     assert "Jobserver mode detected" in said.out + said.err
     spans = []
