@@ -31,7 +31,7 @@ _COLUMNS = 100
 def verdict(answer: Verdict, *, everything: bool = False) -> str:
     lines = [heading(answer.situation)]
     lines += [console.wrap(note) for note in answer.notes]
-    instead = [line for each in answer.alternatives for line in alternative(each)]
+    instead = [text for each in answer.alternatives for text in alternative(each)]
     instead = ["", "Or", *instead] if instead else []
     # Who is sent to hours of building sees at once what another way would spare.
     building = answer.recommended.route is RouteKind.SOURCE_BUILD
