@@ -19,7 +19,7 @@ from rekindle.diagnose.facts import facts_from_options
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import old_windows, read_system
 from rekindle.inputs.torch import read_torch, with_cuda
-from rekindle.inputs.versions import read_cuda, read_python, read_toolset
+from rekindle.inputs.versions import read_cuda, read_cudnn, read_python, read_toolset
 from rekindle.machine.model import FoundDriver, Machine
 from rekindle.model.cuda_line import CudaLine, index_of, variant_of
 from support.command import Seen, rekindle_command
@@ -391,3 +391,18 @@ def test_the_driver_of_a_jetsons_system_counts_as_its_branch() -> None:
     assert read_driver("580.00").driver == read_driver("580").driver
     machine = Machine(os="linux", arch="aarch64", driver=FoundDriver(version=Version("580.00")))
     assert machine.driven_by == read_driver("580").driver
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("91900", "9.19.0"),
+        ("91.9", "9.19.0"),
+        ("90.1.1", "9.1.1"),
+        ("8902", "8.9.2"),
+        ("8.9.2", "8.9.2"),
+        ("7", "None"),
+    ],
+)
+def test_a_cudnn_as_its_number_and_as_torch_spells_it(said: str, meant: str) -> None:
+    assert str(read_cudnn(said)) == meant

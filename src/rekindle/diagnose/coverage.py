@@ -9,6 +9,7 @@ from rekindle.compat.library_card import cudnn_serves, cudnns_for, last_cudnn
 from rekindle.compat.torch_cuda import any_code
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
+from rekindle.inputs.versions import read_cudnn
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.torch import releases
 from rekindle.stack import offers
@@ -40,7 +41,7 @@ def _before_tables(torch: str, variant: str | None, card: Capability) -> bool | 
 
 def cudnn_lacks(torch: str | None, variant: str | None, said: str | None, card: Capability) -> bool | None:
     """`said` is the cuDNN that the log itself names (`91002`, `8.9.2`); otherwise it is the one of torch's wheel."""
-    version = _cudnn(said) if said else None
+    version = read_cudnn(said) if said else None
     release = _release(torch) if torch else None
     if version is None and release is not None and variant:
         row = release.variant(variant)
@@ -72,13 +73,3 @@ def _release(torch: str) -> releases.TorchRelease | None:
         return releases.torch_release(torch)
     except RekindleError:
         return None
-
-
-def _cudnn(said: str) -> Version | None:
-    """`91002` is 9.10.2, `8902` is 8.9.2, and `8.9.2` itself."""
-    if "." in said:
-        return Version(said)
-    number = int(said)
-    if number >= 90000:
-        return Version(f"{number // 10000}.{number // 100 % 100}.{number % 100}")
-    return Version(f"{number // 1000}.{number // 100 % 10}.{number % 100}") if number >= 1000 else None

@@ -52,3 +52,14 @@ def read_toolset(text: str) -> Version:
         message = f"`{plain}` is Visual Studio's word for several toolsets"
         raise UsageError(message, hint="write `--toolset` like `14.39`")
     return typed(plain, "`--toolset`", "14.39")
+
+
+def read_cudnn(said: str) -> Version | None:
+    """`91002` is 9.10.2, `8902` is 8.9.2; torch's own text says `91.9` for 91900, which is 9.19."""
+    major, *rest = (int(part) for part in said.split("."))
+    if rest and major < 90:
+        return Version(said)
+    number = major * 1000 + rest[0] * 100 + sum(rest[1:2]) if rest else major
+    if number >= 90000:
+        return Version(f"{number // 10000}.{number // 100 % 100}.{number % 100}")
+    return Version(f"{number // 1000}.{number // 100 % 10}.{number % 100}") if number >= 1000 else None

@@ -179,7 +179,11 @@ def cudnn_conv(torch: Any, device: Any) -> str:
         cudnn.allow_tf32 = before
     for what, wanted, got in zip(("convolution", "its gradient", "its weights' gradient"), *results):  # noqa: B905
         close(torch, got, wanted, 1e-4, what)
-    which = f"cuDNN {cudnn.version()}" if cudnn.is_available() else "without cuDNN, as it was built"
+    number = cudnn.version() or 0
+    # 91900 is 9.19.0, 8902 is 8.9.2.
+    scale = 10000 if number >= 90000 else 1000
+    name = f"{number // scale}.{number % scale // 100}.{number % 100}"
+    which = f"cuDNN {name}" if cudnn.is_available() else "without cuDNN, as it was built"
     return f"{which}: convolution forward and backward agree with the CPU"
 
 

@@ -23,6 +23,7 @@ from rekindle.formats import package
 from rekindle.formats.package import Package, Wheel
 from rekindle.formats.zip_writer import spelled
 from rekindle.inputs.torch import read_torch as read_release
+from rekindle.inputs.versions import read_cudnn
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.model.wheel import read_name
 from rekindle.wheels.closure import linkage
@@ -273,9 +274,9 @@ def config_finding(subject: OpenedSubject, facts: Mapping[str, Any]) -> Finding:
     if problems:
         return failed("config", "; ".join(problems))
     blas = re.search(r"BLAS_INFO=(\w+)", text)
-    cudnn = re.search(r"CuDNN ([\d.]+)", text)
-    named = (("CUDA", runtime), ("cuDNN", cudnn), ("BLAS", blas))
-    parts = [f"{name} {match[1]}" for name, match in named if match]
+    cudnn = re.search(r"CuDNN (\d+(?:\.\d+)*)", text)
+    named = (("CUDA", runtime and runtime[1]), ("cuDNN", cudnn and read_cudnn(cudnn[1])), ("BLAS", blas and blas[1]))
+    parts = [f"{name} {value}" for name, value in named if value]
     said = ", ".join(parts) or "nothing of CUDA"
     return passed("config", f"the build configuration matches the files: {said}")
 
