@@ -178,7 +178,9 @@ def test_the_plan_that_begins_a_build_leads_to_that_build() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the driver is counted as Linux counts")
 def test_install_changes_no_driver() -> None:
-    seen = rekindle_command("install", "--gpu", "L40S", "--driver", "550.54.15", "--torch", "2.15.0", "--dry-run")
+    seen = rekindle_command(
+        "install", sys.prefix, "--gpu", "L40S", "--driver", "550.54.15", "--torch", "2.15.0", "--dry-run"
+    )
     assert seen.code == 5 and "first install the driver 580.65.06 or newer" in seen.err
 
 

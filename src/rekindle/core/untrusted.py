@@ -164,7 +164,9 @@ def checked(kind: Callable[[str], T], text: str, name: str) -> T:
 def leads_inside(place: Path, root: Path) -> bool:
     """Whether a path ends below `root` once all links are followed."""
     try:
-        return place.resolve().is_relative_to(root.resolve())
+        end = place.resolve()
+        # A circle of links is an error before Python 3.13; from then on its path is returned as if it were one.
+        return end.is_relative_to(root.resolve()) and not any(each.is_symlink() for each in (end, *end.parents))
     except (OSError, RuntimeError):
         return False
 
