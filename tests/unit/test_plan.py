@@ -16,6 +16,7 @@ from rekindle.core.version import Version
 from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import Evidence
+from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.stack import offers
 from rekindle.stack import plan as lock
 from rekindle.stack.matrix import matrix
@@ -94,6 +95,27 @@ def test_why_not_says_which_rule_in_words() -> None:
     assert answer.answer == "impossible"
     assert any("R470 is the last driver" in each.sentence for each in answer.chain)
     assert why_not("torch==2.3.1", situation, Wish(), verdict).answer == "recommended"
+
+
+def test_why_not_answers_about_the_line_that_was_named() -> None:
+    """`+cu130` was dropped, and the answer was about another wheel of that release."""
+    situation = situation_from_options(["RTX 2080"], system="linux", driver="580")
+    verdict = resolve(situation, Wish())
+    answer = why_not("torch==2.6.0+cu130", situation, Wish(), verdict)
+    assert answer.answer == "impossible"
+    assert answer.sentence.startswith("PyTorch 2.6.0+cu130 is not compatible")
+    answer = why_not("torch==2.6.0+cu126", situation, Wish(), verdict)
+    assert answer.answer == "possible"
+    assert "2.6.0+cu126" in answer.sentence and "cu124" not in answer.sentence
+    with pytest.raises(UsageError, match="`\\+cpu` is not a CUDA build"):
+        why_not("torch==2.6.0+cpu", situation, Wish(), verdict)
+
+
+@pytest.mark.parametrize("question", ["latest", "torch latest", "torch==newest"])
+def test_why_not_reads_latest_as_every_verb_does(question: str) -> None:
+    situation = situation_from_options(["RTX 2080"], system="linux")
+    newest = torch_releases()[-1].newest
+    assert f"PyTorch {newest}" in why_not(question, situation, Wish(), resolve(situation, Wish())).sentence
 
 
 def test_why_not_cuda_and_python() -> None:
