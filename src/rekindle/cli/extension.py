@@ -103,7 +103,7 @@ def find_command(
     from rekindle.extension.find import find
 
     asked = question.of(name, place=place, torch=torch, cuda=cuda, python=python, system=system, machine=arch)
-    cards = cards_for(gpus, None, None, system=asked.system)[0]
+    cards = cards_for(gpus, None, None, system=asked.system).cards
     found = find(msgspec.structs.replace(asked, cards=cards))
     console.out_json(found) if as_json else _print_found(found)
     return found.exit_code
@@ -132,7 +132,7 @@ def _here(gpus: tuple[str, ...]) -> tuple[tuple[NamedCard, ...], Machine]:
     from rekindle.audit.cards import cards_for
     from rekindle.machine.probe import look
 
-    return cards_for(gpus, None, None)[0], look()
+    return cards_for(gpus, None, None).cards, look()
 
 
 def _print(report: ExtensionReport, *, as_json: bool) -> None:

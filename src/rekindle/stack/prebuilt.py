@@ -234,7 +234,6 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
         lacks=lacks(situation),
         unverified=_unverified(offer, situation),
         missing=(
-            *_driver_missing(situation, driving),
             *python_missing(situation, choice),
             *_conda_missing(offer, situation),
             *_community_missing(offer, situation),
@@ -414,21 +413,6 @@ def _unverified(offer: Offer, situation: Situation) -> tuple[str, ...]:
     if any(isinstance(math_serves(offer.cuda, each), Unknown) for each in situation.capabilities):
         found.append(f"whether cuBLAS and the other libraries of CUDA {offer.cuda} have code for the card")
     return tuple(found)
-
-
-def _driver_missing(situation: Situation, driving: Driving) -> tuple[Missing, ...]:
-    if situation.driver is not None or not situation.here:
-        return ()
-    return (driver_missing(driving),)
-
-
-def driver_missing(driving: Driving) -> Missing:
-    return Missing(
-        what="driver",
-        need=driving.words(),
-        why="no NVIDIA driver was found",
-        commands=driver_page(),
-    )
 
 
 def driver_page() -> tuple[Command, ...]:

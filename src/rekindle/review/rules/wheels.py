@@ -365,9 +365,9 @@ def _shown(subject: Subject) -> Iterator[Raised]:
 
 
 def _drivers(subject: Subject) -> Iterator[Raised]:
-    """A driver that was told and does not drive the card."""
+    """A driver that was told, or looked for, and does not drive the card."""
     place = subject.asked.place
-    if place is None or place.driver is None or not place.cards:
+    if place is None or not (place.driver or place.no_driver) or not place.cards:
         return
     torch = next(iter(environments_of(subject).every), None)
     for each in cards_driven(place, window_of(place)):
