@@ -15,6 +15,7 @@ from rekindle.model.driver import Driver
 
 if TYPE_CHECKING:
     from rekindle.machine.model import FoundGpu
+    from rekindle.stack.situation import Situation
 
 
 class DrivenCards(NamedTuple):
@@ -25,7 +26,9 @@ class DrivenCards(NamedTuple):
     no_driver: bool = False
 
 
-def cards_for(names: Sequence[str], machine: Path | None, driver: str | None, *, system: str | None = None) -> DrivenCards:
+def cards_for(
+    names: Sequence[str], machine: Path | None, driver: str | None, *, system: str | None = None
+) -> DrivenCards:
     """Cards and driver. What is named wins over what is found; `system` as people write it: `wsl2`."""
     from rekindle.machine.gpu import cards as graphics
     from rekindle.machine.host import Host
@@ -33,18 +36,23 @@ def cards_for(names: Sequence[str], machine: Path | None, driver: str | None, *,
     from rekindle.machine.system.surroundings import wsl
     from rekindle.stack.from_machine import situation_here
 
-    named = tuple(dict.fromkeys(_named(match) for match in gpus.certain(names)))
     run = Host()
     inside = "wsl2" if system in (None, "linux") and wsl(run) else system or paths.system()
     if machine is not None or names:
         place = situation_here(gpus=names, system=inside, driver=driver, snapshot=machine)
-        found = (NamedCard(name=each.name, capability=one) for each in place.cards for one in each.capabilities)
-        return DrivenCards(named or tuple(dict.fromkeys(found)), place.driven_by, place.no_driver)
+        return DrivenCards(cards_of(names, place), place.driven_by, place.no_driver)
     here = graphics.probe(run, time_limit=TIME_LIMIT)
     counting = read_system(inside).driver_system
     told = read_driver(driver, counting).driver if driver else None
     running = Driver(here.driver.counted, counting) if here.driver and here.driver.counted else None
     return DrivenCards(_found(here.gpus), told or running, not (told or running))
+
+
+def cards_of(names: Sequence[str], place: Situation) -> tuple[NamedCard, ...]:
+    """The cards that were named, which must be certain; else those of the place."""
+    named = tuple(dict.fromkeys(_named(match) for match in gpus.certain(names)))
+    found = (NamedCard(name=card.name, capability=one) for card in place.cards for one in card.capabilities)
+    return named or tuple(dict.fromkeys(found))
 
 
 def words(cards: Sequence[NamedCard]) -> tuple[str, ...]:

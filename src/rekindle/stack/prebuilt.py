@@ -13,6 +13,7 @@ from rekindle.compat.library_card import cudnn_evidence, cudnn_serves, last_cudn
 from rekindle.compat.old_wheels import nearly
 from rekindle.compat.toolkit_card import compiles
 from rekindle.compat.torch_python import among
+from rekindle.compat.wheel_platform import loads
 from rekindle.core.command import Command, ShellVariable, Word, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import costs
@@ -81,10 +82,8 @@ def consider(offer: Offer, situation: Situation, wish: Wish, window: Window) -> 
 
 def _place(offer: Offer, situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejection]:
     found: list[Rejection] = []
-    if offer.glibc is not None and situation.glibc is not None and situation.glibc < offer.glibc:
-        found.append(
-            broken("wheel-glibc", candidate, row=offer.row, wheel=offer.label, need=offer.glibc, have=situation.glibc)
-        )
+    if isinstance(answer := loads(offer.label, offer.glibc, situation.glibc), Clash):
+        found.append(broken("wheel-glibc", candidate, row=offer.row, sentence=answer.sentence))
     if wish.configured_index and offer.route is RouteKind.OFFICIAL_WHEEL and not offer.on_configured_index:
         found.append(broken("wheel-index", candidate, wheel=offer.label))
     found += not_on_windows(situation, wish, candidate)
