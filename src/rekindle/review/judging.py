@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from rekindle.compat import driver_cuda
+from rekindle.compat.container import serves as has_code
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.compat.old_wheels import share
 from rekindle.compat.toolkit_card import able_toolkits, compiles
@@ -209,7 +210,7 @@ def _otherwise(torch: ScriptTorch, situation: Situation) -> Judgement:
         return monthly
     image = next((row for row in projects.images() if row.tag == torch.name), None)
     if image is not None:
-        lacking = next((card for card in situation.capabilities if not image.serves(card)), None)
+        lacking = next((card for card in situation.capabilities if not has_code(image, card)), None)
         if lacking is None:
             return Fits()
         return Clash(sentence=f"{image.label}, has no code for a GPU of capability {lacking}", source=image.source)
@@ -264,7 +265,7 @@ def _monthly(name: str, situation: Situation) -> Clash | Fits | None:
             sentence = f"`{name}` is older than CUDA {first}, the first that compiles for {card.name}"
             return Clash(sentence=sentence, source=after[0].source)
     around = (least, *after[:1])
-    served = after and all(row.serves(card) for row in around for card in situation.capabilities)
+    served = after and all(has_code(row, card) for row in around for card in situation.capabilities)
     driven = driver is None or not any(isinstance(driver_cuda.runs(driver, row.cuda), Clash) for row in around)
     return Fits() if served and driven else None
 
