@@ -154,5 +154,5 @@ def _assumed(found: Situation) -> Situation:
     here = paths.architecture()
     if here == found.arch or found.arch != "x86_64":
         return found
-    note = f"a named card is assumed beside x86_64, though this computer is {here}: `--arch {here}` changes it"
+    note = f"for a named card x86_64 is assumed, though this computer is {here}: `--arch {here}` changes it"
     return msgspec.structs.replace(found, arch_note=note)

@@ -25,7 +25,7 @@ from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.environment import TorchReplaced, environments_of
-from rekindle.review.judging import answered, serving
+from rekindle.review.judging import answered, instead, serving
 from rekindle.review.packages import Install
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.remark import Raised, raised
@@ -73,9 +73,7 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
             note = "" if torch.pinned or torch.kind == "image" else "it is the newest one that is taken here; "
             said = _of(torch, answer.sentence)
             offer = serving(torch, answers.situation) if torch.kind != "program" else None
-            other = f". No torch for Python {torch.python} has code for it: take a newer Python" if torch.python else ""
-            if offer is not None:
-                other = f". {offer.label} has code for it: --index-url {index_of(offer.variant or '')}"
+            other = instead(torch, answers.situation, offer) if torch.kind != "program" else ""
             found = raised(rule, torch.line, sentence=said, note=note, better=other, source=answer.source)
             # Of several cards, one torch may serve one only.
             alone = offer is not None and len(subject.gpus) == 1 and rule == "wheel-not-for-the-card"
