@@ -270,7 +270,8 @@ def _others(subject: Subject) -> Iterator[Raised]:
             answers = [judged(built_for(wanted.wheel))] if wanted.wheel else []
             answers += [judged(page) for page in found.pages if wanted is paged]
             exact = exact_text(wanted.requirement)
-            same = found.torch is not None and exact_version(found.torch.requirement) is not None
+            named = found.torch is not None and exact_version(found.torch.requirement) is not None
+            same = named or found.has("--no-deps")  # the torch that is there stays
             ranged = wanted.requirement if pins_torch(wanted.name) and wanted.name not in PROJECTS else None
             if wanted.name not in PROJECTS and (exact or ranged):
                 answer = package_goes_with(wanted.name, exact or ranged or "", torch.version)
