@@ -181,13 +181,15 @@ def audit(
     environment: str | Path | None = None,
     *,
     gpus: Text | Sequence[Text] = (),
+    os: str | None = None,
     driver: Text | None = None,
     machine: str | Path | None = None,
 ) -> Audit:
     """Which compiled modules of an environment will fail on these GPUs, and why."""
     from rekindle.audit.cache import audit as look
 
-    return look(_path(environment), names=_names(gpus), machine=_path(machine), driver=_text(driver), cache=None)
+    names, file = _names(gpus), _path(machine)
+    return look(_path(environment), names=names, machine=file, system=os, driver=_text(driver), cache=None)
 
 
 def review(

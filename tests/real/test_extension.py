@@ -51,7 +51,7 @@ def needs_cuda(major: int) -> Machine:
 
 
 def built(project: str, place: Path, output: Path, *gpus: str) -> ExtensionReport:
-    cards, _ = cards_for(gpus, None, None)
+    cards = cards_for(gpus, None, None).cards
     return build(ExtensionRequest(project=project, environment=place, output=output), cards=cards, machine=machine())
 
 
@@ -86,7 +86,7 @@ def test_the_example_for_kepler_pascal_and_hopper_with_another_minor_of_cuda(tmp
 def test_somebody_elses_extension_from_its_sdist(cuda130: Path, tmp_path: Path) -> None:
     """chamferdist: no wheels, CUDA only if FORCE_CUDA says so where no card is."""
     said: list[str] = []
-    cards, _ = cards_for(["H200"], None, None)
+    cards = cards_for(["H200"], None, None).cards
     wanted = ExtensionRequest(project="chamferdist==1.0.3", environment=cuda130, output=tmp_path)
     report = build(wanted, cards=cards, machine=machine(), tell=said.append)
     assert "pip would build it from source" in said[0]
@@ -103,7 +103,7 @@ def test_torchvision_for_this_torch(cuda130: Path, tmp_path: Path) -> None:
     probe = ["git", "ls-remote", "https://github.com/pytorch/vision.git", "refs/tags/v0.26.0"]
     if subprocess.run(probe, capture_output=True, timeout=60, check=False).returncode:
         unverified("the repository of torchvision cannot be reached")
-    cards, _ = cards_for(["H200"], None, None)
+    cards = cards_for(["H200"], None, None).cards
     wanted = ExtensionRequest(project="torchvision", environment=cuda130, output=tmp_path, from_source=True)
     report = build(wanted, cards=cards, machine=machine())
     assert report.state is State.PASS, report.findings

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -100,3 +101,50 @@ def test_what_is_given_is_used_or_refused(words: tuple[str, ...], said: str) -> 
     seen = rekindle_command(*words)
     assert seen.code == 2
     assert said in seen.err
+
+
+NO_DRIVER = Path(__file__).parents[1] / "machines" / "no-driver-windows.json"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("plan",), 5),
+        (("plan", "--torch", "2.6.0"), 5),
+        (("plan", "--for", "llama.cpp"), 5),
+        (("review", "FILE"), 8),
+        (("audit", sys.prefix), 8),
+        (("doctor",), 8),
+    ],
+)
+def test_a_missing_driver_is_said_by_every_command(tmp_path: Path, words: tuple[str, ...], code: int) -> None:
+    """`plan`, `review` and `audit` said that all was well."""
+    listed = tmp_path / "requirements.txt"
+    listed.write_text("torch==2.6.0\n--index-url https://download.pytorch.org/whl/cu124\n", encoding="utf-8")
+    words = tuple(str(listed) if word == "FILE" else word for word in words)
+    seen = rekindle_command(*words, "--machine", str(NO_DRIVER))
+    assert (seen.code, "no NVIDIA driver is running" in " ".join(seen.out.split())) == (code, True), seen.out
+    if words[0] != "doctor":
+        told = rekindle_command(*words, "--machine", str(NO_DRIVER), "--driver", "560.94")
+        assert "no NVIDIA driver" not in told.out
+
+
+def test_a_list_to_choose_from_says_that_the_driver_is_missing() -> None:
+    seen = rekindle_command("plan", "--list", "--machine", str(NO_DRIVER))
+    assert "2.14.1" in seen.out and "no NVIDIA driver is running" in seen.out
+
+
+@pytest.mark.parametrize(("system", "runs"), [("linux", True), ("wsl2", False), ("windows", False)])
+def test_plan_review_and_audit_count_a_driver_alike(tmp_path: Path, system: str, runs: bool) -> None:
+    """CUDA 12 asks for 525.60.13 on Linux and for 528.33 on Windows, whose driver WSL runs on."""
+    made = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "torch"
+    made.mkdir(parents=True)
+    (tmp_path / "env" / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.4\n", encoding="utf-8")
+    (made / "version.py").write_text("__version__ = '2.6.0+cu124'\ncuda: Optional[str] = '12.4'\n", encoding="utf-8")
+    listed = tmp_path / "requirements.txt"
+    listed.write_text("torch==2.6.0\n--index-url https://download.pytorch.org/whl/cu124\n", encoding="utf-8")
+    place = ("--gpu", "RTX 3060", "--driver", "526.47", "--os", system)
+    said = "driver 526.47 does not run CUDA 12.4: it needs 528.33 or newer"
+    for words in (("plan", "--torch", "2.6.0+cu124"), ("review", str(listed)), ("audit", str(tmp_path / "env"))):
+        seen = rekindle_command(*words, *place)
+        assert (seen.code == 0, said in " ".join(seen.out.split())) == (runs, not runs), (words, seen.out)

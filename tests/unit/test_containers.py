@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rekindle.api import plan
+from rekindle.compat.container import serves
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import projects
@@ -52,4 +53,4 @@ def test_every_image_says_where_it_is_known_from() -> None:
     for image in projects.images():
         assert image.source
         assert image.variant is not None or image.oldest is not None, image.tag
-        assert image.serves(Capability(8, 6)) or image.cuda.major < 11, image.tag
+        assert serves(image, Capability(8, 6)) or image.cuda.major < 11, image.tag

@@ -18,6 +18,7 @@ from rekindle.extension.find import ExtensionQuestion, FoundExtension, LookedInt
 from rekindle.knowledge.builds import extension_files
 from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.machine.model import InstalledTorch
+from rekindle.stack.situation import situation_from_options
 from support import torch_like
 from support.command import rekindle_command
 
@@ -136,6 +137,33 @@ def _unread(place: str | Path, question: ExtensionQuestion, pure: bool) -> Looke
 
 def _offline(text: str) -> FoundExtension:
     return find(_question(text), ask=_no_index, look=_unread)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (("--os", "alpine"), "C library is musl"),
+        (("--os", "centos7"), "torch 2.8.0+cu128 needs glibc 2.28 or newer; this system has 2.17"),
+        (("--os", "windows 7"), "this is Windows 7"),
+        (("--os", "windows", "--arch", "aarch64"), "this is Windows on ARM"),
+        (("--gpu", "Jetson AGX Orin"), "a Jetson runs NVIDIA's wheels for its JetPack"),
+    ],
+)
+def test_a_place_that_no_wheel_is_for_is_told_so(place: tuple[str, ...], said: str) -> None:
+    """As `plan` tells it; a wheel for another C library or processor was proposed."""
+    words = ("extension", "find", "flash-attn", "--torch", "2.8.0+cu128", "--python", "3.12")
+    card = () if "--gpu" in place else ("--gpu", "RTX 3090")
+    seen = rekindle_command(*words, *card, *place)
+    assert (seen.code, said in " ".join(seen.out.split())) == (5, True), seen.out + seen.err
+
+
+def test_the_glibc_of_a_file_is_held_against_the_system() -> None:
+    place = situation_from_options(["RTX 3090"], system="centos7")
+    asked = msgspec.structs.replace(_question("xformers 2.4.0+cu121 3.11 linux 8.6"), place=place)
+    told = IndexAnswer(place="https://x/xformers-0.0.27.post2-cp311-cp311-manylinux_2_28_x86_64.whl", reached=True)
+    found = find(asked, ask=lambda *_: told, look=_unread)
+    assert not found.wheels
+    assert any("needs glibc 2.28 or newer; this system has 2.17" in each for each in found.refused)
 
 
 @pytest.mark.parametrize(("text", "expected"), LABELLED)

@@ -22,6 +22,8 @@ from rekindle.inputs.torch import read_torch, with_cuda
 from rekindle.inputs.versions import read_cuda, read_cudnn, read_python, read_toolset
 from rekindle.machine.model import FoundDriver, Machine
 from rekindle.model.cuda_line import CudaLine, index_of, variant_of
+from rekindle.toolchain.model import ToolSpec
+from rekindle.wheels.inspect.required import targets_of
 from support.command import Seen, rekindle_command
 
 _MACHINE = Path(__file__).parents[1] / "machines" / "k40c-ready-windows.json"
@@ -53,9 +55,9 @@ _VERBS = {
 }
 _TAKEN = {
     "--gpu": ["GTX 1080 Ti", "8x A100", "3.5;6.1+PTX", "10de:1b06"],
-    "--driver": ["R550", "580", "535.183.01 (CUDA 12.2)"],
+    "--driver": ["R550", "580", "535.183.01 (CUDA 12.2)", "31.0.15.3713"],
     "--torch": ["2.6", "v2.6.0", "2.6.0+cu118", ">=2.6", "torch==2.6.*", "latest"],
-    "--cuda": ["12.6", "cu126", "CUDA 12.4", "cu92", "cu12"],
+    "--cuda": ["12.6", "cu126", "CUDA 12.4", "cu92", "cu12", "126"],
     "--os": ["windows", "win11", "Ubuntu 22.04", "wsl2"],
     "--python": ["3.13t", "py311", "3.11.9", "cp312"],
     "--arch": ["amd64", "arm64"],
@@ -64,7 +66,7 @@ _TAKEN = {
 _REFUSED = {
     "--gpu": ["banana", "RTX 9999"],
     "--driver": ["banana", "11040"],
-    "--torch": ["banana", "nightly", ">=banana", "2.6.0+rocm6", "2.6..0"],
+    "--torch": ["banana", "nightly", ">=banana", "2.6.0+rocm6", "2.6.0+cpu", "2.6..0"],
     "--cuda": ["banana", "cu1210"],
     "--os": ["banana", "macos", "wsl1"],
     "--python": ["banana", "3.1", "3.99"],
@@ -137,7 +139,11 @@ def test_what_one_verb_takes_every_verb_takes(verb: str, option: str, said: str,
     assert seen.code not in (1, 2), seen.err
 
 
-@pytest.mark.parametrize(("verb", "option", "said"), _cases(_REFUSED))
+@pytest.mark.parametrize(
+    ("verb", "option", "said"),
+    # The torch that failed may have been one without CUDA.
+    [each for each in _cases(_REFUSED) if each != ("diagnose", "--torch", "2.6.0+cpu")],
+)
 def test_what_one_verb_refuses_every_verb_refuses_with_one_sentence(
     verb: str, option: str, said: str, place: Path
 ) -> None:
@@ -296,7 +302,13 @@ def test_a_build_that_contradicts_the_cuda_is_refused() -> None:
 
 
 def test_a_cuda_line_is_a_cuda() -> None:
-    assert [str(read_cuda(said)) for said in ("cu126", "CUDA 12.4", "cu92", "12")] == ["12.6", "12.4", "9.2", "12"]
+    assert [str(read_cuda(said)) for said in ("cu126", "126", "CUDA 12.4", "cu92", "12")] == [
+        "12.6",
+        "12.6",
+        "12.4",
+        "9.2",
+        "12",
+    ]
 
 
 def _answer(*args: str) -> dict[str, object]:
@@ -318,6 +330,22 @@ def test_the_number_in_pytorchs_message_is_no_driver() -> None:
 def test_a_driver_as_nvidia_smi_shows_it() -> None:
     found = _answer("--gpu", "3090", "--os", "linux", "--driver", "535.183.01 (CUDA 12.2)")
     assert (found["variant"], found["driver"]) == ("cu126", "525.60.13 or newer")
+
+
+def test_a_driver_as_windows_counts_it() -> None:
+    typed = read_driver("31.0.15.3713", "windows")
+    assert (str(typed.driver), typed.note) == ("537.13", "driver 31.0.15.3713, as Windows counts, is NVIDIA's 537.13")
+
+
+def test_a_toolkit_is_named_as_a_cuda_is() -> None:
+    assert [str(ToolSpec.parse(f"cuda=={said}")) for said in ("cu126", "126", "12.6")] == ["cuda==12.6"] * 3
+
+
+def test_a_target_is_named_as_a_card_is() -> None:
+    assert targets_of(["6.1"]) == targets_of(["sm_61"])
+    assert targets_of(["9.0+PTX,sm_61"]) == targets_of(["sm_90", "compute_90", "sm_61"])
+    with pytest.raises(UsageError, match=r"`6\.x` is not a target"):
+        targets_of(["6.x"])
 
 
 def test_needs_with_a_comma() -> None:

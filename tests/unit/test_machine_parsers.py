@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from rekindle.core import codec
 from rekindle.core.run import Result
 from rekindle.core.version import Version
+from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.machine.gpu import cards, query, smi
 from rekindle.machine.host import CouldNotRead, Recording, Replay, Said
@@ -207,10 +208,10 @@ def test_programs_tell_their_version(text: str, version: str) -> None:
 
 def test_windows_numbers_of_a_driver() -> None:
     # The last five digits of Windows' number, with a dot before the last two: NVIDIA's own rule.
-    assert cards.windows_driver("30.0.14.7250") == "472.50"
-    assert cards.windows_driver("32.0.15.7688") == "576.88"
-    assert cards.windows_driver("10.18.13.6519") == "365.19"
-    assert cards.windows_driver("garbage") is None
+    assert drivers.of_windows("30.0.14.7250") == "472.50"
+    assert drivers.of_windows("32.0.15.7688") == "576.88"
+    assert drivers.of_windows("10.18.13.6519") == "365.19"
+    assert drivers.of_windows("garbage") is None
 
 
 @pytest.mark.parametrize(
@@ -278,7 +279,7 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  352.39  Fri\n",
         cards.kernel_version,
     ),
-    "Windows' driver number": ("30.0.14.7250", cards.windows_driver),
+    "Windows' driver number": ("30.0.14.7250", drivers.of_windows),
 }
 
 

@@ -16,6 +16,7 @@ from rekindle.core.version import Version
 from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import Evidence
+from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.stack import offers
 from rekindle.stack import plan as lock
 from rekindle.stack.matrix import matrix
@@ -94,6 +95,27 @@ def test_why_not_says_which_rule_in_words() -> None:
     assert answer.answer == "impossible"
     assert any("R470 is the last driver" in each.sentence for each in answer.chain)
     assert why_not("torch==2.3.1", situation, Wish(), verdict).answer == "recommended"
+
+
+def test_why_not_answers_about_the_line_that_was_named() -> None:
+    """`+cu130` was dropped, and the answer was about another wheel of that release."""
+    situation = situation_from_options(["RTX 2080"], system="linux", driver="580")
+    verdict = resolve(situation, Wish())
+    answer = why_not("torch==2.6.0+cu130", situation, Wish(), verdict)
+    assert answer.answer == "impossible"
+    assert answer.sentence.startswith("PyTorch 2.6.0+cu130 is not compatible")
+    answer = why_not("torch==2.6.0+cu126", situation, Wish(), verdict)
+    assert answer.answer == "possible"
+    assert "2.6.0+cu126" in answer.sentence and "cu124" not in answer.sentence
+    with pytest.raises(UsageError, match="`\\+cpu` is not a CUDA build"):
+        why_not("torch==2.6.0+cpu", situation, Wish(), verdict)
+
+
+@pytest.mark.parametrize("question", ["latest", "torch latest", "torch==newest"])
+def test_why_not_reads_latest_as_every_verb_does(question: str) -> None:
+    situation = situation_from_options(["RTX 2080"], system="linux")
+    newest = torch_releases()[-1].newest
+    assert f"PyTorch {newest}" in why_not(question, situation, Wish(), resolve(situation, Wish())).sentence
 
 
 def test_why_not_cuda_and_python() -> None:
@@ -315,7 +337,7 @@ def test_nccl_is_on_linux_only_and_not_for_kepler() -> None:
 
 
 def test_a_folder_of_machines_shares_the_newest_stack_that_serves_most() -> None:
-    """Two GTX 1080 Ti and an RTX 3050 share 2.14.1, each on its own Python. They were sent to 2.7.1, seven releases
+    """A GTX 1080 Ti and an RTX 3050 share 2.14.1, each on its own Python. They were sent to 2.7.1, seven releases
     back, for the two K40c, which are built for alone; the RTX 5070 needs CUDA 12.8."""
     seen = rekindle_command("plan", "--machine", str(Path(__file__).parent.parent / "machines"), "--json")
     answer = json.loads(seen.out)
@@ -325,7 +347,6 @@ def test_a_folder_of_machines_shares_the_newest_stack_that_serves_most() -> None
         "half-conda-windows": ("2.14.1", "12.6"),
         "k40c-ready-windows": ("2.7.1", "11.8"),
         "k40c-windows": ("2.7.1", "11.8"),
-        "no-driver-windows": ("2.14.1", "12.6"),
         "rtx5070-windows": ("2.11.0", "12.8"),
         "wsl": ("2.14.1", "12.6"),
     }

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rekindle.compat.gpu_code import covers
+from rekindle.compat.gpu_code import overall, own, served
 from rekindle.core import codec
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import capabilities
@@ -103,7 +103,8 @@ def test_serves_equals_the_coverage_of_the_wheels_that_were_read() -> None:
             if each.evidence is Evidence.BINARY and row.cuda is not None and each.cuda == row.cuda.major_minor
         )
         for capability in capabilities.known():
-            assert prebuilt.coverage(offer, capability) is covers(row.gpu_code, capability), (version, capability)
+            parts = (served(code, capability, torch=Version(version)).coverage for code in own(row.gpu_code))
+            assert prebuilt.coverage(offer, capability) is overall(parts), (version, capability)
 
 
 def test_a_wheel_with_a_library_that_lacks_the_card_costs_something() -> None:

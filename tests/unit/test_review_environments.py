@@ -264,6 +264,22 @@ def test_a_snapshot_stands_for_the_machine(tmp_path: Path) -> None:
     assert seen.code == 8 and "K40c" in seen.out
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("requirements.txt", f"torch==2.6.0+cu124\n--index-url {WHL}/cu124\n", "needs driver 528.33 or newer"),
+        ("a.bat", f"pip install torch==2.6.0 --index-url {WHL}/cu124\n", "needs driver 528.33 or newer"),
+        ("a.sh", f"pip install torch==2.6.0 --index-url {WHL}/cu124\n", "CUDA in WSL 2 is for Pascal and newer"),
+    ],
+)
+def test_a_recorded_windows_counts_by_the_drivers_of_windows(tmp_path: Path, name: str, text: str, said: str) -> None:
+    """Linux's floor was said, 525.60.13; and what is for Linux runs there in WSL, on the same driver."""
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    machine = Path(__file__).parents[1] / "machines" / "k40c-ready-windows.json"
+    seen = rekindle_command("review", str(tmp_path / name), "--machine", str(machine))
+    assert said in " ".join(seen.out.split()), seen.out
+
+
 def test_an_index_has_a_content() -> None:
     """`--index-url` takes the Python package index away: accelerate is nowhere then."""
     line = f"pip install torch==2.4.0 accelerate --index-url {WHL}/cu121\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rekindle.knowledge.gpu.capability import Capability
@@ -9,6 +11,7 @@ from rekindle.review.document import read
 from rekindle.review.question import Asked, question_from_options
 from rekindle.review.remark import Remark
 from rekindle.review.review import Reviewed, review_script
+from support.command import rekindle_command
 
 INDEX = "--index-url https://download.pytorch.org/whl"
 RULES = frozenset(
@@ -337,3 +340,20 @@ def test_a_jetson_is_not_served_by_pytorchs_own_wheels() -> None:
     assert answer.refused and "NVIDIA's wheels for its JetPack" in said(answer)["wheel-not-for-the-card"]
     own = "https://developer.download.nvidia.com/x/torch-2.4.0a0+07cecf4168.nv24.05-cp310-cp310-linux_aarch64.whl"
     assert not reviewed(f"{image}RUN pip3 install {own}\n", "Dockerfile", "Jetson AGX Orin").refused
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (("--gpu", "Jetson AGX Orin"), "NVIDIA's own wheel of torch 2.5.0 for JetPack 6.1 and 6.2 is made for"),
+        (("--gpu", "RTX 3090", "--os", "alpine"), "C library is musl"),
+        (("--gpu", "K40c", "--os", "windows", "--python", "3.9"), "R470 is the last driver"),
+    ],
+)
+def test_a_fix_is_held_against_the_place_as_the_fault_was(tmp_path: Path, place: tuple[str, ...], said: str) -> None:
+    """On a Jetson, where PyTorch's own wheels are refused, another of PyTorch's own was the fix."""
+    listed = tmp_path / "requirements.txt"
+    listed.write_text("torch==2.6.0+cu124\n--index-url https://download.pytorch.org/whl/cu124\n", encoding="utf-8")
+    seen = rekindle_command("review", str(listed), *place)
+    assert seen.code == 8 and said in " ".join(seen.out.split())
+    assert "has code for it" not in " ".join(seen.out.split()) and "+ torch" not in seen.out

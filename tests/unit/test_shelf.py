@@ -20,6 +20,8 @@ import pytest
 
 from rekindle.core import codec, web_server
 from rekindle.core.findings import State
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.stack import prebuilt
 from rekindle.stack.rules import RouteKind
 from rekindle.wheels.shelf import serve, shelf
 from rekindle.wheels.verify.signed_report import signature_beside
@@ -317,7 +319,11 @@ def test_find_export_and_offers_go_by_the_code_inside(tmp_path: Path) -> None:
     assert " torch==2.7.1+cu118\n" in seen.err
     for words in (("--gpu", "sm_30"), ("--torch", "2.6"), ("--python", "3.12", "--gpu", "sm_35"), ("--cuda", "12.1")):
         assert rekindle_command(*find, *words).code == 5, words
+    # Since 2.7.1 the kernels of a Hopper card are empty in PTX of older cards: it would run and compute nonsense.
+    assert rekindle_command(*find, "--torch", "2.7", "--gpu", "RTX 3060").code == 0
+    assert rekindle_command(*find, "--torch", "2.7", "--gpu", "H200").code == 5
     offer = shelf.offers(root).offers[0]
+    assert (prebuilt.coverage(offer, Capability(8, 6)), prebuilt.coverage(offer, Capability(9, 0))) == ("SERVES", "NO")
     assert (offer.route, offer.torch, offer.variant, str(offer.cuda)) == (RouteKind.SHELF, "2.7.1", "cu118", "11.8")
     assert (offer.system, offer.machine, offer.pythons) == ("windows", "x86_64", ("3.11",))
     assert offer.location == str(root / "wheels" / wheel.name)

@@ -508,6 +508,10 @@ def test_a_cudnn_without_code_for_the_card_is_refused() -> None:
     with pytest.raises(NoRoute, match="no code for sm_35"):
         command.refuse_unserved([ToolSpec.parse("cudnn==8.9.7")], [Capability.parse("3.5")])
     command.refuse_unserved([ToolSpec.parse("cudnn==8.7.0")], [Capability.parse("3.5")])
+    with pytest.raises(NoRoute, match=r"CUDA 12\.8 cannot compile for sm_35"):
+        command.refuse_unserved([ToolSpec.parse("cuda==12.8")], [Capability.parse("3.5")])
+    both = [ToolSpec.parse("cuda==11.8"), ToolSpec.parse("cuda==12.8")]
+    command.refuse_unserved(both, [Capability.parse("3.5"), Capability.parse("12.0")])
 
 
 def test_msvc_is_a_command_and_never_pretended() -> None:

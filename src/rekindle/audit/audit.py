@@ -30,6 +30,7 @@ def audit(
     *,
     cards: tuple[NamedCard, ...] = (),
     driver: Driver | None = None,
+    no_driver: bool = False,
     cache: Path | None = None,
 ) -> Audit:
     """Read the environment and judge it. Nothing in it is imported or run.
@@ -48,6 +49,7 @@ def audit(
         cuda=torch.cuda if torch else None,
         cards=cards,
         driver=driver,
+        no_driver=no_driver,
         offered=offered,
         known=past.asked,
     )

@@ -36,26 +36,32 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True):
 
 @reads_only()
 def audit(
-    where: Path | None, *, names: Sequence[str], machine: Path | None, driver: str | None, cache: Path | None
+    where: Path | None,
+    *,
+    names: Sequence[str],
+    machine: Path | None,
+    driver: str | None,
+    cache: Path | None,
+    system: str | None = None,
 ) -> Audit:
     """The audit of an environment for the cards that are named, recorded in a file, or here. No program is started."""
     environment = find_environment(where)
     file = kept_file(cache, environment, "answer")
-    question = _question(environment, names, driver) if names else None
+    question = _question(environment, names, f"{driver} {system}") if names and machine is None else None
     known = _known(file, question)
     if known is not None:
         return known
     from rekindle.audit.cards import cards_for
 
-    cards, version = cards_for(names, machine, driver, system=environment.os)
+    seen = cards_for(names, machine, driver, system=system or environment.os)
     if question is None:
-        question = _question(environment, [f"{card.name} {card.capability}" for card in cards], str(version))
+        question = _question(environment, [f"{card.name} {card.capability}" for card in seen.cards], repr(seen[1:]))
         known = _known(file, question)
         if known is not None:
             return known
     from rekindle.audit import audit as finding
 
-    answer = finding.audit(where, cards=cards, driver=version, cache=cache)
+    answer = finding.audit(where, **seen._asdict(), cache=cache)
     if file is not None:
         _keep(file, question, answer, cache)
     return answer

@@ -4,40 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rekindle.core import paths
 from rekindle.inputs.driver import read_driver
+from rekindle.inputs.system import read_system
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.model.driver import Driver
 
 if TYPE_CHECKING:
     from rekindle.machine.model import FoundGpu
+    from rekindle.stack.situation import Situation
+
+
+class DrivenCards(NamedTuple):
+    """The cards, what drives them, and whether it was looked for and is not there."""
+
+    cards: tuple[NamedCard, ...]
+    driver: Driver | None = None
+    no_driver: bool = False
 
 
 def cards_for(
     names: Sequence[str], machine: Path | None, driver: str | None, *, system: str | None = None
-) -> tuple[tuple[NamedCard, ...], Driver | None]:
-    """Cards and driver. What is named wins over what is found."""
-    from rekindle.machine import snapshot
+) -> DrivenCards:
+    """Cards and driver. What is named wins over what is found; `system` as people write it: `wsl2`."""
     from rekindle.machine.gpu import cards as graphics
     from rekindle.machine.host import Host
     from rekindle.machine.probes import TIME_LIMIT
     from rekindle.machine.system.surroundings import wsl
+    from rekindle.stack.from_machine import situation_here
 
-    if machine is not None and not names:
-        recorded = snapshot.load(machine)
-        told = read_driver(driver, recorded.driver_system).driver if driver else recorded.driven_by
-        return _found(recorded.gpus), told
     run = Host()
-    counting = "windows" if (system or paths.system()) == "windows" or wsl(run) else "linux"
-    told = read_driver(driver, counting).driver if driver else None
-    if names:
-        return tuple(dict.fromkeys(_named(match) for match in gpus.certain(names))), told
+    inside = "wsl2" if system in (None, "linux") and wsl(run) else system or paths.system()
+    if machine is not None or names:
+        place = situation_here(gpus=names, system=inside, driver=driver, snapshot=machine)
+        return DrivenCards(cards_of(names, place), place.driven_by, place.no_driver)
     here = graphics.probe(run, time_limit=TIME_LIMIT)
-    found = Driver(here.driver.counted, counting) if here.driver and here.driver.counted else None
-    return _found(here.gpus), told or found
+    counting = read_system(inside).driver_system
+    told = read_driver(driver, counting).driver if driver else None
+    running = Driver(here.driver.counted, counting) if here.driver and here.driver.counted else None
+    return DrivenCards(_found(here.gpus), told or running, not (told or running))
+
+
+def cards_of(names: Sequence[str], place: Situation) -> tuple[NamedCard, ...]:
+    """The cards that were named, which must be certain; else those of the place."""
+    named = tuple(dict.fromkeys(_named(match) for match in gpus.certain(names)))
+    found = (NamedCard(name=card.name, capability=one) for card in place.cards for one in card.capabilities)
+    return named or tuple(dict.fromkeys(found))
 
 
 def words(cards: Sequence[NamedCard]) -> tuple[str, ...]:

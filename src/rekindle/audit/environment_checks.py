@@ -86,10 +86,10 @@ def _companions(place: AuditContext) -> Iterator[Trouble]:
             yield Trouble(finding=clash, package=name)
 
 
-def _drives(place: AuditContext, driver: Driver) -> Iterator[Trouble]:
+def _drives(place: AuditContext, driver: Driver | None) -> Iterator[Trouble]:
     """Does the driver drive the cards at all? No package of the environment mends that."""
     for card in place.cards:
-        answer = drives(driver, card.name, window(card.capability, driver.counting))
+        answer = drives(driver, card.name, window(card.capability, driver.counting if driver else place.environment.os))
         if isinstance(answer, Clash):
             fix = Fix(text=", or ".join(each.text for each in answer.changes))
             clash = Finding(
@@ -104,7 +104,7 @@ def _drives(place: AuditContext, driver: Driver) -> Iterator[Trouble]:
 
 
 def _driver(place: AuditContext) -> Iterator[Trouble]:
-    if place.driver is not None:
+    if place.driver is not None or place.no_driver:
         yield from _drives(place, place.driver)
     if place.cuda is None or place.driver is None:
         return

@@ -35,6 +35,7 @@ class AuditContext(msgspec.Struct, kw_only=True):
     cuda: Version | None
     cards: tuple[NamedCard, ...]
     driver: Driver | None
+    no_driver: bool = False
     offered: Offered | None
     known: dict[str, WantedSymbols] = {}
     asked: dict[str, WantedSymbols] = msgspec.field(default_factory=dict)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @click.command("audit")
 @click.argument("environment", required=False, type=click.Path(path_type=Path))
 @options.gpus
+@options.system
 @options.driver
 @options.machine
 @click.option("--no-cache", is_flag=True, help="Read every file again.")
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 def command(
     environment: Path | None,
     gpus: tuple[str, ...],
+    system: str | None,
     driver: str | None,
     machine: Path | None,
     no_cache: bool,
@@ -36,7 +38,7 @@ def command(
 
     cache = None if no_cache else cache_folder("audit")
     with console.waiting(f"reading the compiled modules of {environment or 'the active environment'}"):
-        answer = audit(environment, names=gpus, machine=machine, driver=driver, cache=cache)
+        answer = audit(environment, names=gpus, machine=machine, system=system, driver=driver, cache=cache)
     console.out_json(answer) if as_json else _show(answer)
     return exit_code(answer.state)
 

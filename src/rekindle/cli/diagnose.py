@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @options.gpus
 @options.system
 @options.python
-@options.torch("The PyTorch release that failed; a fix keeps it where that helps.")
+@options.torch("The PyTorch release that failed; a fix keeps it where that helps.", options.ANY_TORCH)
 @options.cuda()
 @options.driver
 @options.toolset

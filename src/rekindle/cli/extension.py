@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from rekindle.cli import options
 from rekindle.core import console
@@ -98,13 +97,12 @@ def find_command(
     arch: str | None, gpus: tuple[str, ...], as_json: bool,
 ) -> int:  # fmt: skip
     """Find a ready-made wheel of NAME (flash-attn, xformers, ...) for your torch, CUDA, Python and GPUs."""
-    from rekindle.audit.cards import cards_for
     from rekindle.extension import question
     from rekindle.extension.find import find
 
-    asked = question.of(name, place=place, torch=torch, cuda=cuda, python=python, system=system, machine=arch)
-    cards = cards_for(gpus, None, None, system=asked.system)[0]
-    found = find(msgspec.structs.replace(asked, cards=cards))
+    found = find(
+        question.of(name, place=place, torch=torch, cuda=cuda, python=python, system=system, machine=arch, gpus=gpus)
+    )
     console.out_json(found) if as_json else _print_found(found)
     return found.exit_code
 
@@ -132,7 +130,7 @@ def _here(gpus: tuple[str, ...]) -> tuple[tuple[NamedCard, ...], Machine]:
     from rekindle.audit.cards import cards_for
     from rekindle.machine.probe import look
 
-    return cards_for(gpus, None, None)[0], look()
+    return cards_for(gpus, None, None).cards, look()
 
 
 def _print(report: ExtensionReport, *, as_json: bool) -> None:

@@ -59,12 +59,14 @@ def reset() -> int:
 @options.as_json
 def projects(gpu: str | None, as_json: bool) -> int:
     """Show what other people build for old cards, and container images; for one card if you name it."""
+    from rekindle.compat.container import serves
     from rekindle.knowledge.gpu import gpus
     from rekindle.knowledge.torch import projects as table
 
     card = gpus.capabilities_of([gpu])[0] if gpu else None
+    images = tuple(image for image in table.images() if card is None or serves(image, card))
     if as_json:
-        console.out_json(table.OtherBuilds(projects=table.projects(card), images=table.images(card)))
+        console.out_json(table.OtherBuilds(projects=table.projects(card), images=images))
         return 0
     for row in table.projects(card):
         console.out(f"{row.id}  {row.link}")
@@ -75,7 +77,7 @@ def projects(gpu: str | None, as_json: bool) -> int:
         for need in row.needs:
             console.out(console.wrap(f"needs {need}", indent="  "))
         console.out(console.wrap(f"trust: {row.trust} (last seen {row.last_seen}; {row.evidence.phrase})", indent="  "))
-    for image in table.images(card):
+    for image in images:
         console.out(f"{image.tag}  {image.label} in a container ({image.evidence.phrase})")
     return 0
 

@@ -47,7 +47,8 @@ class Typed(click.ParamType):  # type: ignore[type-arg]
         return str(read if self.plain else value)
 
 
-_TORCH, _CUDA = Typed("torch.read_torch"), Typed("versions.read_cuda", plain=True)
+_TORCH, ANY_TORCH = Typed("torch.read_torch"), Typed("torch.read_any_torch")
+_CUDA = Typed("versions.read_cuda", plain=True)
 _SYSTEM, _PYTHON = Typed("system.read_system"), Typed("versions.read_python", plain=True)
 _PROCESSOR, TOOLSET = Typed("system.read_processor", plain=True), Typed("versions.read_toolset", plain=True)
 
@@ -56,8 +57,8 @@ def _typed(option: str, type: Typed, metavar: str, help: str) -> Callable[[F], F
     return click.option(option, type=type, metavar=metavar, help=help)
 
 
-def torch(help: str) -> Callable[[F], F]:
-    return _typed("--torch", _TORCH, "X.Y.Z", help)
+def torch(help: str, type: Typed = _TORCH) -> Callable[[F], F]:
+    return _typed("--torch", type, "X.Y.Z", help)
 
 
 def cuda(help: str = "A CUDA toolkit version, e.g. 12.6.") -> Callable[[F], F]:

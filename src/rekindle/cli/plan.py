@@ -341,7 +341,9 @@ def _list(situation: Situation, wish: Wish, as_json: bool) -> None:
         )
         for row in found.rows
     ]
-    console.out(console.table(rows, head=head) if rows else "nothing: " + "; ".join(found.notes))
+    console.out(console.table(rows, head=head) if rows else "nothing")
+    for note in found.notes:
+        console.out(note)
     if any(wheel.loses for row in found.rows for wheel in row.wheels):
         console.out()
         console.out("(-) works and loses something: `rekindle plan --torch X` says what")

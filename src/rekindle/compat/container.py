@@ -1,4 +1,4 @@
-"""Does a container, or a process, get to see the cards of its machine?"""
+"""Does a container, or a process, get to see the cards of its machine, and has an image code for them?"""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import re
 from collections.abc import Sequence
 
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
+from rekindle.compat.toolkit_card import able_toolkits
+from rekindle.knowledge.gpu.capability import Capability, Runs, runs
+from rekindle.knowledge.torch.projects import ContainerImage
+from rekindle.knowledge.torch.releases import torch_release
 
 _GIVES = re.compile(
     r"--gpus\b|--privileged\b|--runtime(?:=nvidia)?\Z|.*\bnvidia\.com/gpu|.*/dev/(?:nvidia|dri|kfd|dxg)"
@@ -27,6 +31,14 @@ def gets_cards(words: Sequence[str]) -> Judgement:
         sentence=f"`{' '.join(words[:2])}` without `{option}` shows the container no card",
         source=manual,
     )
+
+
+def serves(image: ContainerImage, card: Capability) -> bool:
+    """Whether it should have code for the card: by the Linux wheel of its line, or by NVIDIA's word."""
+    if image.oldest is not None:
+        return image.oldest <= card and image.cuda in able_toolkits(card)
+    variant = torch_release(image.torch or "").variant(image.variant or "")
+    return any(runs(target, card) is not Runs.NO for target in (variant.targets("linux") if variant else None) or ())
 
 
 def shows_cards(value: str) -> Judgement:

@@ -17,6 +17,8 @@ from rekindle.knowledge.gpu.drivers import branch_of
 from rekindle.knowledge.tables import cached
 from rekindle.model.driver import Driver
 
+ABSENT = "no NVIDIA driver is running"
+
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
     """The drivers that drive a set of cards: from `first` (None: any old one) to branch `last` (None: not ended)."""
@@ -76,8 +78,12 @@ def common(windows: Sequence[Window]) -> Window:
     )
 
 
-def drives(driver: Driver, card: str, own: Window) -> Judgement:
-    """Does this driver drive the card of that name?"""
+def drives(driver: Driver | None, card: str, own: Window) -> Judgement:
+    """Does this driver drive the card of that name? None: it was looked for, and none runs."""
+    if driver is None:
+        newest = "the newest driver" + (f" of R{own.last}" if own.last else "")
+        change = Alternative(what="driver", value=f"R{own.last}" if own.last else "newest", text=f"install {newest}")
+        return Clash(sentence=ABSENT, source="the machine itself", changes=(change,))
     if own.is_after(driver.version):
         change = Alternative(what="driver", value=f"R{own.last}", text=f"install the newest driver of R{own.last}")
         return Clash(

@@ -44,7 +44,7 @@ def nearly(runs: int, containers: int) -> bool:
 def share(row: OldWheel, card: Capability) -> OldShare:
     """How much of torch's own GPU code runs on a card: by its largest library, which the others go with."""
     codes = own(row.gpu_code)
-    parts = [served(code, card) for code in codes]
+    parts = [served(code, card, torch=Version(row.version)) for code in codes]
     main = max(parts, key=lambda part: part.containers, default=None)
     return OldShare(
         torch=row.version,

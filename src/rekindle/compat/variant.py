@@ -15,6 +15,7 @@ from rekindle.compat.judgement import Clash, Judgement, Unknown
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode, sums
+from rekindle.knowledge.torch.wheel_platforms import variant_providers
 from rekindle.model.driver import Driver
 from rekindle.model.wheel import WheelVariant
 
@@ -23,7 +24,6 @@ NVIDIA, ARCHITECTURE, LEAST_CUDA, MOST_CUDA = (
 )  # fmt: skip
 _SOURCE = "its own GPU code"
 _NULL = "null"
-_KNOWN_PROVIDERS = {"nvidia-variant-provider", "rekindle-torch", "rekindle"}
 _VALUE = re.compile(r"(\d{1,2})(\d)_(real|virtual)\Z")
 _NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,3})?\Z")
 
@@ -66,7 +66,7 @@ def _providers(variant: WheelVariant) -> Iterator[Judgement]:
         needs = [str(each) for each in told.get("requires") or ()]
         names = {re.split(r"[^\w.-]", each.strip(), maxsplit=1)[0].lower().replace("_", "-") for each in needs}
         module = str(told.get("plugin-api") or "").partition(":")[0].partition(".")[0]
-        known = names | {module.replace("_", "-")} <= _KNOWN_PROVIDERS | {""}
+        known = names | {module.replace("_", "-")} <= {"", *(row.name for row in variant_providers())}
         if any("@" in each for each in needs) or (space == NVIDIA and not known):
             sentence = f"its label lets installers run `{module or ', '.join(needs)}` to ask for `{space}`"
             yield Clash(sentence=sentence, source=_SOURCE)

@@ -71,5 +71,15 @@ def goes_with(built: BuiltFor, *, torch: str, line: str | None, python: str | No
     return Fits() if built.torch is not None else Unknown(missing=f"which torch `{built.name[-60:]}` was built for")
 
 
+def loads(wheel: str, need: Version | None, glibc: Version | None) -> Judgement:
+    """Whether a file that needs this glibc is loaded by a system that has that one."""
+    if need is None or glibc is None:
+        return Unknown(missing=f"which glibc {'the system has' if need else f'{wheel} needs'} is not known")
+    if glibc >= need:
+        return Fits()
+    sentence = f"{wheel} needs glibc {need} or newer; this system has {glibc}"
+    return Clash(sentence=sentence, source="platform tag of the wheel")
+
+
 def _clash(built: BuiltFor, own: str, here: str) -> Clash:
     return Clash(sentence=f"{built.shown} was built for {own}, and {here}", source=_SOURCE)

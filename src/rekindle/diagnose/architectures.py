@@ -9,6 +9,7 @@ from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu.capabilities import on_boards_only
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import architecture_lists
 
@@ -56,10 +57,6 @@ def _numbers_of(name: str) -> dict[str, str]:
     return {"arch_name_number": numbers} if numbers and ";" not in numbers else {}
 
 
-# Code of a Jetson is not promised to run on other cards of its generation.
-_JETSON = frozenset({Capability(5, 3), Capability(6, 2), Capability(7, 2), Capability(8, 7), Capability(10, 1)})
-
-
 def _runs_as(capability: Capability, here: toolkits.Toolkit | None) -> Capability | None:
     """An older number of the same generation, whose code runs on the card too: 8.6 for 8.9."""
     known = [target.capability for row in ([here] if here else toolkits.toolkits()) for target in row.plain]
@@ -67,7 +64,9 @@ def _runs_as(capability: Capability, here: toolkits.Toolkit | None) -> Capabilit
     first = _first_for(capability)
     # This nvcc is older than the first that knows the card: a number that came later (8.8 with CUDA 13) is no help.
     fitting = [
-        each for each in older if each not in _JETSON and (here or first is None or (_first_for(each) or first) < first)
+        each
+        for each in older
+        if not on_boards_only(each) and (here or first is None or (_first_for(each) or first) < first)
     ]
     return max(fitting, default=None)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from rekindle.compat.host_compiler import newest_gcc, takes_gcc, toolset_range, toolsets_of
 from rekindle.compat.judgement import Fits
+from rekindle.compat.toolkit_card import able_toolkits
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts, present
@@ -197,7 +198,7 @@ def _torch_lines(toolkit: str, facts: Facts) -> dict[str, str]:
         return {}
     try:
         names = {variant.name for row in releases.torch_releases() for variant in row.variants}
-        gone = bool(facts.gpus) and not toolkits.toolkit(toolkit).compiles_for(min(facts.gpus))
+        gone = bool(facts.gpus) and toolkits.toolkit(toolkit).version not in able_toolkits(min(facts.gpus))
     except (RekindleError, ValueError):
         return {}
     if gone:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rekindle.compat import package
-from rekindle.compat.gpu_code import served
 from rekindle.compat.judgement import Clash, holds
 from rekindle.compat.library_card import cudnn_serves, cudnns_for, last_cudnn
 from rekindle.compat.torch_cuda import any_code
@@ -60,7 +59,7 @@ def package_lacks(asked: str, card: Capability) -> bool:
 
 def _main(offer: offers.Offer, card: Capability) -> Coverage:
     """The largest library decides, as in the plan."""
-    return served(max(offer.code, key=lambda code: code.containers), card).coverage
+    return offer.served(max(offer.code, key=lambda code: code.containers), card).coverage
 
 
 def never_in_cudnn(card: Capability) -> bool:

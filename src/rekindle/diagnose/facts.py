@@ -18,7 +18,7 @@ from rekindle.core.version import Version
 from rekindle.diagnose import cards, coverage
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
-from rekindle.inputs.torch import read_torch
+from rekindle.inputs.torch import read_any_torch
 from rekindle.inputs.versions import read_cuda, read_python, read_toolset
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import MatchedBy, capabilities_of, find_all
@@ -174,7 +174,7 @@ def facts_from_options(
 ) -> Facts:
     """What the caller knows, as the command line spells it."""
     place = read_system(system) if system else None
-    meant = read_torch(torch) if torch else None
+    meant = read_any_torch(torch) if torch else None
     counting = place.driver_system if place else "linux"
     return Facts(
         gpus=capabilities_of(gpus),

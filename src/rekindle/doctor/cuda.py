@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from rekindle.compat import driver_cuda
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown, holds, judged
 from rekindle.compat.library_card import cudnn_serves, last_cudnn
-from rekindle.compat.toolkit_card import compiles
+from rekindle.compat.toolkit_card import able_toolkits, compiles
 from rekindle.core.command import Command, first_on_path
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
-from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.machine.model import FoundToolkit, Machine
 from rekindle.machine.toolchain.toolkits import PRIVATE
@@ -256,11 +255,11 @@ def wanted_toolkit(machine: Machine) -> str | None:
     """Which toolkit to install for the cards, in words; None when the cards are not known."""
     if not machine.capabilities:
         return None
-    rows = [row for row in toolkits.toolkits() if all(row.compiles_for(card) for card in machine.capabilities)]
-    if not rows:
+    able = sorted(set.intersection(*(set(able_toolkits(card)) for card in machine.capabilities)))
+    if not able:
         return f"no single toolkit compiles for {listed(card.sm for card in machine.capabilities)}"
     cards = listed(card.sm for card in machine.capabilities)
-    span = f"CUDA {rows[0].version} to {rows[-1].version}" if len(rows) > 1 else f"CUDA {rows[0].version}"
+    span = f"CUDA {able[0]} to {able[-1]}" if len(able) > 1 else f"CUDA {able[0]}"
     return f"install {span} (compiles for {cards}), without the driver that comes with it"
 
 

@@ -147,7 +147,7 @@ def driver_present(machine: Machine) -> Iterator[Finding]:
         yield say("driver.present", State.PASS, f"driver {driver.version} (branch R{driver.branch})")
     elif machine.gpus:
         held = driver.kernel_module if driver else None
-        found = "no NVIDIA driver is running"
+        found = driver_card.ABSENT
         if held and held != "nvidia":
             found += f": the card is held by `{held}`"
         branches = [f"R{last}" for gpu in machine.gpus if gpu.capability and (last := _window(machine, gpu).last)]

@@ -39,6 +39,10 @@ from rekindle.knowledge.torch.releases import torch_release
 from rekindle.machine.model import InstalledTorch
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.environment import Environment
+from rekindle.model.wheel import tagged_glibc
+from rekindle.stack.candidates import JETSON_WHEELS, against_place
+from rekindle.stack.offers import official_of
+from rekindle.stack.situation import Situation, Wish
 
 _MOST = 3
 """Wheels that are proposed at most."""
@@ -56,6 +60,8 @@ class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     machine: str
     cards: tuple[NamedCard, ...] = ()
+    place: Situation | None = None
+    """The computer, as far as it is known."""
     environment: Environment | None = None
     installed: InstalledTorch | None = None
     cxx_abi: str | None = None
@@ -149,7 +155,7 @@ def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker 
     name = "triton-windows" if name == "triton" and question.system == "windows" else name
     home = extension_homes.home_of_folder(name)
     question = msgspec.structs.replace(question, package=canonicalize_name(home.package) if home else name)
-    clashes = _no_code(question)
+    clashes = (*_elsewhere(question), *_no_code(question))
     if clashes:
         return _answer(question, (), clashes, instead=home.instead if home else None)
     search = _Search(question, home, ask or _ask, look or _look)
@@ -158,6 +164,18 @@ def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker 
     refused = tuple(dict.fromkeys(search.refused)) if wheels else (*dict.fromkeys(search.refused), *search.near())
     where = home.windows if home and question.system == "windows" and home.windows else home.builds if home else None
     return _answer(question, wheels, refused if wheels or where is None else (*refused, where), build=build)
+
+
+def _elsewhere(question: ExtensionQuestion) -> tuple[str, ...]:
+    """Why no ready-made wheel loads there: as `plan` says it of the torch that it is for."""
+    place = question.place
+    if place is None:
+        return ()
+    against = [each.sentence for each in against_place(place, Wish())]
+    against += [JETSON_WHEELS] if any(card.jetson for card in place.cards) else []
+    own = [each for each in official_of(question.torch, place.system, place.arch) if each.variant == question.line]
+    judged = [wheel_platform.loads(each.label, each.glibc, place.glibc) for each in own]
+    return (*against, *(each.sentence for each in judged if isinstance(each, Clash)))
 
 
 def _no_code(question: ExtensionQuestion) -> tuple[str, ...]:
@@ -248,7 +266,7 @@ class _Search:
         if name is None or row.address is None:
             return
         address = row.address.format(version=row.version, name=name.replace("+", "%2B"))
-        seen = self.look(address, self.question, row.pure)
+        seen = self._loaded(name) or self.look(address, self.question, row.pure)
         if seen.state is State.FAIL:
             self.refused.append(f"{name}, {_by(row)}, {seen.said}")
             return
@@ -318,7 +336,7 @@ class _Search:
             said = f"{page or 'the index'} could not be read from here"
             return FoundWheel(what=requirement, by=by, state=State.UNVERIFIED, why=said, command=command, address=page)
         name = _name(told.place)
-        seen = self.look(told.place, self.question, pure)
+        seen = self._loaded(name) or self.look(told.place, self.question, pure)
         if seen.state is State.FAIL:
             self.refused.append(f"{name} {by} {seen.said}")
             return None
@@ -331,6 +349,12 @@ class _Search:
             command=command,
             address=page,
         )
+
+    def _loaded(self, name: str) -> LookedInto | None:
+        """What the tag of a file says against this system; None: nothing."""
+        need = tagged_glibc(name.removesuffix(".whl").rpartition("-")[2])
+        judged = wheel_platform.loads("it", need, self.question.place.glibc if self.question.place else None)
+        return LookedInto(State.FAIL, judged.sentence) if isinstance(judged, Clash) else None
 
     def near(self) -> tuple[str, ...]:
         """What the files that there are were made for, where none fits."""

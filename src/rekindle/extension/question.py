@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from rekindle.audit.audit import installed_torch
+from rekindle.audit.cards import cards_of
 from rekindle.compat.torch_cuda import ordinary_line
-from rekindle.core import paths
 from rekindle.core.errors import NotFound, RekindleError, UsageError
 from rekindle.core.version import Version
 from rekindle.extension.find import ExtensionQuestion
-from rekindle.inputs.system import read_system
 from rekindle.inputs.torch import with_cuda
 from rekindle.knowledge.torch.releases import torch_release
+from rekindle.machine import snapshot
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.cuda_line import CudaLine
+from rekindle.stack.from_machine import situation_here, situation_of
 from rekindle.wheels.inspect.inspection import inspect
 
 
 def of(
     name: str, *, place: Path | None, torch: str | None, cuda: str | None, python: str | None, system: str | None,
-    machine: str | None,
+    machine: str | None, gpus: Sequence[str] = (),
 ) -> ExtensionQuestion:  # fmt: skip
     """A torch that is named is a question about it; without one, the one that is installed is meant."""
     if canonicalize_name(name) == "torch":
         raise UsageError("torch itself is no extension", hint="`rekindle plan` finds the PyTorch for your GPUs")
     if torch is None:
-        return _installed(name, place, cuda=cuda, python=python, system=system, machine=machine)
+        return _installed(name, place, gpus, {"--cuda": cuda, "--python": python, "--os": system, "--arch": machine})
     if place is not None:
         raise UsageError("`--env` does not go with `--torch`", hint="leave out one of them")
     typed, version = with_cuda(torch, cuda)
-    kind = read_system(system).system if system else paths.system()
-    built = machine or ("x86_64" if system else paths.architecture())
-    line = CudaLine(version).name if version else _usual(typed.release, kind, built)
-    notes = (
-        [f"which CUDA your torch has was not said, so {line} is taken: `--cuda` names another"] if not version else []
-    )
+    where = situation_here(gpus=gpus, system=system, machine=machine, python=python)
+    kind = where.system
+    line = CudaLine(version).name if version else _usual(typed.release, kind, where.arch)
+    notes = [where.arch_note] if where.arch_note else []
+    notes += [] if version else [f"which CUDA your torch has was not said, so {line} is taken: `--cuda` names another"]
     if kind == "windows":
         notes.append("`--env FOLDER` instead of `--torch` answers for the Python of a portable folder (ComfyUI)")
     return ExtensionQuestion(
@@ -46,7 +47,9 @@ def of(
         line=line,
         python=python or _python_here(),
         system=kind,
-        machine=built,
+        machine=where.arch,
+        place=where,
+        cards=cards_of(gpus, where),
         note="; ".join(notes) or None,
     )
 
@@ -65,10 +68,7 @@ def _python_here() -> str:
     return version
 
 
-def _installed(
-    name: str, place: Path | None, *, cuda: str | None, python: str | None, system: str | None, machine: str | None
-) -> ExtensionQuestion:
-    said = {"--cuda": cuda, "--python": python, "--os": system, "--arch": machine}
+def _installed(name: str, place: Path | None, gpus: Sequence[str], said: dict[str, str | None]) -> ExtensionQuestion:
     extra = next((option for option, value in said.items() if value is not None), None)
     if extra is not None:
         raise UsageError(f"`{extra}` needs `--torch`", hint="without it the environment says all of them")
@@ -81,13 +81,16 @@ def _installed(
     if found.cuda is None:
         message = f"torch {found.version} in `{environment.root}` is a build without CUDA"
         raise NotFound(message, hint="install one with CUDA first (`rekindle install`), or ask for another: `--torch`")
+    where = situation_of(snapshot.here(), gpus=gpus)
     return ExtensionQuestion(
         package=name,
         torch=str(number),
         line=CudaLine(found.cuda).name,
         python=environment.version,
         system=environment.os,
-        machine=paths.architecture(),
+        machine=where.arch,
+        place=where if where.system == environment.os else None,
+        cards=cards_of(gpus, where),
         environment=environment,
         installed=found,
         cxx_abi=_cxx_abi(Path(found.root) / "lib" / "libc10.so"),

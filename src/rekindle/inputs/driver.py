@@ -1,4 +1,4 @@
-"""A driver as people write it: `550.54.14`, `R550`, `535.183.01 (CUDA 12.2)`."""
+"""A driver as people write it: `550.54.14`, `R550`, `535.183.01 (CUDA 12.2)`, Windows' `31.0.15.3713`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rekindle.compat import driver_cuda
 from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version, typed
-from rekindle.knowledge.gpu.drivers import branch_of, meant
+from rekindle.knowledge.gpu.drivers import branch_of, meant, of_windows
 from rekindle.model.driver import Driver
 
 # As nvidia-smi shows it, with the CUDA beside it, or as a branch: `R550`.
@@ -29,7 +29,12 @@ def read_driver(text: str, counting: str = "linux") -> TypedDriver:
     if shown:
         hint = _of_cuda(int(shown[1]) * 1000 + int(shown[2]) * 10, counting)
         raise UsageError(f"`{text[:40]}` is not a driver version", hint=hint)
-    version = typed(_AROUND.sub("", text.strip()).strip(), "`--driver`", "550.54.14")
+    plain = _AROUND.sub("", text.strip()).strip()
+    number = of_windows(plain)
+    if number is not None:
+        driver = Driver(Version(number), counting)
+        return TypedDriver(driver=driver, note=f"driver {plain}, as Windows counts, is NVIDIA's {number}")
+    version = typed(plain, "`--driver`", "550.54.14")
     if version.major >= 1000:
         raise UsageError(f"`{text[:40]}` is not a driver version", hint=_of_cuda(version.major, counting))
     if any(version.parts[1:]) or version.major < 100:

@@ -36,6 +36,15 @@ class TypedTorch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_torch(text: str) -> TypedTorch:
+    """A release to look for, or to build."""
+    found = read_any_torch(text)
+    if found.variant and CudaLine.parse(found.variant) is None:
+        raise _no_cuda(found.variant)
+    return found
+
+
+def read_any_torch(text: str) -> TypedTorch:
+    """One that somebody has: that may be without CUDA."""
     if not text.strip():
         raise UsageError("no PyTorch was named", hint="write a release like `2.7.1`, or `latest` for the newest")
     plain = re.sub(r"^(?:py)?torch(?=[ =<>!~]|$)", "", text.strip().lower()).strip()
@@ -59,8 +68,6 @@ def with_cuda(text: str | None, toolkit: str | None) -> tuple[TypedTorch, Versio
     said = read_cuda(toolkit) if toolkit is not None else None
     torch = read_torch(text) if text is not None else TypedTorch()
     line = CudaLine.parse(torch.variant)
-    if torch.variant and line is None:
-        raise _no_cuda(torch.variant)
     if line and said and said.parts[:2] != line.cuda.parts[:2]:
         message = f"`--torch {text}` is a build for CUDA {line.cuda}, and `--cuda` says {said}"
         raise UsageError(message, hint="leave one of them out")

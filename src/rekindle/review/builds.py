@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import script_rules
 from rekindle.knowledge.torch import wheel_platforms
-from rekindle.review.document import Dialect, Document
+from rekindle.review.document import LISTS, Dialect, Document
 from rekindle.review.other_files import OtherFile
 from rekindle.review.packages import Install, install_of, listed, parts_of
 from rekindle.review.question import Asked
@@ -138,15 +138,15 @@ class ScriptBuilds:
             return self.told_system
         if item is not None and item.system:
             return item.system
-        if item is not None:
-            return "windows" if item.dialect.windows else "linux"
-        dialect = self.document.dialect
-        if dialect in (Dialect.BATCH, Dialect.POWERSHELL):
+        if self.document.dialect in LISTS and self.asked.place is not None:
+            # A list of packages is for the machine that it is asked about.
+            return self.asked.place.system
+        dialect = item.dialect if item is not None else self.document.dialect
+        if dialect.windows:
             return "windows"
-        if dialect in (Dialect.NOTES, Dialect.WORKFLOW):
-            votes = [each.system or ("windows" if each.dialect.windows else "linux") for each in self.trace.invocations]
-            return max(set(votes), key=votes.count) if votes else "linux"
-        return "linux"
+        votes = [each.system or ("windows" if each.dialect.windows else "linux") for each in self.trace.invocations]
+        several = item is None and dialect in (Dialect.NOTES, Dialect.WORKFLOW) and votes
+        return max(set(votes), key=votes.count) if several else "linux"
 
     # --- what is built ---------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from rekindle.compat import driver_cuda
+from rekindle.compat.container import serves as has_code
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.compat.old_wheels import share
 from rekindle.compat.toolkit_card import able_toolkits, compiles
@@ -22,7 +23,7 @@ from rekindle.knowledge.gpu.jetson import jetpacks
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import projects
 from rekindle.knowledge.torch.torch_wheels import old_wheels
-from rekindle.model.cuda_line import CudaLine
+from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
@@ -31,7 +32,7 @@ from rekindle.review.script_torch import ScriptTorch
 from rekindle.review.subject import Subject, exact_text
 from rekindle.review.trace import Invocation, Word
 from rekindle.stack import offers, prebuilt
-from rekindle.stack.candidates import JETSON_WHEELS, against_place
+from rekindle.stack.candidates import JETSON_WHEELS, against_place, jetson_routes
 from rekindle.stack.driver import window_of
 from rekindle.stack.programs import for_program, refused
 from rekindle.stack.rules import Effect
@@ -209,7 +210,7 @@ def _otherwise(torch: ScriptTorch, situation: Situation) -> Judgement:
         return monthly
     image = next((row for row in projects.images() if row.tag == torch.name), None)
     if image is not None:
-        lacking = next((card for card in situation.capabilities if not image.serves(card)), None)
+        lacking = next((card for card in situation.capabilities if not has_code(image, card)), None)
         if lacking is None:
             return Fits()
         return Clash(sentence=f"{image.label}, has no code for a GPU of capability {lacking}", source=image.source)
@@ -264,7 +265,7 @@ def _monthly(name: str, situation: Situation) -> Clash | Fits | None:
             sentence = f"`{name}` is older than CUDA {first}, the first that compiles for {card.name}"
             return Clash(sentence=sentence, source=after[0].source)
     around = (least, *after[:1])
-    served = after and all(row.serves(card) for row in around for card in situation.capabilities)
+    served = after and all(has_code(row, card) for row in around for card in situation.capabilities)
     driven = driver is None or not any(isinstance(driver_cuda.runs(driver, row.cuda), Clash) for row in around)
     return Fits() if served and driven else None
 
@@ -301,7 +302,22 @@ def serving(torch: ScriptTorch, situation: Situation) -> offers.Offer | None:
         for offer in (*same, *offers.official(torch.system, situation.arch))
         if torch.python is None or not isinstance(takes(offer.torch, torch.python, torch.system), Clash)
     ]
-    return next((offer for offer in able if isinstance(_considered(offer, situation), Fits)), None)
+    return next((offer for offer in able if isinstance(serves(_as(torch, offer), situation), Fits)), None)
+
+
+def _as(torch: ScriptTorch, offer: offers.Offer) -> ScriptTorch:
+    return msgspec.structs.replace(torch, version=offer.torch, variant=offer.variant, kind="wheel")
+
+
+def instead(torch: ScriptTorch, situation: Situation, offer: offers.Offer | None) -> str:
+    """What would serve the cards, as the end of a sentence; empty where nothing is known to."""
+    if offer is not None:
+        return f". {offer.label} has code for it: --index-url {index_of(offer.variant or '')}"
+    if any(card.jetson for card in situation.cards):
+        return "".join(f". {each.summary}: {each.commands[0]}" for each in jetson_routes(situation, Wish())[0][:1])
+    if torch.python and serving(msgspec.structs.replace(torch, python=None), situation):
+        return f". No torch for Python {torch.python} has code for it: take a newer Python"
+    return ""
 
 
 def _taking(archs: Sequence[str]) -> str:

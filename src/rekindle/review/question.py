@@ -32,6 +32,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
             base, system=system, cards=base.cards or cards, python=python or base.python,
             glibc=glibc if own else glibc or base.glibc, libc=None if own else base.libc,
             release=None if own else base.release, here=False, installed=None,
+            # A Linux on a computer with Windows runs in WSL, on the driver of Windows.
+            wsl=base.wsl or (system, base.system) == ("linux", "windows"),
         )  # fmt: skip
 
 

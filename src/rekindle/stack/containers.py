@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from rekindle.compat.container import serves
 from rekindle.compat.driver_card import Window
 from rekindle.core.command import Command
 from rekindle.core.errors import UnknownName
@@ -38,7 +39,7 @@ def routes(situation: Situation, wish: Wish, window: Window) -> Iterator[Route]:
     if situation.system != "linux" or situation.arch != "x86_64" or not situation.cards:
         return
     for image in projects.images():
-        if not all(image.serves(each) for card in situation.cards for each in card.capabilities):
+        if not all(serves(image, each) for card in situation.cards for each in card.capabilities):
             continue
         # A release that was asked for is none of NVIDIA's own builds.
         if (wish.torch or wish.torchvision) and (image.variant is None or not wish.admits(image.torch or "")):

@@ -52,14 +52,15 @@ def cards_driven(situation: Situation, window: Window) -> list[Rejection]:
         old = min(situation.cards, key=lambda card: card_window(card, situation.driver_system).last or 10**6)
         new = max(situation.cards, key=lambda card: card_window(card, situation.driver_system).first or Version("0"))
         return [broken("no-common-driver", candidate, old=old.name, last=window.last, new=new.name, first=window.first)]
-    if situation.driven_by is None:
+    if situation.driven_by is None and not situation.no_driver:
         return []
     found: list[Rejection] = []
     for card in situation.cards:
         own = card_window(card, situation.driver_system)
         answer = driver_card.drives(situation.driven_by, card.name, own)
         if isinstance(answer, Clash):
-            rule = "card-driver-too-new" if own.is_after(situation.driven_by.version) else "card-driver-too-old"
+            late = situation.driver is not None and own.is_after(situation.driver)
+            rule = "no-driver" if situation.no_driver else "card-driver-too-new" if late else "card-driver-too-old"
             found.append(broken(rule, candidate, sentence=answer.sentence))
     return found
 
@@ -74,6 +75,8 @@ def drive(toolkit: Toolkit, situation: Situation, window: Window, candidate: Can
         words = {"cuda": toolkit.version, "need": spelled(need.floor), "last": window.last, "card": card.name}
         return broken("driver-branch", candidate, row=toolkit, **words)
     driver = situation.driven_by
+    if situation.no_driver:
+        return broken("no-driver", candidate, row=toolkit, sentence=driver_card.ABSENT)
     if driver is None and (window.last is None or branch_of(need.full) <= window.last):
         return Driving(need=need, window=window, jit=True)
     if driver is None:

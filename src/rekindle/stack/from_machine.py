@@ -53,6 +53,7 @@ def situation_of(
         cards=cards,
         driver=typed.driver.version if typed else running,
         driver_note=typed.note if typed else None,
+        no_driver=typed is None and found is None,
         python=chosen.version if chosen else here.minor if here else None,
         bits=chosen.bits if chosen else here.bits if here else None,
         release=old_windows(machine.surroundings.release or ""),
@@ -153,7 +154,5 @@ def _assumed(found: Situation) -> Situation:
     here = paths.architecture()
     if here == found.arch or found.arch != "x86_64":
         return found
-    note = (
-        f"x86_64 is assumed for a card that is only named, though this computer is {here}: `--arch {here}` changes it"
-    )
+    note = f"for a named card x86_64 is assumed, though this computer is {here}: `--arch {here}` changes it"
     return msgspec.structs.replace(found, arch_note=note)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rekindle.compat import driver_card
 from rekindle.compat.torch_python import spread
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolkits import Toolkit
@@ -50,6 +51,8 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
 def matrix(situation: Situation, wish: Wish) -> Matrix:
     """Every release against these cards, newest first."""
     window = window_of(situation)
+    # A list is for choosing from, and a driver can be installed afterwards.
+    asked, situation = situation, msgspec.structs.replace(situation, no_driver=False)
     against = cards_driven(situation, window)
     if against or not situation.cards:
         return Matrix(situation=situation, rows=(), notes=tuple(each.sentence for each in against))
@@ -73,7 +76,7 @@ def matrix(situation: Situation, wish: Wish) -> Matrix:
         for release in reversed(releases.torch_releases())
         if wish.admits(release.newest)
     ]
-    return Matrix(situation=situation, rows=tuple(rows))
+    return Matrix(situation=asked, rows=tuple(rows), notes=(driver_card.ABSENT,) if asked.no_driver else ())
 
 
 def _row(

@@ -125,11 +125,10 @@ def trials(situation: Situation, wish: Wish) -> Iterator[Trial]:
     def trial(what: str, text: str, where: Situation = situation, **changed: object) -> Trial:
         return Trial(what=what, text=text, situation=where, wish=msgspec.structs.replace(wish, **changed))
 
-    if situation.driver is not None:
-        free = msgspec.structs.replace(situation, driver=None, driver_note=None)
-        yield Trial(
-            what="driver", text="a different driver: {driver}", situation=free, wish=wish, had=str(situation.driver)
-        )
+    if situation.driver is not None or situation.no_driver:
+        free = msgspec.structs.replace(situation, driver=None, driver_note=None, no_driver=False)
+        had = str(situation.driver) if situation.driver else None
+        yield Trial(what="driver", text="a different driver: {driver}", situation=free, wish=wish, had=had)
     if situation.python is not None and any(card.jetson for card in situation.cards):
         yield trial("python", "Python {python}", msgspec.structs.replace(situation, python=None))
     if wish.toolset is not None:
@@ -151,14 +150,14 @@ def trials(situation: Situation, wish: Wish) -> Iterator[Trial]:
         text = "a program that does without it"
         yield Trial(what="needs", text=text, situation=situation, wish=free_wish, given_up=wish.needs)
     if situation.system == "windows":
-        yield trial("system", "Linux", msgspec.structs.replace(situation, system="linux", driver=None))
+        yield trial("system", "Linux", msgspec.structs.replace(situation, system="linux", driver=None, no_driver=False))
 
 
 def _apart(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> str:
     """What each card would get alone."""
     said: list[str] = []
     for card in situation.cards:
-        alone = msgspec.structs.replace(situation, cards=(card,), driver=None)
+        alone = msgspec.structs.replace(situation, cards=(card,), driver=None, no_driver=False)
         found, _ = candidates(alone, wish, shelf)
         best = next((route for route in ranked(found, alone, wish) if route.consent), None)
         answer = f"{best.route.value} torch {best.version} on driver {best.driver}" if best else "nothing"

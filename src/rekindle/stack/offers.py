@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from rekindle.compat.gpu_code import own
+from rekindle.compat.gpu_code import Served, own, served
 from rekindle.core.errors import BadInput, ChecksFailed
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
-from rekindle.knowledge.gpu.capability import Target
+from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode, Group
 from rekindle.knowledge.tables import Evidence, Row, cached, observed
 from rekindle.knowledge.torch import releases, wheel_platforms
@@ -58,6 +58,11 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """What pip must bring for it, since it carries no requirement of its own for them."""
     note: str | None = None
     wheel: WheelIdentity | None = None
+
+    def served(self, code: GpuCode, card: Capability) -> Served:
+        """How far one of its libraries serves a card."""
+        return served(code, card, torch=Version.find(self.torch))
+
     """The file itself, of an offer that was read off one."""
     torchvision: str | None = None
     """Where the offer itself says which belongs to it."""

@@ -7,16 +7,18 @@ from typing import Any
 
 from rekindle.compat.companion import none_for
 from rekindle.compat.driver_card import Window
-from rekindle.compat.gpu_code import overall, served
+from rekindle.compat.gpu_code import overall
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.compat.library_card import cudnn_evidence, cudnn_serves, last_cudnn, math_serves
 from rekindle.compat.old_wheels import nearly
 from rekindle.compat.toolkit_card import compiles
 from rekindle.compat.torch_python import among
+from rekindle.compat.wheel_platform import loads
 from rekindle.core.command import Command, ShellVariable, Word, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import costs
 from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu.capabilities import on_boards_only
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.torch import companions
@@ -42,7 +44,6 @@ from rekindle.stack.route import (
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
 from rekindle.stack.situation import Card, Situation, Wish, card_words
 
-_ARM_ONLY = (Capability(8, 7), Capability(10, 1), Capability(11, 0))
 BY_JIT = "wheel-jit"
 _NOT_ON_WINDOWS = {"compile": "windows-triton", "nccl": "windows-nccl"}
 """The rule of a build that reaches a card only through PTX."""
@@ -50,7 +51,7 @@ _NOT_ON_WINDOWS = {"compile": "windows-triton", "nccl": "windows-nccl"}
 
 def coverage(offer: Offer, capability: Capability) -> Coverage:
     """How far a build serves a card: SERVES only if every one of its GPU libraries does."""
-    return overall(served(code, capability).coverage for code in offer.code)
+    return overall(offer.served(code, capability).coverage for code in offer.code)
 
 
 def consider(offer: Offer, situation: Situation, wish: Wish, window: Window) -> tuple[Route | None, list[Rejection]]:
@@ -81,10 +82,8 @@ def consider(offer: Offer, situation: Situation, wish: Wish, window: Window) -> 
 
 def _place(offer: Offer, situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejection]:
     found: list[Rejection] = []
-    if offer.glibc is not None and situation.glibc is not None and situation.glibc < offer.glibc:
-        found.append(
-            broken("wheel-glibc", candidate, row=offer.row, wheel=offer.label, need=offer.glibc, have=situation.glibc)
-        )
+    if isinstance(answer := loads(offer.label, offer.glibc, situation.glibc), Clash):
+        found.append(broken("wheel-glibc", candidate, row=offer.row, sentence=answer.sentence))
     if wish.configured_index and offer.route is RouteKind.OFFICIAL_WHEEL and not offer.on_configured_index:
         found.append(broken("wheel-index", candidate, wheel=offer.label))
     found += not_on_windows(situation, wish, candidate)
@@ -114,7 +113,7 @@ def _code(
         return [broken("toolkit-target", candidate, row=toolkit, sentence=answer.sentence)]
     main = max(offer.code, key=lambda code: code.containers)
     words: dict[str, Any] = {"wheel": offer.label, "card": card.name, "capability": capability}
-    state = served(main, capability)
+    state = offer.served(main, capability)
     if state.coverage is Coverage.NO:
         targets = ", ".join(str(target) for target in _usual(main))
         return [broken("wheel-code", candidate, row=offer.row, targets=targets, **words)]
@@ -129,12 +128,12 @@ def _code(
             candidate,
             row=offer.row,
             library=code.file.rpartition("/")[2],
-            detail=_lacking(code, capability),
+            detail=_lacking(offer, code, capability),
             operations=costs.operations(code.file.rpartition("/")[2]),
             **words,
         )
         for code in offer.code
-        if code is not main and served(code, capability).coverage is not Coverage.SERVES
+        if code is not main and offer.served(code, capability).coverage is not Coverage.SERVES
     ]
     if state.jit:
         if isinstance(driving, Driving) and not driving.jit:
@@ -164,7 +163,7 @@ def cudnn_inside(offer: Offer, capability: Capability) -> Judgement:
     if offer.cudnn is not None:
         answer = cudnn_serves(offer.cudnn, capability, cuda_major=offer.cuda.major)
         # The rows were read off x86_64 files: they say nothing of a chip that is sold with an Arm processor only.
-        arm = offer.machine != "x86_64" and capability in _ARM_ONLY
+        arm = offer.machine != "x86_64" and on_boards_only(capability)
         return unknown if arm and isinstance(answer, Clash) else answer
     last = last_cudnn(capability)
     oldest = Version.parse(offer.cudnn_pin).major_minor if offer.cudnn_pin is not None else None
@@ -176,8 +175,8 @@ def _ends(capability: Capability) -> str:
     return f"{last} was the last with it" if last else "no release before the newest has it"
 
 
-def _lacking(code: GpuCode, capability: Capability) -> str:
-    state = served(code, capability)
+def _lacking(offer: Offer, code: GpuCode, capability: Capability) -> str:
+    state = offer.served(code, capability)
     return f"{state.containers - state.native - state.jit} of {state.containers} containers"
 
 
@@ -234,7 +233,6 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
         lacks=lacks(situation),
         unverified=_unverified(offer, situation),
         missing=(
-            *_driver_missing(situation, driving),
             *python_missing(situation, choice),
             *_conda_missing(offer, situation),
             *_community_missing(offer, situation),
@@ -414,21 +412,6 @@ def _unverified(offer: Offer, situation: Situation) -> tuple[str, ...]:
     if any(isinstance(math_serves(offer.cuda, each), Unknown) for each in situation.capabilities):
         found.append(f"whether cuBLAS and the other libraries of CUDA {offer.cuda} have code for the card")
     return tuple(found)
-
-
-def _driver_missing(situation: Situation, driving: Driving) -> tuple[Missing, ...]:
-    if situation.driver is not None or not situation.here:
-        return ()
-    return (driver_missing(driving),)
-
-
-def driver_missing(driving: Driving) -> Missing:
-    return Missing(
-        what="driver",
-        need=driving.words(),
-        why="no NVIDIA driver was found",
-        commands=driver_page(),
-    )
 
 
 def driver_page() -> tuple[Command, ...]:

@@ -138,9 +138,9 @@ def _an_extension(name: str, situation: Situation) -> UnknownName:
 
 def _newer_driver(row: OtherProgram, situation: Situation, version: str | None) -> tuple[str, ...]:
     """The newer release that only the driver is in the way of; nothing where none is."""
-    if situation.driver is None:
+    if situation.driver is None and not situation.no_driver:
         return ()
-    best = for_program(row.id, msgspec.structs.replace(situation, driver=None))
+    best = for_program(row.id, msgspec.structs.replace(situation, driver=None, no_driver=False))
     if best.version in (None, version):
         return ()
     return (f"with driver {best.driver} (https://www.nvidia.com/en-us/drivers/) {row.id} {best.version} runs",)

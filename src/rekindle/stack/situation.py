@@ -93,6 +93,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     arch: str = msgspec.field(default="x86_64", name="machine")
     arch_note: str | None = msgspec.field(default=None, name="machine_note")
     driver: Version | None = None
+    no_driver: bool = False
+    """It was looked for, and none runs there."""
     python: str | None = None
     """`3.11`, or `3.13t` for a free-threaded one."""
     bits: int | None = None

@@ -24,7 +24,7 @@ from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease, oldest_cuda, torch_release, upstream_build
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
-from rekindle.stack.prebuilt import driver_missing, not_on_windows
+from rekindle.stack.prebuilt import not_on_windows
 from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing, weakest
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
 from rekindle.stack.shorter import MAGMA, shorter
@@ -194,7 +194,6 @@ def _built(
         unverified=(*toolset.unverified, *_untried(version, toolkit, situation)),
         missing=(
             *_pieces(toolkit, chosen, toolset, situation),
-            *_driver(situation, driving),
             # A build takes the Python that is active.
             *python_missing(situation, choice, activate=True),
         ),
@@ -434,10 +433,6 @@ def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situati
 
 def cudnn_is_here(wanted: Version, situation: Situation) -> bool:
     return any(same_release(each, wanted) for each in situation.cudnns or ())
-
-
-def _driver(situation: Situation, driving: Driving) -> tuple[Missing, ...]:
-    return (driver_missing(driving),) if situation.here and situation.driver is None else ()
 
 
 def _plan(version: str, toolkit: Toolkit, python: str | None, situation: Situation, wish: Wish) -> Command:

@@ -10,6 +10,7 @@ from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_python import takes
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
+from rekindle.inputs.torch import with_cuda
 from rekindle.inputs.versions import read_cuda, read_python
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.torch import releases
@@ -21,7 +22,7 @@ from rekindle.stack.situation import Situation, Wish
 from rekindle.stack.verdict import Answer, Verdict, WhyNot
 
 _LONGER = 2
-_QUESTION = re.compile(r"(torch|cuda|python)\s*(?:={1,2}|\s)\s*([\w.+]+)\Z|v?(\d[\w.+]*)\Z", re.IGNORECASE)
+_QUESTION = re.compile(r"(?i)(torch|cuda|python)\s*[=\s]\s*=*(.+)|(latest|v?\d[\w.+]*)\Z")
 
 
 def why_not(question: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
@@ -33,19 +34,22 @@ def why_not(question: str, situation: Situation, wish: Wish, verdict: Verdict) -
         hint = f"ask `--why-not torch==2.7.1`, `cuda==12.3` or `python==3.13`; {pair}"
         raise UsageError(message, hint=hint)
     # A bare version is one of PyTorch.
-    name, value = (match[1] or "torch").lower(), match[2] or match[3]
+    name, value = (match[1] or "torch").lower(), (match[2] or match[3]).strip()
     ask = {"torch": _torch, "cuda": _cuda, "python": _python}[name]
     return ask(f"{name}=={value}", value, situation, wish, verdict)
 
 
 def _torch(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
-    version = releases.full_version(value)
-    asked = resolve(situation, msgspec.structs.replace(wish, torch=version))
+    typed, cuda = with_cuda(value, str(wish.cuda) if wish.cuda else None)
+    version = releases.full_version(typed.release)
+    wish = msgspec.structs.replace(wish, torch=version, cuda=cuda)
+    asked = resolve(situation, wish)
     chain = against(version, asked)
-    if wish.cuda is not None:
+    if cuda is not None:
         # What was asked together is answered together: the toolkit that was named comes first.
         chain.sort(key=lambda each: each.candidate.cuda is None or not wish.admits_cuda(each.candidate.cuda))
-    return _answer(question, f"PyTorch {version}", asked, verdict, chain, asked.recommended.torch == version)
+    spoken = f"PyTorch {version}" + (f"+{typed.variant}" if typed.variant else "")
+    return _answer(question, spoken, asked, verdict, chain, asked.recommended.torch == version)
 
 
 def against(version: str, asked: Verdict) -> list[Rejection]:
@@ -67,7 +71,7 @@ def _cuda(question: str, value: str, situation: Situation, wish: Wish, verdict: 
         if each.candidate.cuda is None or each.candidate.cuda.starts_with(wanted.major_minor)
     ]
     alone = [each for each in chain if each.candidate.torch is None]
-    return _answer(question, f"CUDA {value}", asked, verdict, alone or chain, asked.recommended.cuda is not None)
+    return _answer(question, f"CUDA {wanted}", asked, verdict, alone or chain, asked.recommended.cuda is not None)
 
 
 def _python(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 from rekindle.compat.host_compiler import gcc_majors, takes_gcc
 from rekindle.compat.judgement import Clash, Fits
 from rekindle.compat.library_card import cudnn_serves
+from rekindle.compat.toolkit_card import compiles
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, ChecksFailed, NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.paths import ARCHITECTURES
@@ -265,15 +267,14 @@ def write_manifest(names: Sequence[str], path: Path) -> ToolchainManifest:
 
 
 def refuse_unserved(wanted: Sequence[ToolSpec], cards: Sequence[Capability]) -> None:
-    """A cuDNN without code for a card loads, and then fails at the first convolution."""
-    for spec in wanted:
-        if spec.name != "cudnn" or spec.version is None:
-            continue
-        for card in cards:
-            answer = cudnn_serves(spec.version, card)
-            if isinstance(answer, Clash):
-                last = answer.changes[0].value if answer.changes else None
-                raise NoRoute(answer.sentence, hint=f"take `cudnn=={last}`" if last else None)
+    """A cuDNN without code for a card loads, and then fails at the first convolution; of several, one is enough."""
+    for name, card in itertools.product(("cuda", "cudnn"), cards):
+        named = [spec.version for spec in wanted if spec.name == name and spec.version is not None]
+        answers = [compiles(each, card, card.sm) if name == "cuda" else cudnn_serves(each, card) for each in named]
+        clashes = [each for each in answers if isinstance(each, Clash)]
+        if clashes and len(clashes) == len(answers):
+            last = clashes[0].changes[0].value if clashes[0].changes else None
+            raise NoRoute(clashes[0].sentence, hint=f"take `{name}=={last}`" if last else None)
 
 
 class AcceptedLicence(msgspec.Struct, frozen=True, kw_only=True):

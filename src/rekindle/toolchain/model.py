@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -13,6 +14,7 @@ from rekindle.core import paths
 from rekindle.core.errors import UsageError
 from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version, typed
+from rekindle.inputs.versions import read_cuda
 
 TOOLS = ("cuda", "cudnn", "gcc", "mkl", "nccl", "openblas")
 KIT_SCHEMA = "rekindle.toolchain-kit/1"
@@ -30,7 +32,8 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
         if not match or match[1] not in TOOLS:
             message = f"`{text[:60]}` is not a tool that can be installed"
             raise UsageError(message, hint=f"write it like `cuda==11.8`; known are {', '.join(TOOLS)}")
-        return cls(name=match[1], version=typed(match[3], "the version", "11.8") if match[3] else None)
+        read = read_cuda if match[1] == "cuda" else partial(typed, what="the version", example="11.8")
+        return cls(name=match[1], version=read(match[3]) if match[3] else None)
 
     def __str__(self) -> str:
         return f"{self.name}=={self.version}" if self.version else self.name

@@ -21,6 +21,8 @@ class CapabilityFacts(Row, frozen=True, kw_only=True):
     lacks: tuple[str, ...]
     last_cuda: Version | None = None
     last_driver_branch: str | None = None
+    boards_only: bool = False
+    """Of a chip that is sold on boards with an Arm processor only: its code is promised to no other card."""
 
 
 class CardNeed(NamedRow, frozen=True, kw_only=True):
@@ -50,6 +52,12 @@ def _rows() -> dict[Capability, CapabilityFacts]:
 def facts(capability: Capability) -> CapabilityFacts | None:
     """None: a capability that the tables do not know."""
     return _rows().get(capability)
+
+
+def on_boards_only(capability: Capability) -> bool:
+    """Also of a capability that no card that is known has."""
+    row = facts(capability)
+    return row is None or row.boards_only
 
 
 def known() -> tuple[Capability, ...]:

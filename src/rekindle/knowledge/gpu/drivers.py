@@ -47,6 +47,12 @@ def branch_of(driver: Version) -> int:
     return known[-1]
 
 
+def of_windows(four_parts: str) -> str | None:
+    """Windows numbers a driver `27.21.14.7250`: the last five digits are NVIDIA's 472.50."""
+    digits = "".join(part.rjust(4, "0") for part in four_parts.split(".")[-2:]) if four_parts.count(".") == 3 else ""
+    return f"{int(digits[-5:-2])}.{digits[-2:]}" if digits.isdigit() and len(digits) >= 5 else None
+
+
 def newest_of(branch: int, counting: str) -> Version | None:
     """The newest release of a branch that the tables name."""
     row = next((row for row in _newest() if row.branch == branch), None)

@@ -7,11 +7,8 @@ from collections.abc import Iterable
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.knowledge.cuda import toolkits
-from rekindle.knowledge.gpu.capability import Capability, runs
-from rekindle.knowledge.gpu.capability import Runs as _Runs
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import NamedRow, Row, rows
-from rekindle.knowledge.torch.releases import torch_release
 
 
 class CommunityProject(NamedRow, frozen=True, kw_only=True):
@@ -41,15 +38,6 @@ class ContainerImage(Row, frozen=True, kw_only=True):
     variant: str | None = None
     oldest: Capability | None = None
 
-    def serves(self, card: Capability) -> bool:
-        """Whether it should have code for the card: by the Linux wheel of its line, or by NVIDIA's word."""
-        if self.oldest is not None:
-            row = next((row for row in toolkits.toolkits() if row.version.major_minor == self.cuda), None)
-            return self.oldest <= card and row is not None and row.compiles_for(card)
-        variant = torch_release(self.torch or "").variant(self.variant or "")
-        targets = variant.targets("linux") if variant else None
-        return any(runs(target, card) is not _Runs.NO for target in targets or ())
-
     @property
     def label(self) -> str:
         known = f"torch {self.torch}" if self.torch else "torch"
@@ -72,7 +60,7 @@ def image_python(torch: str) -> str | None:
 
 
 _project = rows("projects.toml", "project", CommunityProject)
-_image = rows("projects.toml", "image", ContainerImage)
+images = rows("projects.toml", "image", ContainerImage)
 
 
 class OtherBuilds(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,8 +81,3 @@ def bringing(need: str, cards: Iterable[Capability], system: str) -> tuple[Commu
     wanted = set(cards)
     fitting = (row for row in _project() if need in row.brings and system in row.systems)
     return tuple(row for row in fitting if wanted <= {*row.capabilities})
-
-
-def images(card: Capability | None = None) -> tuple[ContainerImage, ...]:
-    """Images whose torch serves a card, or all of them."""
-    return tuple(row for row in _image() if card is None or row.serves(card))

@@ -47,6 +47,15 @@ def aarch64_lines(minor: str) -> tuple[Aarch64Line, ...]:
     return tuple(row for row in rows if row.minor == minor)
 
 
+class VariantProvider(Row, frozen=True, kw_only=True):
+    """Code that tells an installer what a computer has, and may be named by a wheel's variant."""
+
+    name: str
+
+
+variant_providers = rows("variant_providers.toml", "provider", VariantProvider)
+
+
 class LinuxSystem(NamedRow, frozen=True, kw_only=True):
     names: tuple[str, ...]
     glibc: dict[str, Version] = msgspec.field(default_factory=dict)

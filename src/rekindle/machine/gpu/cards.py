@@ -14,6 +14,7 @@ import msgspec
 
 from rekindle.core.errors import BadInput, RekindleError
 from rekindle.core.version import Version
+from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import cached
 from rekindle.machine.host import CouldNotRead, Run
@@ -196,7 +197,7 @@ def _driver(run: Run, answers: Answers, cards: list[dict[str, Any]]) -> FoundDri
     )
     modules = [card.get("module") for card in cards if card.get("module")]
     if run.windows and not versions:
-        number = next((windows_driver(str(card["driver"])) for card in cards if card.get("driver")), None)
+        number = next((drivers.of_windows(str(card["driver"])) for card in cards if card.get("driver")), None)
         if number:
             versions["pci"] = Version(number)
     if not run.windows:
@@ -278,9 +279,3 @@ def _windows(run: Run) -> list[dict[str, Any]]:
                 }
             )
     return cards
-
-
-def windows_driver(four_parts: str) -> str | None:
-    """Windows numbers a driver `27.21.14.7250`: the last five digits are NVIDIA's 472.50."""
-    digits = "".join(part.rjust(4, "0") for part in four_parts.split(".")[-2:]) if four_parts.count(".") == 3 else ""
-    return f"{int(digits[-5:-2])}.{digits[-2:]}" if digits.isdigit() and len(digits) >= 5 else None

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from rekindle.compat.toolkit_card import able_toolkits
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import toolkits
@@ -169,7 +170,7 @@ def card_toolkit(subject: Subject, either: Sequence[Known], told: set[tuple[str,
     for card in subject.gpus if either else ():
         cuda, row = either[0], rows[0]
         key = (str(cuda.version), str(card))
-        if row is None or key in told or any(each is None or each.compiles_for(card) for each in rows):
+        if row is None or key in told or any(each is None or each.version in able_toolkits(card) for each in rows):
             continue
         told.add(key)
         yield raised(

@@ -25,7 +25,7 @@ from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.environment import TorchReplaced, environments_of
-from rekindle.review.judging import answered, serving
+from rekindle.review.judging import answered, instead, serving
 from rekindle.review.packages import Install
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.remark import Raised, raised
@@ -73,9 +73,7 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
             note = "" if torch.pinned or torch.kind == "image" else "it is the newest one that is taken here; "
             said = _of(torch, answer.sentence)
             offer = serving(torch, answers.situation) if torch.kind != "program" else None
-            other = f". No torch for Python {torch.python} has code for it: take a newer Python" if torch.python else ""
-            if offer is not None:
-                other = f". {offer.label} has code for it: --index-url {index_of(offer.variant or '')}"
+            other = instead(torch, answers.situation, offer) if torch.kind != "program" else ""
             found = raised(rule, torch.line, sentence=said, note=note, better=other, source=answer.source)
             # Of several cards, one torch may serve one only.
             alone = offer is not None and len(subject.gpus) == 1 and rule == "wheel-not-for-the-card"
@@ -272,7 +270,8 @@ def _others(subject: Subject) -> Iterator[Raised]:
             answers = [judged(built_for(wanted.wheel))] if wanted.wheel else []
             answers += [judged(page) for page in found.pages if wanted is paged]
             exact = exact_text(wanted.requirement)
-            same = found.torch is not None and exact_version(found.torch.requirement) is not None
+            named = found.torch is not None and exact_version(found.torch.requirement) is not None
+            same = named or found.has("--no-deps")  # the torch that is there stays
             ranged = wanted.requirement if pins_torch(wanted.name) and wanted.name not in PROJECTS else None
             if wanted.name not in PROJECTS and (exact or ranged):
                 answer = package_goes_with(wanted.name, exact or ranged or "", torch.version)
@@ -365,9 +364,9 @@ def _shown(subject: Subject) -> Iterator[Raised]:
 
 
 def _drivers(subject: Subject) -> Iterator[Raised]:
-    """A driver that was told and does not drive the card."""
+    """A driver that was told, or looked for, and does not drive the card."""
     place = subject.asked.place
-    if place is None or place.driver is None or not place.cards:
+    if place is None or not (place.driver or place.no_driver) or not place.cards:
         return
     torch = next(iter(environments_of(subject).every), None)
     for each in cards_driven(place, window_of(place)):

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding, Fix, State, failed, passed, warned
 from rekindle.knowledge.gpu.capability import Coverage, Target
+from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.wheels.inspect.inspection import CardCoverage, Inspection
 
 
 def targets_of(words: Sequence[str]) -> tuple[Target, ...]:
-    """`sm_61` is native code, `compute_90` is PTX. A word may be a list: `sm_61,sm_75`."""
-    found = []
+    """`sm_61` and `6.1` are native code, `compute_90` is PTX, `9.0+PTX` both. A word may be a list: `sm_61,sm_75`."""
+    found: list[Target] = []
     for word in (part for text in words for part in (re.split(r"[\s,;]+", text.strip(" ,;")))):
         try:
-            found.append(Target.parse(word))
+            found += parse_arch_list(word) if word[:1].isdigit() else (Target.parse(word),)
         except ValueError:
             message = f"`{word[:40]}` is not a target"
             hint = "write `--require sm_61` for native code, `compute_90` for PTX; a card by name goes with `--gpu`"

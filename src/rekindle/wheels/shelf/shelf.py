@@ -18,7 +18,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 from packaging.version import Version as PackageVersion
 
-from rekindle.compat.gpu_code import overall, served
+from rekindle.compat.gpu_code import Served, overall, served
 from rekindle.core import codec, files, paths, signing
 from rekindle.core.errors import NotFound, RekindleError, UsageError
 from rekindle.core.signing import PublicKey
@@ -114,7 +114,12 @@ def find(
 
 
 def serves(entry: ShelvedWheel, card: Capability) -> bool:
-    return bool(entry.code) and overall(served(code, card).coverage for code in entry.code) is Coverage.SERVES
+    return bool(entry.code) and overall(each.coverage for each in _served(entry, card)) is Coverage.SERVES
+
+
+def _served(entry: ShelvedWheel, card: Capability) -> list[Served]:
+    torch = Version.find(entry.version or "") if entry.project == "torch" else None
+    return [served(code, card, torch=torch) for code in entry.code]
 
 
 def runs_on(tags: Sequence[str], python: str) -> bool:
@@ -362,7 +367,7 @@ def _for_torch(entry: ShelvedWheel, torch: str) -> bool:
 
 
 def _jit(entry: ShelvedWheel, cards: Sequence[Capability]) -> bool:
-    return any(served(code, card).by_jit for code in entry.code for card in cards)
+    return any(each.by_jit for card in cards for each in _served(entry, card))
 
 
 def labelled(wheel: WheelIdentity, cuda: Version | None) -> str:
