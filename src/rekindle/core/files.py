@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from rekindle.core.errors import NotFound, NotWritable, RekindleError
+from rekindle.core.errors import BadInput, NotFound, NotWritable, RekindleError
 
 # IO_REPARSE_TAG_SYMLINK and IO_REPARSE_TAG_MOUNT_POINT of Windows.
 _LINKS = (0xA000000C, 0xA0000003)
@@ -61,19 +61,23 @@ def locked(path: Path, busy: RekindleError, *, timeout: float = 0.0) -> Iterator
         lock.release()
 
 
-def write_text(path: Path, text: str, *, newline: str = "\n") -> None:
+def write_text(path: Path, text: str, *, newline: str = "\n", inside: Path | None = None) -> None:
     """Write `text` as UTF-8. Line ends are written as given by `newline`, the same on every system."""
-    write_bytes(path, text.replace("\r\n", "\n").replace("\n", newline).encode("utf-8"))
+    write_bytes(path, text.replace("\r\n", "\n").replace("\n", newline).encode("utf-8"), inside=inside)
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    with replacing(path) as stream:
+def write_bytes(path: Path, data: bytes, *, inside: Path | None = None) -> None:
+    with replacing(path, inside=inside) as stream:
         stream.write(data)
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A binary stream whose contents become `path` when the block ends well, and vanish when it does not."""
+def replacing(path: Path, *, inside: Path | None = None) -> Iterator[IO[bytes]]:
+    """A binary stream whose contents become `path` when the block ends well, and vanish when it does not.
+
+    With `inside`, no link below that folder is written through; one in the place of the file itself is replaced."""
+    if inside is not None:
+        no_links(path.parent, inside)
     path = reachable(path)
     beside = reachable(path.with_name(f".{path.name}.{_writer()}.part"))
     try:
@@ -206,6 +210,16 @@ def is_link(path: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) in _LINKS
+
+
+def no_links(path: Path, inside: Path) -> None:
+    """Refuse a path that is a link below `inside`, or goes through one: it may lead to anything on this computer."""
+    for each in (path, *path.parents):
+        if each == inside:
+            return
+        if is_link(each):
+            message = f"`{each}` is a link, and may lead out of `{inside}`"
+            raise BadInput(message, hint="replace the link with what it leads to, or remove it")
 
 
 def ordinary(path: Path) -> None:

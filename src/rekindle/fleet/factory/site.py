@@ -68,9 +68,8 @@ def publish(
     listed = sorted({**published, **here}.values(), key=lambda entry: (entry.project, entry.file))
     done: dict[str, ShelvedJob] = {job.key: job for each in earlier for job in each.jobs} | shelved.jobs_on(folder)
     for name, text in index.pages(listed).items():
-        files.write_text(
-            site / name, text.replace("../../wheels/", f"{base}/").replace('href="wheels/', f'href="{base}/')
-        )
+        text = text.replace("../../wheels/", f"{base}/").replace('href="wheels/', f'href="{base}/')
+        files.write_text(site / name, text, inside=site)
     jobs = tuple(done[key] for key in sorted(done))
     records = FactoryRecords(schema="rekindle.shelf/1", base=base, jobs=jobs, wheels=tuple(listed))
     files.write_text(site / index.LISTING, codec.to_json(records) + "\n")
@@ -111,10 +110,8 @@ def _small_files(folder: Path, site: Path, listed: Sequence[ShelvedWheel]) -> tu
         for name in store.names_of(entry.file):
             source = folder / "wheels" / name
             if name != entry.file and source.is_file():
-                if lead := next((each for each in (source, site / "wheels") if files.is_link(each)), None):
-                    message = f"`{lead}` is a link, and could bring any file of yours onto the site"
-                    raise BadInput(message, hint="replace the link with what it leads to, or remove it")
-                files.write_bytes(site / "wheels" / name, files.read_bytes(source, limit=_LIMIT))
+                files.no_links(source, folder)
+                files.write_bytes(site / "wheels" / name, files.read_bytes(source, limit=_LIMIT), inside=site)
         upload += [str(wheel), f"{wheel}{store.METADATA}"]
     return tuple(upload)
 

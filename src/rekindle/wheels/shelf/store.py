@@ -30,9 +30,9 @@ def guard(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"`{folder}` is a file, not a shelf", hint="`--shelf` takes a folder")
     for name in _OWN_FOLDERS:
-        place = folder / name
-        if files.is_link(place) or (place.exists() and not place.is_dir()):
-            message = f"`{place}` is not a folder of the shelf but leads elsewhere"
+        files.no_links(folder / name, folder)
+        if (folder / name).exists() and not (folder / name).is_dir():
+            message = f"`{folder / name}` is not a folder of the shelf"
             raise BadInput(message, hint="remove it; `rekindle shelf mend` makes the index anew")
 
 
@@ -70,8 +70,7 @@ def project_name(stated: str, file_project: str) -> str:
 
 def read_entry(path: Path) -> ShelvedWheel:
     """One entry, which must be of the wheel whose name it carries."""
-    if files.is_link(path):
-        raise BadInput(f"`{path}` is a link", hint="`rekindle shelf mend` makes it anew")
+    files.no_links(path, path.parent)
     entry = codec.from_json(files.read_bytes(path), ShelvedWheel, name=f"`{path}`")
     if f"{file_name(entry.file)}{ENTRY}" != path.name:
         raise BadInput(f"`{path}` speaks of another wheel, `{entry.file}`", hint="`rekindle shelf mend` makes it anew")
