@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -234,6 +235,19 @@ def test_a_page_that_is_written_anew_meanwhile_is_sent_whole(
     monkeypatch.setattr(Path, "stat", then_shorter)
     with urllib.request.urlopen(served, timeout=120) as answer:
         assert answer.read() == b"new\n"
+
+
+def test_a_large_file_beside_a_wheel_is_not_read_whole(served: str, tmp_path: Path) -> None:
+    """Every question for it took its size in memory, also one that asked for nothing but its length."""
+    beside = next((tmp_path / "shelf/wheels").glob("*.metadata"))
+    with beside.open("r+b") as stream:
+        stream.truncate(100 << 20)
+    tracemalloc.start()
+    try:
+        assert _get(f"{served}/wheels/{beside.name}", method="HEAD")[0] == 200
+        assert tracemalloc.get_traced_memory()[1] < 30 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_ranges_and_etags(served: str, tmp_path: Path) -> None:
