@@ -272,7 +272,8 @@ def plain_bytes(path: Path, *, limit: int = 128 * 1024 * 1024) -> bytes:
             raise OSError(None, "not a regular file")
         if status.st_size > limit:
             raise OSError(None, f"{status.st_size // (1024 * 1024)} MiB, too large for a file of its kind")
-        return stream.read()
+        # Of a file that grows meanwhile no more; those of /proc have no size.
+        return stream.read(max(status.st_size, 1 << 20))
 
 
 def plain_text(path: Path, *, errors: str = "strict") -> str:
