@@ -16,6 +16,8 @@ pytest.importorskip("mcp", reason="UNVERIFIED: the package `mcp` is not installe
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from support import trees
+
 
 async def _ask(*questions: tuple[str, dict[str, Any]]) -> tuple[set[str], list[dict[str, Any]]]:
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
@@ -64,3 +66,17 @@ def test_only_what_the_user_allowed_is_read(name: str) -> None:
     )
     assert {each["code"] for each in (found, inspected, reviewed)} == {14}
     assert "below" in found["error"] and "--folder" in found["hint"]
+
+
+def test_a_link_that_is_turned_after_the_look_is_not_followed(tmp_path: Path) -> None:
+    from rekindle.web import assistant
+
+    for name in ("inside", "outside"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.log").write_text(name, encoding="utf-8")
+    link = tmp_path / "inside" / "x.log"
+    trees.link(link, tmp_path / "inside" / "a.log")
+    found = assistant._here(str(link), [(tmp_path / "inside").resolve()])
+    link.unlink()
+    trees.link(link, tmp_path / "outside" / "a.log")
+    assert found.read_text(encoding="utf-8") == "inside"

@@ -114,9 +114,9 @@ def test_a_small_cell_is_built_published_served_and_installed_and_not_built_agai
     again = rekindle_command(*words, "--shelf", str(tmp_path / "fresh"), "--work", str(tmp_path / "w"), "--json")
     assert again.json()["state"] == "kept", "a fresh runner builds nothing that is published"
     assert not (tmp_path / "w").exists()
-    before = (www / "site" / "factory.json").read_text(encoding="utf-8")
+    before = (www / "site" / "shelf.json").read_text(encoding="utf-8")
     assert publish(repository, tmp_path / "fresh", www, address)["upload"] == []
-    assert json.loads((www / "site" / "factory.json").read_text(encoding="utf-8")) == json.loads(before)
+    assert json.loads((www / "site" / "shelf.json").read_text(encoding="utf-8")) == json.loads(before)
     page = (www / "site" / "coverage.html").read_text(encoding="utf-8")
     assert f"{address}/release/pebble-1.0%2Bcpu-py3-none-linux_{arch}.whl" in page
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import psutil
 import pytest
 
 from rekindle import api
-from rekindle.core.errors import BadInput
+from rekindle.core.errors import BadInput, UnknownName
 from rekindle.diagnose.answer import Diagnosis
 from rekindle.diagnose.cards import in_line
 from rekindle.diagnose.diagnosis import diagnose_file, diagnose_text
 from rekindle.diagnose.source import Diagnoses, diagnose
+from rekindle.knowledge.gpu import gpus
 from support.command import rekindle_command
 
 
@@ -103,3 +105,13 @@ def test_nothing_recognised_is_a_bundle(tmp_path: Path) -> None:
         "To learn more:",
     ):
         assert part in out
+
+
+def test_near_names_of_unknown_cards_are_not_looked_for_in_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty kilobytes of `GPU 0: RTX 1`, `RTX 2` and so on took ten seconds: each was compared with every name."""
+    monkeypatch.setattr(gpus, "nearest", lambda *_: pytest.fail("nobody asked"))
+    diagnose_text("".join(f"GPU 0: NVIDIA GeForce RTX {number}1 Ti\n" for number in range(200)).encode())
+    monkeypatch.undo()
+    with pytest.raises(UnknownName) as caught:
+        gpus.find("GeForce RTX 2081 Ti")
+    assert "RTX 2080 Ti" in (pickle.loads(pickle.dumps(caught.value)).hint or "")

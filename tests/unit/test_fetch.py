@@ -7,14 +7,15 @@ import hashlib
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rekindle.core import fetch
-from rekindle.core.errors import BadInput, FetchFailed, NotWritable
+from rekindle.core.errors import BadInput, FetchFailed, NothingThere, NotWritable
 
 BODY = bytes(range(256)) * 4096
 
@@ -96,10 +97,30 @@ def test_a_wrong_hash_leaves_nothing(server: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_not_there_is_not_tried_again(server: str, tmp_path: Path) -> None:
-    with pytest.raises(FetchFailed, match="404"):
-        fetch.download(f"{server}/absent", tmp_path / "a")
-    assert len(Handler.requests) == 1
+@pytest.mark.parametrize(
+    "ask",
+    [
+        fetch.download,
+        lambda url, place: fetch.fetch_small(url, most=100),
+        lambda url, place: fetch.fetch_range(url, 0, 10),
+        lambda url, place: fetch.content_length(url),
+    ],
+)
+def test_what_is_not_there_is_said_and_not_tried_again(
+    server: str, tmp_path: Path, ask: Callable[[str, Path], object]
+) -> None:
+    with pytest.raises(NothingThere, match="404") as caught:
+        ask(f"{server}/absent", tmp_path / "a")
+    assert len(Handler.requests) == 1 and caught.value.hint == "check the address"
+
+
+@pytest.mark.parametrize("length", ["\xb2", "9" * 5000, "-1", "1 1"])
+def test_a_length_that_is_no_number_is_none(server: str, monkeypatch: pytest.MonkeyPatch, length: str) -> None:
+    """`int` raises for the first two, and `stated_size` ended with its traceback."""
+    answer = SimpleNamespace(status=200, headers={"Content-Length": length})
+    pool = SimpleNamespace(request=lambda *_, **__: answer, clear=lambda: None)
+    monkeypatch.setattr(fetch, "pool_for", lambda _: pool)
+    assert fetch.stated_size(f"{server}/file") is None
 
 
 def test_ranges(server: str) -> None:

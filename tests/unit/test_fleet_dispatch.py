@@ -178,7 +178,7 @@ def test_a_job_without_the_wheels_it_was_to_make_has_failed(tmp_path: Path) -> N
     half, gone, there = bench.jobs
     assert [len(job.cells) for job in bench.jobs] == [2, 2, 2]
     wheel = small_wheel(tmp_path / "half")
-    with pytest.raises(ChecksFailed, match=f"`{wheel.name}` is not for Python 3.12"):
+    with pytest.raises(ChecksFailed, match="no code for Python 3"):
         shelved.shelve(tmp_path / "shelf", half, wheel, 60.0)
     assert shelf.entries(tmp_path / "shelf") == () and shelved.jobs_on(tmp_path / "shelf") == {}
     shelved_entry(bench, tmp_path, there)

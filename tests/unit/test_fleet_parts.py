@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import ssl
 import stat
 from pathlib import Path
+from typing import Any
 
 import dask
 import distributed
 import msgspec
 import pytest
 
-from rekindle.core.errors import BadInput, Locked, NotFound, UnknownName, UsageError
+from rekindle.core.errors import BadInput, ChecksFailed, Locked, NotFound, UnknownName, UsageError
+from rekindle.core.version import Version
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.fleet import journal, planning, scheduler, shelved, state, view, work
 from rekindle.fleet.announcement import AnnouncedToolkit, Announcement, lacks
-from rekindle.fleet.job import FleetJob, FleetLock, JobKind
+from rekindle.fleet.job import FleetJob, FleetLock, JobKind, JobState
 from rekindle.fleet.journal import FleetJournal, event
 from rekindle.fleet.shelved import ShelvedJob
 from rekindle.fleet.state import FleetState
+from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.shelf import shelf
 from support import fatbins, small_wheels
 from support.command import rekindle_command
@@ -319,3 +323,52 @@ def test_two_jobs_of_one_name_lie_side_by_side_and_none_replaces_the_other(tmp_p
     own = shelved.addition(place, jobs[0].key, jobs[0])
     (entry,) = shelf.add(place, [static_wheel(tmp_path / "own", b"\x08" * 64)], own)
     assert entry.version == "1.0+cu118.sm86", "a job may replace its own"
+
+
+LOCK = FleetLock(
+    project="demo", kind=JobKind.CMAKE, cuda="11.8", arch_list="8.6", python="3.11", version="1.0+cu118.sm86",
+    system="linux", machine="x86_64",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"version": "2.0"}, "the version `1.0`, not `2.0`"),
+        ({"python": "3.12"}, "no code for Python 3.12"),
+        ({"arch_list": "3.5;8.6"}, "the GPU code `sm_86`, not `sm_35`"),
+        ({"system": "windows"}, "the system `linux`, not `windows`"),
+        ({"machine": "aarch64"}, "the processor `x86_64`, not `aarch64`"),
+        ({"kind": JobKind.TORCH, "project": "torch", "torch": "1.0"}, "the name `demo`, not `torch`"),
+        ({"kind": JobKind.EXTENSION, "source": "torchvision==1.0"}, "the name `demo`, not `torchvision`"),
+        ({}, None),
+        ({"version": None, "project": "as-the-matrix-calls-it"}, None),
+    ],
+)
+def test_a_workers_wheel_is_held_against_its_job(tmp_path: Path, change: dict[str, Any], says: str | None) -> None:
+    """Whatever a worker called done was signed and shelved as what the plan had promised."""
+    lock = msgspec.structs.replace(LOCK, **change)
+    job = FleetJob(name="x", state=JobState.BUILD, key=lock.key, cells=(), lock=lock)
+    wheel = static_wheel(tmp_path, b"x" * 64)
+    if says is None:
+        assert shelved.shelve(tmp_path / "shelf", job, wheel, 1.0).version == "1.0+cu118.sm86"
+        return
+    with pytest.raises(ChecksFailed, match=re.escape(says)):
+        shelved.shelve(tmp_path / "shelf", job, wheel, 1.0)
+    assert shelf.entries(tmp_path / "shelf") == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"project": "torch"}, "the name `torch`, not `mine`"),
+        ({"torch": "2.6.0"}, "the torch `2.6.0`, not `2.7.1`"),
+        ({"cuda": Version("12.6")}, "the CUDA `12.6`, not `11.8`"),
+        ({"torch": "2.7.1+cu118"}, None),
+    ],
+)
+def test_an_extension_is_for_the_torch_of_its_job(change: dict[str, Any], says: str | None) -> None:
+    lock = msgspec.structs.replace(LOCK, kind=JobKind.EXTENSION, project="mine", torch="2.7.1", version=None)
+    made = WheelIdentity(project="mine", version="3", tags=("cp311-cp311-linux_x86_64",), targets={"sm_86": 1})
+    wrong = shelved.unlike(lock, (), msgspec.structs.replace(made, **change))
+    assert wrong == ([says] if says else [])

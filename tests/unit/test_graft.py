@@ -23,6 +23,7 @@ from rekindle.stack import shorter
 from rekindle.stack.resolver import resolve
 from rekindle.stack.situation import Wish, situation_from_options
 from rekindle.wheels.inspect import grafted
+from support import small_wheels
 
 _KEPLER = (Capability(3, 5),)
 COMMIT = "e9ebda29d87ce0916ab08c06ab26fd3766a870e5"
@@ -69,6 +70,16 @@ def test_a_base_whose_hash_is_not_the_plans_is_refused(tmp_path: Path) -> None:
         bases.read(wheel, sha256=Sha256("0" * 64))
     with pytest.raises(NotFound):
         bases.read(tmp_path / "torch.whl")
+
+
+def test_a_base_that_was_exchanged_since_is_not_unpacked(tmp_path: Path) -> None:
+    """It was hashed when the build began, and opened again by its name hours later."""
+    good = small_wheels.make(tmp_path, {"torch/version.py": b"good"})
+    read = base(wheel=str(good), sha256=Sha256(hashlib.sha256(good.read_bytes()).hexdigest()))
+    small_wheels.make(tmp_path, {"torch/version.py": b"bad"}).replace(good)
+    with pytest.raises(BadInput, match="is not the base of the plan"):
+        bases.unpack(read, tmp_path / "base")
+    assert not (tmp_path / "base").exists()
 
 
 def test_a_truncated_base_is_refused_before_anything_is_done(tmp_path: Path) -> None:

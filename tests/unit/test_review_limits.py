@@ -91,6 +91,7 @@ def test_a_text_that_an_expression_could_hang_on(name: str, text: str) -> None:
     [
         "$env:CUDA_HOME = 'C:\\CUDA\\v12.99999999999999999999999'\npip install torch\n",
         '\nRucheck" {\n    python -c "impor"\n}\nWrite-Host "y: $venv"\n',
+        "| tee x\n",
     ],
 )
 def test_odd_powershell_breaks_nothing(text: str) -> None:

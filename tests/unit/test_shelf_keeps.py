@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import os
 import subprocess
@@ -351,8 +352,8 @@ def test_mending_never_makes_a_changed_wheel_good(root: Path) -> None:
 def test_what_a_killed_run_left_is_named_and_mended(root: Path, tmp_path: Path) -> None:
     third = pure_wheel(tmp_path / "in", version="3.0")
     assert dies_before(third.name, "shelf", "add", str(third), "--shelf", str(root)) == 77
-    (left,) = (root / "wheels").glob(".*.part")
-    size = console.size(left.stat().st_size)
+    (left,) = root.glob("rekindle-shelf-*")
+    size = console.size(sum(path.stat().st_size for path in left.iterdir()))
     seen = rekindle_command("shelf", "verify", "--shelf", str(root), "--json")
     said = [each for each in seen.json()["findings"] if each["state"] == "WARN"]
     assert seen.code == 0 and len(said) == 1 and f"`{left.name}`" in said[0]["found"]
@@ -367,10 +368,10 @@ def test_what_a_killed_run_left_is_gone_after_the_next(tmp_path: Path) -> None:
     wheel = pure_wheel(tmp_path / "in")
     words = ("shelf", "add", str(wheel), "--shelf", str(tmp_path / "shelf"))
     assert dies_before(wheel.name, *words) == 77
-    assert len(list((tmp_path / "shelf" / "wheels").glob(".*.part"))) == 1
+    assert len(list((tmp_path / "shelf").glob("rekindle-shelf-*"))) == 1
     seen = rekindle_command(*words)
     assert (seen.code, "that a killed run had left\n" in seen.err) == (0, True)
-    assert list((tmp_path / "shelf" / "wheels").glob(".*.part")) == []
+    assert list((tmp_path / "shelf").glob("rekindle-shelf-*")) == []
 
 
 def test_a_key_is_printed_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,3 +397,24 @@ def test_a_computer_has_one_number_wherever_one_stands(tmp_path: Path, monkeypat
     here = files._computer.__wrapped__()
     monkeypatch.chdir(tmp_path)
     assert files._computer.__wrapped__() == here
+
+
+def test_a_wheel_that_is_exchanged_meanwhile_is_not_the_one_shelved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was inspected, then hashed and copied: who wrote in between had one wheel judged and another one shelved."""
+    good, other = pure_wheel(tmp_path / "in"), pure_wheel(tmp_path / "other", body="# another")
+    wanted = hashlib.sha256(good.read_bytes()).hexdigest()
+    inspect = shelf.inspect_with_code
+
+    def then_exchanged(where: Path) -> object:
+        found = inspect(where)
+        good.write_bytes(other.read_bytes())
+        return found
+
+    monkeypatch.setattr(shelf, "inspect_with_code", then_exchanged)
+    (entry,) = shelf.add(tmp_path / "shelf", [good])
+    assert entry.sha256 == wanted == hashlib.sha256((tmp_path / "shelf/wheels" / entry.file).read_bytes()).hexdigest()
+    assert sorted(path.name for path in (tmp_path / "shelf").iterdir() if path.name[0] != ".") == [
+        "index.html", "shelf.dsse.json", "shelf.json", "simple", "wheels",
+    ]  # fmt: skip

@@ -17,13 +17,14 @@ import msgspec
 import pytest
 
 from rekindle.core import codec
-from rekindle.core.errors import RekindleError
+from rekindle.core.errors import BadInput, RekindleError
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.logs import signatures
 from rekindle.stack.verdict import OtherWay
 from rekindle.web import answers, page, site, spellings
 from rekindle.web.answers import CARD, DRIVER
 from rekindle.web.site import cards_index
+from support import trees
 from support.artefacts import unverified
 
 SEED = 20261115
@@ -285,6 +286,16 @@ const seen = JSON.parse(fs.readFileSync("cases.json", "utf8")).map((text) => {
 });
 console.log(JSON.stringify(seen));
 """
+
+
+@pytest.mark.parametrize("name", ["data", "gpu"])
+def test_nothing_is_written_through_a_link_in_the_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "site").mkdir()
+    trees.link(tmp_path / "site" / name, tmp_path / "outside", to_folder=True)
+    with pytest.raises(BadInput, match="is a link, and may lead out of"):
+        site.write_site(tmp_path / "site", only=["Tesla K80"])
+    assert list((tmp_path / "outside").iterdir()) == []
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused_before_any_work(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from rekindle.build.configure import cmake_result
+from rekindle.build.configure import cmake_result, request
 from rekindle.build.run import journal as build_journal
+from rekindle.core import signing
 from rekindle.core.errors import RekindleError
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.fleet import sources
@@ -32,7 +33,7 @@ from rekindle.wheels.closure.closure import closure
 from rekindle.wheels.inspect import identity, integrity
 from rekindle.wheels.inspect.identity import read_binaries
 from rekindle.wheels.verify import share
-from tools.hostile import code, handed, tars, texts, zips
+from tools.hostile import code, handed, judged, tars, texts, zips
 from tools.hostile import elf as elves
 from tools.hostile import pe as pes
 
@@ -265,5 +266,10 @@ READERS: dict[str, Reader] = {
     "index of plans": Reader(handed.as_toml(lambda: handed.LAB), handed.in_folder("nodes.toml", handed.nodes)),
     "plan of a fleet": Reader(handed.as_json(handed.FLEET), handed.in_folder("fleet/plan.json", handed.fleet)),
     "message of a worker": Reader(handed.as_json(handed.MESSAGE), handed.message),
+    "script": Reader(judged.script, handed.in_folder("given", judged.reviewed)),
+    "environment": Reader(judged.environment, handed.in_folder("given.json", judged.audited)),
+    "statement of a wheel": Reader(judged.signed(signing.IN_TOTO, judged._statement), judged.stated),
+    "list of a factory": Reader(handed.as_json(judged.RECORDS), handed.in_folder("site/shelf.json", judged.brought)),
+    "build file": Reader(handed.as_toml(lambda: judged.BUILD_FILE), handed.in_folder("b.toml", request.read)),
     "field report": Reader(handed.as_json(handed.FIELD_REPORT), in_file(share.read, "report.json")),
 }

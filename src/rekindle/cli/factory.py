@@ -59,9 +59,9 @@ def publish_command(
     from rekindle.fleet.factory import site as sites
 
     place = (shelf or shelf_folder()).resolve()
-    if site:
-        sites.bring(site, place)
-    made = sites.publish(place, output or Path("site"), planning.make(matrix, shelf_folder=place).plan, base=base)
+    before = sites.bring(site, place) if site else None
+    plan = planning.make(matrix, shelf_folder=place).plan
+    made = sites.publish(place, output or Path("site"), plan, base=base, before=before)
     if listing is not None:
         files.write_text(listing, "".join(f"{name}\n" for name in made.upload))
     if as_json:

@@ -7,7 +7,7 @@ script can tell a typing mistake from a missing file from a card that nothing se
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 import msgspec
@@ -18,10 +18,15 @@ class RekindleError(Exception):
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | Callable[[], str] | None = None) -> None:
+        """A hint that takes long to find is a function: who goes on without the answer does not pay for it."""
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self._hint = hint
+
+    @property
+    def hint(self) -> str | None:
+        return self._hint() if callable(self._hint) else self._hint
 
 
 class UsageError(RekindleError):

@@ -30,6 +30,7 @@ _CHUNK = 1 << 16
 # A small answer has so many seconds, and more by its size at so many bytes a second.
 _PATIENCE, _SLOWEST = 90, 20_000
 _DIGITS = 16
+_BY_PATH = "download the file and name it by its path instead"
 # What urllib3, pip, uv and git say, and the setting behind it.
 _BEHIND = (
     (
@@ -115,8 +116,7 @@ def fetch_range(url: str, start: int, end: int, *, pool: PoolManager | None = No
     """The bytes `start` to `end` (exclusive) of `url`; an error if the server does not give ranges."""
     status, _, data = _answer(url, end - start, f"bytes={start}-{end - 1}", pool)
     if status != 206:
-        message = f"`{url}` answered {status} to a request for part of it"
-        raise FetchFailed(message, hint="download the file and name it by its path instead")
+        raise _refused(url, status, " to a request for part of it", hint=_BY_PATH)
     return data
 
 
@@ -124,19 +124,29 @@ def fetch_small(url: str, *, most: int, pool: PoolManager | None = None) -> byte
     """All of `url`, which must be at most so many bytes and come in reasonable time."""
     status, _, data = _answer(url, most, None, pool)
     if status != 200:
-        kind = NothingThere if status == 404 else FetchFailed
-        raise kind(f"`{url}` answered {status}", hint="check the address")
+        raise _refused(url, status)
     return data
 
 
 def content_length(url: str, *, pool: PoolManager | None = None) -> int:
     """How long `url` is, found by asking for its last byte."""
     status, told, _ = _answer(url, 1, "bytes=-1", pool)
-    total = told.rpartition("/")[2]
-    if status != 206 or not (total.isascii() and total.isdigit() and len(total) < _DIGITS):
-        message = f"`{url}` answered {status} without ranges"
-        raise FetchFailed(message, hint="download the file and name it by its path instead")
-    return int(total)
+    total = _number(told.rpartition("/")[2])
+    if status != 206 or total is None:
+        raise _refused(url, status, " without ranges", hint=_BY_PATH)
+    return total
+
+
+def _refused(url: str, status: int, words: str = "", *, hint: str = "check the address") -> FetchFailed:
+    """The one place that tells a page that is not there from a server that does not do what it was asked."""
+    if status in (404, 410):
+        return NothingThere(f"`{url}` answered {status}", hint="check the address")
+    return FetchFailed(f"`{url}` answered {status}{words}", hint=hint)
+
+
+def _number(text: str | None) -> int | None:
+    """A size that a server states; `²` is a digit, too, and five thousand of them are no number to Python."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < _DIGITS else None
 
 
 def _answer(url: str, most: int, asked: str | None, pool: PoolManager | None) -> tuple[int, str, bytes]:
@@ -182,8 +192,7 @@ def stated_size(url: str) -> int | None:
         return None
     finally:
         own.clear()
-    length = answer.headers.get("Content-Length", "")
-    return int(length) if answer.status == 200 and length.isdigit() and len(length) <= _DIGITS else None
+    return _number(answer.headers.get("Content-Length")) if answer.status == 200 else None
 
 
 def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
@@ -296,7 +305,7 @@ def _receive(
             part.unlink()
             raise OSError("the partial file did not fit; starting anew")
         if answer.status not in (200, 206):
-            raise FetchFailed(f"`{url}` answered {answer.status}", hint="check the address")
+            raise _refused(url, answer.status)
         _store(answer, part, have if answer.status == 206 else 0, most, progress)
     except _TooMuch as error:
         part.unlink(missing_ok=True)
@@ -321,8 +330,8 @@ def _store(
     most: int | None,
     progress: Callable[[int, int | None], None] | None,
 ) -> None:
-    length = answer.headers.get("Content-Length")
-    total = have + int(length) if length and length.isdigit() else None
+    length = _number(answer.headers.get("Content-Length"))
+    total = have + length if length is not None else None
     with part.open("ab" if have else "wb") as stream:
         for chunk in answer.stream(_CHUNK):
             stream.write(chunk)

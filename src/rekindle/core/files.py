@@ -2,8 +2,8 @@
 
 What is not yet renamed has a hidden name that says who writes it: `.name.<computer>-<process>-<run>-<number>.part`. The
 first write into a folder removes what dead processes of this computer left there. Folders for a while, most of them
-among the system's temporary ones, say the same: `rekindle-<what>-<computer>-<process>-<number>`. What was removed is
-counted: `swept` tells it once.
+among the system's temporary ones, say the same: `rekindle-<what>-<computer>-<process>-<run>-<number>`. What was
+removed is counted: `swept` tells it once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from rekindle.core.errors import NotFound, NotWritable, RekindleError
+from rekindle.core.errors import BadInput, NotFound, NotWritable, RekindleError
 
 # IO_REPARSE_TAG_SYMLINK and IO_REPARSE_TAG_MOUNT_POINT of Windows.
 _LINKS = (0xA000000C, 0xA0000003)
@@ -35,9 +35,7 @@ _CLOCK = 0.0 if os.name == "nt" else 2.0
 _RUN = os.urandom(4).hex()
 _NUMBERS = itertools.count()
 _SWEPT: set[Path] = set()
-_SCRATCH = re.compile(r"rekindle-[a-z-]+-([0-9a-f]{8})-(\d{1,9})-\d+")
-_OWN: set[Path] = set()
-"""The folders for a while of this process."""
+_SCRATCH = re.compile(r"rekindle-[a-z-]+-([0-9a-f]{8})-(\d{1,9})-([0-9a-f]{8})-\d+")
 _REMOVED: list[int] = []
 """The sizes of the files that were discarded."""
 FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG})
@@ -63,22 +61,25 @@ def locked(path: Path, busy: RekindleError, *, timeout: float = 0.0) -> Iterator
         lock.release()
 
 
-def write_text(path: Path, text: str, *, newline: str = "\n") -> None:
+def write_text(path: Path, text: str, *, newline: str = "\n", inside: Path | None = None) -> None:
     """Write `text` as UTF-8. Line ends are written as given by `newline`, the same on every system."""
-    write_bytes(path, text.replace("\r\n", "\n").replace("\n", newline).encode("utf-8"))
+    write_bytes(path, text.replace("\r\n", "\n").replace("\n", newline).encode("utf-8"), inside=inside)
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    with replacing(path) as stream:
+def write_bytes(path: Path, data: bytes, *, inside: Path | None = None) -> None:
+    with replacing(path, inside=inside) as stream:
         stream.write(data)
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A binary stream whose contents become `path` when the block ends well, and vanish when it does not."""
+def replacing(path: Path, *, inside: Path | None = None) -> Iterator[IO[bytes]]:
+    """A binary stream whose contents become `path` when the block ends well, and vanish when it does not.
+
+    With `inside`, no link below that folder is written through; one in the place of the file itself is replaced."""
+    if inside is not None:
+        no_links(path.parent, inside)
     path = reachable(path)
-    writer = f"{_computer()}-{os.getpid()}-{_RUN}-{next(_NUMBERS)}"
-    beside = reachable(path.with_name(f".{path.name}.{writer}.part"))
+    beside = reachable(path.with_name(f".{path.name}.{_writer()}.part"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.parent not in _SWEPT:
@@ -104,8 +105,8 @@ def sweep(folder: Path) -> None:
         discard(path)
 
 
-def discard(path: Path) -> None:
-    """Remove a file or folder that a killed run left, and count it."""
+def discard(path: Path) -> int:
+    """Remove a file or folder that a killed run left, and count it; how many bytes it had."""
     folder = path.is_dir() and not is_link(path)
     sizes: dict[Path, int] = {}
     with contextlib.suppress(OSError):
@@ -118,6 +119,7 @@ def discard(path: Path) -> None:
         with contextlib.suppress(OSError):
             path.unlink()
     _REMOVED.extend(size for each, size in sizes.items() if not os.path.lexists(each))
+    return sum(sizes.values())
 
 
 def swept() -> tuple[int, int]:
@@ -137,13 +139,16 @@ def remove_tree(folder: Path) -> None:
 
 
 def left_behind(folder: Path) -> list[Path]:
-    """The half-written files in a folder whose writers, processes of this computer, are gone."""
-    found = ((path, _PART.fullmatch(path.name)) for path in sorted(reachable(folder).glob(".*.part")))
-    return [path for path, part in found if part and _left(path, part)]
+    """The half-written files and the folders for a while in a folder whose makers are gone."""
+    place = reachable(folder)
+    return [path for path in sorted([*place.glob(".*.part"), *place.glob("rekindle-*")]) if _left(path)]
 
 
-def _left(path: Path, part: re.Match[str]) -> bool:
-    return part[1] == _computer() and _gone(path, int(part[2]), here=part[3] != _RUN)
+def _left(path: Path) -> bool:
+    made = _PART.fullmatch(path.name) or _SCRATCH.fullmatch(path.name)
+    if made is None or made[1] != _computer():
+        return False
+    return _gone(path, int(made[2]), here=made[3] != _RUN)
 
 
 @contextlib.contextmanager
@@ -159,20 +164,12 @@ def scratch(what: str, place: Path | None = None) -> Iterator[Path]:
 def scratch_folder(what: str, place: Path | None = None) -> Path:
     """A folder that nobody else can enter, removed by whoever asks for it; those whose makers were killed go now."""
     place = place or Path(tempfile.gettempdir())
-    _sweep_scratch(place)
+    sweep(place)  # not another user's: the system refuses that
     while True:
-        folder = place / f"rekindle-{what}-{_computer()}-{os.getpid()}-{next(_NUMBERS)}"
+        folder = place / f"rekindle-{what}-{_writer()}"
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-            _OWN.add(folder)
             return folder
-
-
-def _sweep_scratch(place: Path) -> None:
-    found = ((path, _SCRATCH.fullmatch(path.name)) for path in place.glob("rekindle-*"))
-    for path, made in found:
-        if made and made[1] == _computer() and path not in _OWN and _gone(path, int(made[2]), here=True):
-            discard(path)  # not another user's: the system refuses that
 
 
 def _gone(path: Path, writer: int, *, here: bool) -> bool:
@@ -189,6 +186,10 @@ def _gone(path: Path, writer: int, *, here: bool) -> bool:
         return True
     except (psutil.Error, OSError):
         return False
+
+
+def _writer() -> str:
+    return f"{_computer()}-{os.getpid()}-{_RUN}-{next(_NUMBERS)}"
 
 
 @cache
@@ -209,6 +210,16 @@ def is_link(path: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) in _LINKS
+
+
+def no_links(path: Path, inside: Path) -> None:
+    """Refuse a path that is a link below `inside`, or goes through one: it may lead to anything on this computer."""
+    for each in (path, *path.parents):
+        if each == inside:
+            return
+        if is_link(each):
+            message = f"`{each}` is a link, and may lead out of `{inside}`"
+            raise BadInput(message, hint="replace the link with what it leads to, or remove it")
 
 
 def ordinary(path: Path) -> None:
@@ -261,7 +272,8 @@ def plain_bytes(path: Path, *, limit: int = 128 * 1024 * 1024) -> bytes:
             raise OSError(None, "not a regular file")
         if status.st_size > limit:
             raise OSError(None, f"{status.st_size // (1024 * 1024)} MiB, too large for a file of its kind")
-        return stream.read()
+        # Of a file that grows meanwhile no more; those of /proc have no size.
+        return stream.read(max(status.st_size, 1 << 20))
 
 
 def plain_text(path: Path, *, errors: str = "strict") -> str:

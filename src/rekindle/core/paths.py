@@ -117,12 +117,14 @@ def architecture() -> str:
     return ARCHITECTURES.get(name, name)
 
 
-def sha256_of(path: Path) -> Sha256:
-    """The SHA-256 of a file, in hexadecimal."""
+def sha256_of(path: Path | int) -> Sha256:
+    """The SHA-256 of a file, in hexadecimal; of one that is open, by its number, from the beginning."""
     import hashlib
 
     digest = hashlib.sha256()
-    with path.open("rb") as stream:
+    with path.open("rb") if isinstance(path, Path) else os.fdopen(path, "rb", closefd=False) as stream:
+        if not isinstance(path, Path):
+            stream.seek(0)
         while data := stream.read(_CHUNK):
             digest.update(data)
     return Sha256(digest.hexdigest())

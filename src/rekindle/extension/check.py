@@ -20,6 +20,8 @@ from rekindle.core.command import Command
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.python import ask
 from rekindle.core.version import Version
+from rekindle.formats.access import File
+from rekindle.formats.archive import Archive
 from rekindle.formats.package import headers, open_package, unpack
 from rekindle.knowledge.gpu.capability import Coverage, NamedCard
 from rekindle.knowledge.torch.releases import parse_arch_list
@@ -42,7 +44,8 @@ def judged(
     """Right code and nothing else, linked to this torch, importable where it was made."""
     seen = inspect(wheel, cards=[card.capability.sm for card in cards])
     folder = work / "imported"
-    unpack(wheel, folder)
+    with File(wheel) as file:
+        unpack(Archive(file), folder)
     installed = msgspec.structs.replace(environment, site_packages=(str(folder),))
     found = read(installed)
     return [

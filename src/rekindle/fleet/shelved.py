@@ -7,20 +7,23 @@ whom and when ever, is not built again by anybody who has the shelf.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from packaging.utils import canonicalize_name, canonicalize_version
 
 from rekindle.core import codec, files
 from rekindle.core.errors import ChecksFailed, RekindleError
 from rekindle.core.untrusted import PlainFileName, Sha256
-from rekindle.fleet.job import FleetJob, FleetLock
+from rekindle.fleet.job import FleetJob, FleetLock, JobKind
 from rekindle.inputs.versions import read_python
+from rekindle.knowledge.torch.companions import PROJECTS
+from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.shelf import shelf
 from rekindle.wheels.shelf.entry import ShelvedWheel
 from rekindle.wheels.shelf.shelf import Addition
-from rekindle.wheels.tags import wheel_tags
 
 FOLDER = "fleet"
 _KEY = re.compile(r"[0-9a-f]{64}\.json\Z")
@@ -52,20 +55,51 @@ def jobs_on(folder: Path) -> dict[str, ShelvedJob]:
 
 
 def shelve(folder: Path, job: FleetJob, wheel: Path, seconds: float, **how: Any) -> ShelvedWheel:
-    """A job's wheel onto the shelf, then its record: in place of an earlier one of its own, never of another job's.
-
-    A wheel that not every Python of the job takes is refused: the plan promised another.
-    """
+    """A job's wheel onto the shelf, then its record: in place of an earlier one of its own, never of another job's."""
     assert job.key is not None and job.lock is not None
-    tags = tuple(map(str, wheel_tags(wheel)))
-    pythons = dict.fromkeys(read_python(cell.python).version for cell in job.cells if cell.python)
-    if without := [each for each in pythons if not shelf.runs_on(tags, each)]:
-        message = f"`{wheel.name}` is not for Python {', '.join(without)}"
-        raise ChecksFailed(message, hint="name the `backend` in the build file as the project is built")
-    (entry,) = shelf.add(folder, [wheel], msgspec.structs.replace(addition(folder, job.key, job.lock), **how))
+    lock, pythons = job.lock, tuple(read_python(cell.python).version for cell in job.cells if cell.python)
+
+    def fits(made: WheelIdentity) -> None:
+        if wrong := unlike(lock, pythons, made):
+            message = f"`{wheel.name}` is not what its job asked for: it has {', '.join(wrong)}"
+            raise ChecksFailed(message, hint="look at the worker that built it, and at the project's build file")
+
+    given = msgspec.structs.replace(addition(folder, job.key, lock), fits=fits, **how)
+    (entry,) = shelf.add(folder, [wheel], given)
     minutes = round(seconds / 60, 2)
-    record(folder, ShelvedJob(key=job.lock.key, wheel=entry.file, sha256=entry.sha256, lock=job.lock, minutes=minutes))
+    record(folder, ShelvedJob(key=lock.key, wheel=entry.file, sha256=entry.sha256, lock=lock, minutes=minutes))
     return entry
+
+
+def unlike(lock: FleetLock, pythons: Sequence[str], made: WheelIdentity) -> list[str]:
+    """In what a wheel is not what a lock asks for. A wheel without GPU code is an extension that has none.
+
+    A project of one's own may call its wheel as it likes, but not like one that others look for.
+    """
+    project, _, version = (lock.source or "").partition("==")
+    if lock.kind is JobKind.TORCH or not version:
+        taken = lock.kind is JobKind.TORCH or canonicalize_name(made.project or "") in ("torch", *PROJECTS)
+        project = lock.project if taken else made.project or ""
+        version = (lock.torch if lock.kind is JobKind.TORCH else lock.version) or made.version or ""
+    cuda, asked = made.cuda, lock.cuda_version
+    parts = min(len(cuda.parts), len(asked.parts)) if cuda and asked else 0
+    lacks = [str(target) for target in lock.targets if str(target) not in made.targets]
+    rows = (
+        ("the name", made.project, project, canonicalize_name(made.project or "") == canonicalize_name(project)),
+        ("the version", made.version, version, _public(made.version) == _public(version)),
+        ("the torch", made.torch, lock.torch, lock.torch is None or _public(made.torch) in (None, _public(lock.torch))),
+        ("the CUDA", cuda, asked, cuda is None or (asked is not None and cuda.parts[:parts] == asked.parts[:parts])),
+        ("the system", made.system, lock.system, made.system in (None, lock.system)),
+        ("the processor", made.machine, lock.machine, made.machine in (None, lock.machine)),
+        ("the GPU code", " ".join(made.targets), " ".join(lacks), not lacks or not (made.targets or made.is_torch)),
+    )
+    wrong = [f"{what} `{have or 'none'}`, not `{wanted or 'none'}`" for what, have, wanted, same in rows if not same]
+    wanted = dict.fromkeys(pythons or filter(None, [lock.python]))
+    return wrong + [f"no code for Python {each}" for each in wanted if not shelf.runs_on(made.tags, each)]
+
+
+def _public(version: str | None) -> str | None:
+    return version and canonicalize_version(version.partition("+")[0])
 
 
 def addition(folder: Path, key: str, lock: FleetLock) -> Addition:

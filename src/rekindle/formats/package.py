@@ -130,20 +130,18 @@ def open_package(where: str | Path) -> Package:
         raise
 
 
-def unpack(wheel: Path, folder: Path) -> None:
+def unpack(archive: Archive, folder: Path) -> None:
     """Every file of a wheel below `folder`, which must be new. Names that lead elsewhere are refused on opening."""
     folder.mkdir(parents=True)
-    with File(wheel) as file:
-        archive = Archive(file)
-        for name, member in archive.members.items():
-            why = untrusted.impossible_on_windows(name) if os.name == "nt" else None
-            if why:
-                message = f"cannot unpack `{wheel.name}`: {why}"
-                raise BadInput(message, hint="have the wheel built again without that file")
-            target = folder.joinpath(*name.split("/"))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("xb") as stream:
-                stream.writelines(archive.chunks(member))
+    for name, member in archive.members.items():
+        why = untrusted.impossible_on_windows(name) if os.name == "nt" else None
+        if why:
+            message = f"cannot unpack `{archive.name}`: {why}"
+            raise BadInput(message, hint="have the wheel built again without that file")
+        target = folder.joinpath(*name.split("/"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as stream:
+            stream.writelines(archive.chunks(member))
 
 
 def dist_info(package: Package, project: str | None = None) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.core import files
 from rekindle.core.console import clean
 
 _LARGEST = 256 << 10
@@ -64,12 +65,9 @@ class OtherFiles:
         try:
             root = self._folder.resolve()
             path = (root / relative).resolve()
-            if not path.is_relative_to(root) or path in self._opened or not path.is_file():
+            if not path.is_relative_to(root) or path in self._opened:
                 return None
-            size = path.stat().st_size
-            if size > _LARGEST or self._read + size > _ALL:
-                return None
-            data = path.read_bytes()[: _LARGEST + 1]
+            data = files.plain_bytes(path, limit=min(_LARGEST, _ALL - self._read))
         except (OSError, ValueError, RuntimeError):
             return None
         self._opened.add(path)

@@ -95,10 +95,11 @@ def _here(name: str, allowed: Sequence[Path]) -> Path:
     has no end; not standard input, which is the assistant's own.
     """
     shared = name.replace("\\", "/").startswith("//")
-    path = Path(name)
     try:
-        inside = not shared and any(path.resolve().is_relative_to(folder) for folder in allowed)
-    except (OSError, ValueError):
+        # What is opened is what was looked at: a link may be turned meanwhile.
+        path = Path() if shared else Path(name).resolve()
+        inside = not shared and any(path.is_relative_to(folder) for folder in allowed)
+    except (OSError, ValueError, RuntimeError):
         inside = False
     if "://" in name or not inside or not (path.is_file() or path.is_dir()):
         message = f"there is no file or folder `{name[:200]}` below {' or '.join(f'`{folder}`' for folder in allowed)}"

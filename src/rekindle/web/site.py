@@ -327,9 +327,7 @@ class _Writer:
         self.bytes = 0
 
     def write(self, name: str, text: str) -> None:
-        target = self._folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        files.write_text(target, text)
+        files.write_text(self._folder / name, text, inside=self._folder)
         self.files += 1
         self.bytes += len(text.encode())
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rekindle.build.graft.base import Base, library_name
+from rekindle.build.graft.base import Base, held, library_name
 from rekindle.build.graft.ninja_file import Half, architectures, config_header
 from rekindle.core import codec
 from rekindle.core.errors import BadInput
@@ -14,7 +14,6 @@ from rekindle.core.findings import Finding
 from rekindle.core.version import Version
 from rekindle.formats import elf
 from rekindle.formats.access import File
-from rekindle.formats.archive import Archive
 from rekindle.model.wheel import tagged_glibc
 from rekindle.stack.shorter import left_out
 from rekindle.wheels.inspect.grafted import RECORD, GraftRecord, is_gpu_half
@@ -32,8 +31,8 @@ def assemble(
     """Appears under its name only when it is complete."""
     request = half.request
     members = {f"torch/lib/{library_name(name)}": path for name, path in new.items()}
-    with File(Path(base.wheel)) as source:
-        archive = Archive(source)
+    with held(Path(base.wheel), base.sha256) as (wheel, _):
+        archive = wheel.archive
         old = rewrite.info_folder(archive)
         info = f"torch-{version}.dist-info"
         tag = platform_tag(old_tag(archive.read(f"{old}/WHEEL")), members.values())

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from rekindle.core import codec, files
-from rekindle.core.errors import BadInput, NotFound, UsageError
+from rekindle.core.errors import BadInput, UsageError
 from rekindle.core.paths import sha256_of
 from rekindle.core.untrusted import Commit, Sha256
 from rekindle.core.version import Version
@@ -57,15 +58,20 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
+@contextlib.contextmanager
+def held(path: Path, sha256: Sha256 | None) -> Iterator[tuple[package.Wheel, Sha256]]:
+    """A wheel and its hash: open all the while, so another file that takes its name is not read instead."""
+    with File(path) as file:
+        found = sha256_of(file.fileno())
+        if sha256 is not None and found != sha256:
+            message = f"`{path.name}` is not the base of the plan: its SHA-256 is {found[:12]}…, not {sha256[:12]}…"
+            raise BadInput(message, hint="download the plan's wheel again, or make a plan for this one")
+        yield package.Wheel(Archive(file)), found
+
+
 def read(path: Path, *, sha256: Sha256 | None = None) -> Base:
     """What the wheel is, or why it cannot be a base. `sha256` is what the plan pins."""
-    if not path.is_file():
-        raise NotFound.path(path)
-    found_hash = Sha256(sha256_of(path))
-    if sha256 is not None and found_hash != sha256:
-        message = f"`{path.name}` is not the base of the plan: its SHA-256 is {found_hash[:12]}…, not {sha256[:12]}…"
-        raise BadInput(message, hint="download the plan's wheel again, or make a plan for this one")
-    with package.open_package(path) as found:
+    with held(path, sha256) as (found, found_hash):
         known = identity.identify(found, identity.read_binaries(found))
         facts = identity.version_file(found)
     cuda = known.cuda
@@ -150,14 +156,8 @@ def unpack(base: Base, folder: Path) -> UnpackedBase:
             return kept
     if folder.exists():
         shutil.rmtree(folder)
-    with File(Path(base.wheel)) as source:
-        archive = Archive(source)
-        for member in archive.members.values():
-            target = folder / member.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("wb") as stream:
-                for data in archive.chunks(member):
-                    stream.write(data)
+    with held(Path(base.wheel), base.sha256) as (wheel, _):
+        package.unpack(wheel.archive, folder)
     made = UnpackedBase(sha256=base.sha256, flags=_flags(folder), definitions=_definitions(folder))
     files.write_text(stamp, codec.to_json(made) + "\n")
     return made

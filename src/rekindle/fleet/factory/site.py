@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from rekindle.core import codec, fetch, files, signing
+from rekindle.core import codec, console, fetch, files, signing
 from rekindle.core.errors import BadInput, ChecksFailed, NotFound, NothingThere, UsageError
 from rekindle.core.paths import sha256_of
 from rekindle.fleet import shelved
@@ -22,17 +22,17 @@ from rekindle.fleet.planning import FleetPlan
 from rekindle.fleet.shelved import ShelvedJob
 from rekindle.wheels.shelf import index, provenance, shelf, store
 from rekindle.wheels.shelf.entry import ShelvedWheel
+from rekindle.wheels.shelf.verified import believed
 
-RECORDS = "factory.json"
 _LIMIT = 64 * 1024 * 1024
 LARGEST = 2 * 1024**3
 """GitHub takes files of a release below 2 GiB."""
 
 
 class FactoryRecords(msgspec.Struct, frozen=True, kw_only=True):
-    """What is published: enough for the next run to know what is done."""
+    """The signed list of a site: a shelf's, and enough for the next run to know what is done."""
 
-    schema: str = "rekindle.factory-records/1"
+    schema: str
     base: str
     """Where the wheels lie."""
     jobs: tuple[ShelvedJob, ...] = ()
@@ -50,45 +50,51 @@ class FactorySite(msgspec.Struct, frozen=True, kw_only=True):
     coverage: dict[str, int]
 
 
-def publish(folder: Path, site: Path, plan: FleetPlan, *, base: str) -> FactorySite:
-    """Write the site of a shelf. A wheel whose statement does not hold stops everything."""
+def publish(
+    folder: Path, site: Path, plan: FleetPlan, *, base: str, before: FactoryRecords | None = None
+) -> FactorySite:
+    """Write the site of a shelf. A wheel whose statement does not hold stops everything.
+
+    What is signed lies on the shelf, or was signed by the same key: in the list of `site`, or in `before`.
+    """
     if not base.startswith(("https://", "http://")):
         raise UsageError(f"`{base[:80]}` is not an address", hint="`--base` is where the wheels will lie")
     base = base.rstrip("/")
-    before = _records(site) if (site / RECORDS).is_file() else FactoryRecords(base=base)
-    entries = {**{each.file: each for each in before.wheels}, **{each.file: each for each in shelf.entries(folder)}}
-    _check(folder)
-    listed = sorted(entries.values(), key=lambda entry: (entry.project, entry.file))
+    earlier = [each for each in (records_of(str(site)), before) if each is not None]
+    published = {wheel.file: wheel for each in earlier for wheel in each.wheels}
+    here = {wheel.file: wheel for wheel in shelf.entries(folder)}
+    for entry in here.values():
+        _check(folder / "wheels" / entry.file, entry, published.get(entry.file))
+    listed = sorted({**published, **here}.values(), key=lambda entry: (entry.project, entry.file))
+    done: dict[str, ShelvedJob] = {job.key: job for each in earlier for job in each.jobs} | shelved.jobs_on(folder)
     for name, text in index.pages(listed).items():
-        files.write_text(
-            site / name, text.replace("../../wheels/", f"{base}/").replace('href="wheels/', f'href="{base}/')
-        )
-    listing = {"schema": "rekindle.shelf/1", "base": base, "wheels": listed}
-    files.write_text(site / index.LISTING, codec.to_json(listing) + "\n")
+        text = text.replace("../../wheels/", f"{base}/").replace('href="wheels/', f'href="{base}/')
+        files.write_text(site / name, text, inside=site)
+    jobs = tuple(done[key] for key in sorted(done))
+    records = FactoryRecords(schema="rekindle.shelf/1", base=base, jobs=jobs, wheels=tuple(listed))
+    files.write_text(site / index.LISTING, codec.to_json(records) + "\n")
     index.sign_listing(site)
-    done: dict[str, ShelvedJob] = {**{job.key: job for job in before.jobs}, **shelved.jobs_on(folder)}
-    records = FactoryRecords(base=base, jobs=tuple(done[key] for key in sorted(done)), wheels=tuple(listed))
     upload = _small_files(folder, site, listed)
     files.write_text(site / "coverage.html", coverage_page(plan.jobs, done, base))
-    files.write_text(site / RECORDS, codec.to_json(records) + "\n")
     return FactorySite(folder=str(site), wheels=len(listed), upload=upload, coverage=_counts(plan.jobs, done))
 
 
-def _check(folder: Path) -> None:
+def _check(wheel: Path, entry: ShelvedWheel, published: ShelvedWheel | None) -> None:
     """Nothing is published whose bytes are not those that were checked and signed."""
-    for entry in shelf.entries(folder):
-        wheel = folder / "wheels" / entry.file
-        if not wheel.is_file():
-            continue
-        if sha256_of(wheel) != entry.sha256:
-            raise ChecksFailed(f"`{entry.file}` is not the file that was added to the shelf", hint="build it again")
-        statement = wheel.with_name(wheel.name + store.STATEMENT)
-        if entry.signed_by is None or not statement.is_file():
-            raise ChecksFailed(f"`{entry.file}` has no signed statement", hint="a factory publishes signed wheels only")
-        envelope = signing.read_envelope(files.read_bytes(statement), name=f"`{statement.name}`")
-        keys = (signing.public_key(entry.signed_by),)
-        if provenance.opened(envelope, keys, name=f"`{statement.name}`").entry.sha256 != entry.sha256:
-            raise ChecksFailed(f"the statement of `{entry.file}` is of another file", hint="build it again")
+    if not wheel.is_file():
+        if published is None or published.sha256 != entry.sha256:
+            raise ChecksFailed(f"there is no `{entry.file}`, and no list of yours names it", hint="build it again")
+        return
+    if sha256_of(wheel) != entry.sha256:
+        raise ChecksFailed(f"`{entry.file}` is not the file that was added to the shelf", hint="build it again")
+    statement = wheel.with_name(wheel.name + store.STATEMENT)
+    if entry.signed_by is None or not statement.is_file():
+        raise ChecksFailed(f"`{entry.file}` has no signed statement", hint="a factory publishes signed wheels only")
+    envelope = signing.read_envelope(files.read_bytes(statement), name=f"`{statement.name}`")
+    keys = (signing.PublicKey.parse(entry.signed_by),)
+    said = provenance.opened(envelope, keys, name=f"`{statement.name}`").entry
+    if said != msgspec.structs.replace(entry, yanked=said.yanked):
+        raise ChecksFailed(f"what the shelf says of `{entry.file}` is not what was signed", hint="build it again")
 
 
 def _small_files(folder: Path, site: Path, listed: Sequence[ShelvedWheel]) -> tuple[str, ...]:
@@ -104,23 +110,17 @@ def _small_files(folder: Path, site: Path, listed: Sequence[ShelvedWheel]) -> tu
         for name in store.names_of(entry.file):
             source = folder / "wheels" / name
             if name != entry.file and source.is_file():
-                if lead := next((each for each in (source, site / "wheels") if files.is_link(each)), None):
-                    message = f"`{lead}` is a link, and could bring any file of yours onto the site"
-                    raise BadInput(message, hint="replace the link with what it leads to, or remove it")
-                files.write_bytes(site / "wheels" / name, files.read_bytes(source, limit=_LIMIT))
+                files.no_links(source, folder)
+                files.write_bytes(site / "wheels" / name, files.read_bytes(source, limit=_LIMIT), inside=site)
         upload += [str(wheel), f"{wheel}{store.METADATA}"]
     return tuple(upload)
 
 
-def bring(address: str, folder: Path) -> int:
-    """The records of a published site into a shelf, without its wheels; how many jobs are done there.
-
-    A site that is not there yet is an empty one: the first run of a factory has none.
-    """
-    try:
-        records = _fetched(address)
-    except NotFound:
-        return 0
+def bring(address: str, folder: Path) -> FactoryRecords | None:
+    """The records of a published site into a shelf, without its wheels. The first run of a factory has none."""
+    records = records_of(address)
+    if records is None:
+        return None
     have = {entry.file for entry in shelf.entries(folder)}
     for entry in records.wheels:
         if entry.file not in have:
@@ -131,30 +131,39 @@ def bring(address: str, folder: Path) -> int:
     for job in records.jobs:
         if job.key not in known and job.lock.key == job.key:
             shelved.record(folder, job)
-    return len(shelved.jobs_on(folder))
+    return records
 
 
 def fetch_wheel(address: str, folder: Path, job: ShelvedJob) -> Path:
     """A wheel that was published, by its hash."""
     place = folder / "wheels" / store.file_name(job.wheel)
     if not place.is_file():
-        records = _fetched(address)
+        records = records_of(address)
+        if records is None:
+            raise NotFound(f"nothing of yours is published at {address}", hint="build the job that it needs first")
         fetch.download(f"{records.base}/{quote(job.wheel)}", place, sha256=job.sha256)
     return place
 
 
-def _fetched(address: str) -> FactoryRecords:
-    if not address.startswith(("http://", "https://")):
-        return _records(Path(address))
+def records_of(address: str) -> FactoryRecords | None:
+    """The list of a site, which is an address or a folder, if our own key signed it. None else, which is said."""
+    name = f"the list at {address}"
     try:
-        data = fetch.fetch_small(f"{address.rstrip('/')}/{RECORDS}", most=_LIMIT)
-    except NothingThere as error:
-        raise NotFound(f"nothing is published at {address}", hint="the first run has nothing to take up") from error
-    return codec.from_json(data, FactoryRecords, name=f"`{RECORDS}` at {address}")
+        data = _got(address, index.LISTING)
+    except (NotFound, NothingThere):
+        return None
+    try:
+        index.signed_state(data, _got(address, index.SIGNED_LISTING), believed(()), name=name)
+        return codec.from_json(data, FactoryRecords, name=name)
+    except (NotFound, NothingThere, ChecksFailed, BadInput) as error:
+        console.say(f"{name} is not believed, and nothing of it is taken over: {error}")
+        return None
 
 
-def _records(site: Path) -> FactoryRecords:
-    return codec.from_json(files.read_bytes(site / RECORDS, limit=_LIMIT), FactoryRecords, name=f"`{site / RECORDS}`")
+def _got(address: str, file: str) -> bytes:
+    if address.startswith(("http://", "https://")):
+        return fetch.fetch_small(f"{address.rstrip('/')}/{file}", most=_LIMIT)
+    return files.read_bytes(Path(address) / file, limit=_LIMIT)
 
 
 def _counts(jobs: Sequence[FleetJob], done: dict[str, ShelvedJob]) -> dict[str, int]:

@@ -12,7 +12,7 @@ import msgspec
 from rekindle.build.configure import tree
 from rekindle.core import console, files
 from rekindle.core.command import ShellVariable, rekindle, workflow_step
-from rekindle.core.errors import BadInput, UsageError
+from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
 from rekindle.fleet import matrix_file, planning
 from rekindle.fleet.export import write
@@ -74,7 +74,7 @@ def init(
         hint = "take it with `--matrix`, or name a new folder" if taken[0] == "matrix.toml" else "name a new folder"
         raise UsageError(f"`{folder / taken[0]}` already exists", hint=hint)
     for name in wanted:
-        _check_links(folder, Path(name))
+        files.no_links(folder / name, folder)
     ignored = folder / ".gitignore"
     if ignored.exists() and not ignored.is_file():
         raise UsageError(f"`{ignored}` is no file", hint="name a new folder")
@@ -146,19 +146,12 @@ def _projects(matrix: Path, folder: Path) -> dict[Path, tuple[Path, tree.Manifes
             continue
         if os.path.lexists(folder / named.parts[0]):
             raise UsageError(f"`{folder / named.parts[0]}` already exists", hint="name a new folder")
-        _check_links(matrix.parent, named)
+        files.no_links(matrix.parent / named, matrix.parent)
         manifest = tree.manifest(matrix.parent / named)
         for name in manifest:
-            _check_links(matrix.parent, named / name)
+            files.no_links(matrix.parent / named / name, matrix.parent)
         found[named] = (matrix.parent / named, manifest)
     return found
-
-
-def _check_links(root: Path, named: Path) -> None:
-    for each in (named, *named.parents):
-        if files.is_link(root / each) and str(each) != ".":
-            message = f"`{root / each}` is a link, and could bring any file of yours into the repository"
-            raise BadInput(message, hint="replace the link with what it leads to, or remove it")
 
 
 def _publish(settings: ExportSettings) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Hashable, Iterable
 from enum import Enum
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -384,17 +385,17 @@ def _one_of(text: str, found: tuple[Gpu, ...]) -> Match:
 
 
 def _unknown(text: str) -> UnknownName:
-    near = nearest(text)
-    hint = (
-        f"did you mean {_listed(near)}?"
-        if near
-        else "no known name is like it; `rekindle gpu --list` shows them all, and `10de:1b06` or `sm_61` works too"
-    )
-    if _series(text):
-        hint = f'`{text[:80]}` is a series of cards: name yours whole and in quotes, as in `--gpu "GTX 1080 Ti"`'
+    return UnknownName(f"no GPU called `{text[:80]}` is in Rekindle's data", hint=partial(_instead, text))
+
+
+def _instead(text: str) -> str:
     if _unnamed(text):
-        hint = f"so a system calls a card without a driver: name it by its PCI id, which {names.SHOWN_BY} shows"
-    return UnknownName(f"no GPU called `{text[:80]}` is in Rekindle's data", hint=hint)
+        return f"so a system calls a card without a driver: name it by its PCI id, which {names.SHOWN_BY} shows"
+    if _series(text):
+        return f'`{text[:80]}` is a series of cards: name yours whole and in quotes, as in `--gpu "GTX 1080 Ti"`'
+    if near := nearest(text):
+        return f"did you mean {_listed(near)}?"
+    return "no known name is like it; `rekindle gpu --list` shows them all, and `10de:1b06` or `sm_61` works too"
 
 
 @cached

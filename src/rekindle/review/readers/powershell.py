@@ -274,7 +274,8 @@ class _PowerShellReader(PowerShellValues):
         text = text_of(node)
         if node.has_error and not re.search(r"[{}|;<>`@\n]|\$\(", text):
             # `--ipc=host a/b:c`: the grammar loses where the words end.
-            self._run(node, self._pieces(text, self.line(node)), [], checked, piped, (), dotted)
+            if pieces := self._pieces(text, self.line(node)):
+                self._run(node, pieces, [], checked, piped, (), dotted)
             return
         words = [self.word(name_node)]
         redirects: list[Redirect] = []

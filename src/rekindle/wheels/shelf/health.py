@@ -51,7 +51,7 @@ def check(folder: Path, trusted: Sequence[PublicKey] = (), *, signed: bool = Fal
         if wheel.name not in known:
             text = f"`{wheel.name}` has no readable entry"
             found.append(failed("stray", text, fix=_MEND))
-    for part in files.left_behind(folder / "wheels"):
+    for part in _left_behind(folder):
         text = f"`{part.name}` was left by a run that was killed"
         found.append(warned("left-behind", text, fix=_SWEEP))
     found += _pages(folder, keys, signed=signed)
@@ -65,9 +65,8 @@ def mend(folder: Path, trusted: Sequence[PublicKey] = ()) -> ShelfHealth:
     """Make anew what follows from the wheels; set aside what does not."""
     done: list[Finding] = []
     with store.locked(folder):
-        for path in files.left_behind(folder / "wheels"):
-            size = console.size(path.stat().st_size)
-            path.unlink(missing_ok=True)
+        for path in _left_behind(folder):
+            size = console.size(files.discard(path))
             done.append(_done(f"removed `{path.name}` ({size}), left by a run that was killed"))
         for path in sorted((folder / "wheels").glob("*")) if (folder / "wheels").is_dir() else []:
             if files.is_link(path):
@@ -101,6 +100,10 @@ def mend(folder: Path, trusted: Sequence[PublicKey] = ()) -> ShelfHealth:
     if not done:
         done = [_done("nothing had to be mended; the index was written anew")]
     return ShelfHealth(folder=folder, state=worst(done), findings=tuple(done))
+
+
+def _left_behind(folder: Path) -> list[Path]:
+    return [*files.left_behind(folder), *files.left_behind(folder / "wheels")]
 
 
 def _taken_in(folder: Path, wheel: Path, trusted: Sequence[PublicKey]) -> Finding:

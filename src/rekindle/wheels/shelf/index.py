@@ -53,10 +53,10 @@ def write(folder: Path, entries: Sequence[ShelvedWheel]) -> None:
     """Every page anew; pages of projects that are gone are removed."""
     wanted = pages(entries)
     for name, text in wanted.items():
-        files.write_text(folder / name, text)
+        files.write_text(folder / name, text, inside=folder)
     sign_listing(folder)
     for old in (folder / "simple").iterdir():
-        if old.is_dir() and not old.is_symlink() and f"simple/{old.name}/index.html" not in wanted:
+        if old.is_dir() and not files.is_link(old) and f"simple/{old.name}/index.html" not in wanted:
             for page in ("index.html", "index.json"):
                 (old / page).unlink(missing_ok=True)
             with contextlib.suppress(OSError):

@@ -20,6 +20,8 @@ from rekindle.wheels.shelf.index import LISTING, SIGNED_LISTING
 
 JSON = "application/vnd.pypi.simple.v1+json"
 PIECE_SECONDS = 30.0
+WHOLE = 4 << 20
+"""No page of a shelf is larger; what lies there and is goes out in pieces, like a wheel."""
 _KINDS = {".html": "text/html; charset=utf-8", ".json": "application/json", ".whl": "application/octet-stream"}
 
 Scope = MutableMapping[str, Any]
@@ -48,13 +50,15 @@ class Application:
                 response = PlainTextResponse("there is no such file\n", 404)
             else:
                 state = found.stat()
-                page = b"" if found.suffix == ".whl" else found.read_bytes()
+                page = None
+                with contextlib.suppress(OSError):
+                    page = None if found.suffix == ".whl" else files.plain_bytes(found, limit=WHOLE)
                 etag = f'"{state.st_mtime_ns:x}-{state.st_size:x}"'
                 kind = JSON if found.name == "index.json" else _KINDS.get(found.suffix, "application/octet-stream")
                 shown = {"etag": etag, "cache-control": "no-cache", "vary": "Accept"}
                 if etag in [word.strip().removeprefix("W/") for word in headers.get("if-none-match", "").split(",")]:
                     response = Response(status_code=304, headers=shown)
-                elif found.suffix == ".whl":
+                elif page is None:
                     response = FileResponse(found, media_type=kind, headers=shown, stat_result=state)
                 else:
                     # A page is written anew while others read it: it is sent as it was read, with that length.

@@ -8,6 +8,7 @@ succeed. Nothing is lost: builds that would have the same name get a label, and 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import time
@@ -63,6 +64,8 @@ class Addition(msgspec.Struct, frozen=True, kw_only=True):
     run: bool = False
     labels: bool = True
     build: BuildFacts | None = None
+    fits: Callable[[WheelIdentity], None] | None = None
+    """Refuses a wheel that is not what was asked for."""
 
 
 def entries(folder: Path) -> tuple[ShelvedWheel, ...]:
@@ -170,11 +173,7 @@ def complete(folder: Path, file: str, report: Path, trusted: tuple[PublicKey, ..
     if (stated := place / f"{file}{store.STATEMENT}").is_file():
         envelope = signing.read_envelope(files.read_bytes(stated), name=f"`{stated.name}`")
         facts = provenance.opened(envelope, believed(trusted), name=f"`{stated.name}`").build
-    with files.scratch("shelf") as work:
-        copied = work / file
-        store.copy(place / file, copied)
-        how = Addition(report=report, trusted=trusted, labels=False, build=facts)
-        (entry,) = add(folder, [copied], how)
+    (entry,) = add(folder, [place / file], Addition(report=report, trusted=trusted, labels=False, build=facts))
     return entry
 
 
@@ -266,17 +265,22 @@ def offers_of(wheels: Sequence[ShelvedWheel], location: Callable[[ShelvedWheel],
 
 
 def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
-    known, code, linked = inspect_with_code(wheel)
-    store.file_name(wheel.name)
-    store.project_name(known.project or "", read_name(wheel.name).project)
-    verification = checked(wheel, how.report, trusted=how.trusted, against=how.against, run=how.run)
-    cuda = known.cuda or _cuda(known, linked, how.against) or (how.cuda if known.targets else None)
-    # The variants of a release share its version: their labels say what they are for.
-    version = labelled(known, cuda) if how.labels and known.variant is None else known.version or "0"
-    with files.scratch("shelf") as work:
-        source = wheel if version == known.version else relabel(wheel, version, work)
+    """What is inspected, verified, hashed and shelved is one copy: nobody can exchange the wheel in between."""
+    with contextlib.ExitStack() as made:
+        with store.locked(folder):
+            work = made.enter_context(files.scratch("shelf", folder))
+        store.copy(wheel, own := work / store.file_name(wheel.name))
+        known, code, linked = inspect_with_code(own)
+        store.project_name(known.project or "", read_name(wheel.name).project)
+        if how.fits:
+            how.fits(known)
+        verification = checked(wheel, how.report, own=own, trusted=how.trusted, against=how.against, run=how.run)
+        cuda = known.cuda or _cuda(known, linked, how.against) or (how.cuda if known.targets else None)
+        # The variants of a release share its version: their labels say what they are for.
+        version = labelled(known, cuda) if how.labels and known.variant is None else known.version or "0"
+        source = own if version == known.version else relabel(own, version, work)
         known = msgspec.structs.replace(known, version=version, cuda=cuda)
-        entry, metadata, inside = _entry(source, known, verification, original=None if source is wheel else wheel)
+        entry, metadata, inside = _entry(source, known, verification, original=None if source is own else own)
         entry = msgspec.structs.replace(entry, code=code)
         with store.locked(folder):
             index.variants([*(each for each in entries(folder) if each.project == entry.project), entry])
@@ -310,7 +314,6 @@ def _entry(
         }
     entry = ShelvedWheel(
         file=PlainFileName(source.name),
-        # Read off once, by the verification; the copy on the shelf is held against it.
         sha256=paths.sha256_of(source) if original else Sha256(str(verification.sha256)),
         size=source.stat().st_size,
         metadata_sha256=Sha256(hashlib.sha256(metadata).hexdigest()),
@@ -339,7 +342,8 @@ def _put(
     key = key_to_sign()
     entry = msgspec.structs.replace(entry, signed_by=str(key.public) if key else None)
     verification = msgspec.structs.replace(verification, sha256=entry.sha256, subject=entry.file, size=entry.size)
-    store.copy(source, place / entry.file, wanted=entry.sha256)
+    place.mkdir(exist_ok=True)
+    files.rename_over(source, place / entry.file)
     files.write_bytes(place / f"{entry.file}{store.METADATA}", metadata)
     files.write_text(place / f"{entry.file}{store.REPORT}", codec.to_json(verification) + "\n")
     if key is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,9 +30,9 @@ def guard(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"`{folder}` is a file, not a shelf", hint="`--shelf` takes a folder")
     for name in _OWN_FOLDERS:
-        place = folder / name
-        if files.is_link(place) or (place.exists() and not place.is_dir()):
-            message = f"`{place}` is not a folder of the shelf but leads elsewhere"
+        files.no_links(folder / name, folder)
+        if (folder / name).exists() and not (folder / name).is_dir():
+            message = f"`{folder / name}` is not a folder of the shelf"
             raise BadInput(message, hint="remove it; `rekindle shelf mend` makes the index anew")
 
 
@@ -70,8 +70,7 @@ def project_name(stated: str, file_project: str) -> str:
 
 def read_entry(path: Path) -> ShelvedWheel:
     """One entry, which must be of the wheel whose name it carries."""
-    if files.is_link(path):
-        raise BadInput(f"`{path}` is a link", hint="`rekindle shelf mend` makes it anew")
+    files.no_links(path, path.parent)
     entry = codec.from_json(files.read_bytes(path), ShelvedWheel, name=f"`{path}`")
     if f"{file_name(entry.file)}{ENTRY}" != path.name:
         raise BadInput(f"`{path}` speaks of another wheel, `{entry.file}`", hint="`rekindle shelf mend` makes it anew")
@@ -82,17 +81,9 @@ def entry_files(folder: Path) -> list[Path]:
     return sorted((folder / "wheels").glob(f"*.whl{ENTRY}"))
 
 
-def copy(source: Path, target: Path, *, wanted: str | None = None) -> str:
-    """Copy and hash in one go. A hash other than `wanted` leaves nothing behind."""
-    sha = hashlib.sha256()
+def copy(source: Path, target: Path) -> None:
     with source.open("rb") as stream, files.replacing(target) as out:
-        while data := stream.read(1 << 20):
-            sha.update(data)
-            out.write(data)
-        if wanted is not None and sha.hexdigest() != wanted:
-            message = f"`{source.name}` changed while it was read"
-            raise BadInput(message, hint="try again when nothing else writes to it")
-    return sha.hexdigest()
+        shutil.copyfileobj(stream, out, 1 << 20)
 
 
 def set_aside(folder: Path, file: str) -> Path:

@@ -23,28 +23,31 @@ def checked(
     wheel: Path,
     report: Path | None,
     *,
+    own: Path,
     trusted: Sequence[PublicKey] = (),
     against: Path | None = None,
     run: bool = False,
 ) -> Verification:
-    """The shelf's own checks, completed by those of a report that a trusted key signed. An error if any failed."""
-    own = verify.verify(wheel, run=run, against=against)
-    _refuse(wheel, own)
+    """The shelf's own checks, completed by those of a report that a trusted key signed. An error if any failed.
+
+    `own` is the shelf's copy of the wheel, which is what is checked."""
+    seen = verify.verify(own, run=run, against=against)
+    _refuse(wheel, seen)
     place = report or report_beside(wheel)
     if not place.is_file():
         if report is not None:
             raise NotFound.path(report)
-        return own
+        return seen
     found = signed_report.read(place, trusted=believed(trusted))
-    if found.report.sha256 != own.sha256:
+    if found.report.sha256 != seen.sha256:
         message = f"the report is not of this file: `{wheel.name}` has another hash"
         raise BadInput(message, hint=f"run `{rekindle('verify', str(wheel))}` again")
     _refuse(wheel, found.report)
     if run or found.signed_by is None:
         if found.signed_by is None and not run:
             console.say(f"`{place.name}` is not believed: {found.why}; what it says was run is UNVERIFIED")
-        return own
-    return _together(own, found.report)
+        return seen
+    return _together(seen, found.report)
 
 
 def believed(trusted: Sequence[PublicKey]) -> tuple[PublicKey, ...]:
