@@ -17,6 +17,8 @@ CARD = {"new": "RTX 5090", "pascal": "GTX 1080 Ti", "kepler": "Tesla K80", "ampe
 CONDA = "channels: [pytorch, nvidia]\ndependencies:\n  - python=3.10\n  - pytorch=2.1.0\n  - pytorch-cuda=11.8\n"
 WHL = "https://download.pytorch.org/whl"
 
+SAGE = "sageattention @ https://a.org/sageattention-2.2.0+cu128torch2.9.0-cp39-abi3-win_amd64.whl"
+
 
 def reviewed(text: str, card: str | None = None, name: str = "a.sh", **place: str) -> Reviewed:
     asked = question_from_options((CARD[card],) if card else (), **place)  # type: ignore[arg-type]
@@ -525,3 +527,61 @@ def test_the_place_that_is_named_is_asked_about(tmp_path: Path, words: tuple[str
     image.write_text("FROM python:3.12\nRUN " + script.read_text(encoding="utf-8"), encoding="utf-8")
     if words == ("--os", "alpine"):
         assert "musl" not in rekindle_command("review", str(image), "--gpu", "GTX 1080 Ti", *words).out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "card", "place", "expected"),
+    [
+        # The line has no wheel for this Python, or the range none on this line.
+        ("a.sh", f"pip install torch --index-url {WHL}/cu118\n", "ampere", {"python": "3.14"}, "refused"),
+        ("a.sh", f"pip install torch --index-url {WHL}/cu118\n", "ampere", {"python": "3.12"}, "accepted"),
+        ("a.sh", f"pip install 'torch>=2.8' --index-url {WHL}/cu124\n", "ampere", {}, "refused"),
+        # A Python without the global lock takes other wheels.
+        ("a.sh", "uv venv --python 3.13t\nuv pip install torch==2.5.1\n", "ampere", {}, "refused"),
+        ("a.sh", "uv venv --python 3.13t\nuv pip install torch==2.8.0\n", "ampere", {}, "accepted"),
+        # PyTorch's own index of a line has releases only, whatever `--pre` admits.
+        ("a.sh", f"pip install --pre torch==2.9.1 --index-url {WHL}/cu128\n", "new", {}, "accepted"),
+        ("a.sh", f"pip install --pre torch --index-url {WHL}/nightly/cu128\n", "new", {}, "open"),
+        # A marker behind an address is no part of it.
+        (
+            "requirements.txt",
+            f"--extra-index-url {WHL}/cu128\ntorch==2.9.1+cu128\n{SAGE} ; sys_platform == 'win32'\n",
+            "new",
+            {"system": "windows", "python": "3.11"},
+            "accepted",
+        ),
+        # The last commit of a repository asks for what its newest release does.
+        ("requirements.txt", "torch==2.0.1\ngit+https://github.com/m-bain/whisperx.git\n", "pascal", {}, "refused"),
+        ("requirements.txt", "torch==2.0.1\ngit+https://github.com/m-bain/whisperx@v3.1\n", "pascal", {}, "accepted"),
+        # What a build holds is not known, but its CUDA is, and the driver does not run that.
+        (
+            "a.sh",
+            f"pip install torch==1.8.1+cu101 -f {WHL}/torch_stable.html\n",
+            "pascal",
+            {"driver": "410.104", "python": "3.8"},
+            "refused",
+        ),
+        # Words in a variable are what pip is told.
+        ("a.sh", "PIP='python -m pip'\nWANT='torch torchvision'\n$PIP install $WANT\n", "pascal", {}, "refused"),
+        # In notes, too, a package that comes behind torch may replace it.
+        (
+            "a.md",
+            f"```sh\npip install torch==2.6.0 --index-url {WHL}/cu124\npip install vllm\n```\n",
+            "pascal",
+            {},
+            "refused",
+        ),
+        (
+            "a.md",
+            f"```sh\npip install torch==2.6.0 --index-url {WHL}/cu124\npip install tqdm\n```\n",
+            "pascal",
+            {},
+            "accepted",
+        ),
+        # A lost backslash.
+        ("Dockerfile", "FROM python:3.11\nRUN apt-get update\n    && pip install torch\n", "new", {}, "refused"),
+        ("Dockerfile", "FROM python:3.11\nRUN \\\\\n <<EOF\npip install torch\nEOF\n", "new", {}, "open"),
+    ],
+)
+def test_questions_that_were_not_asked(name: str, text: str, card: str, place: dict[str, str], expected: str) -> None:
+    assert verdict(text, card, name, **place) == expected

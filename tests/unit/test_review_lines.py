@@ -147,6 +147,14 @@ BUILD = (
             "pip install torch --extra-index https://x/simple --no-cache\n",
         ),
         (
+            "llama-cpp-changed", 1, "a.sh", "CMAKE_ARGS='-DLLAMA_CUBLAS=on' pip install llama-cpp-python\n",
+            "CMAKE_ARGS='-DLLAMA_CUBLAS=on' pip install llama-cpp-python==0.2.60\n",
+        ),
+        (
+            "apt-package-gone", 2, "Dockerfile", "FROM python:3.11-slim\nRUN apt-get install -y libgl1-mesa-glx\n",
+            "FROM python:3.11-slim-bookworm\nRUN apt-get install -y libgl1-mesa-glx\n",
+        ),
+        (
             "python-managed", 3, "Dockerfile", IMAGE + "RUN pip3 install torch\n",
             IMAGE + "RUN pip3 install --break-system-packages torch\n",
         ),

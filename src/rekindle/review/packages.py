@@ -66,6 +66,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     build: str = ""
     """conda's build string."""
 
+    @property
+    def newest(self) -> bool:
+        """The last commit of a repository: no tag and no commit is named."""
+        return bool(self.source and re.match(r"git\+\w+://[^@#]+(?:#|\Z)", self.source))
+
     def applies(self, system: str, python: str | None) -> bool:
         """Whether its marker holds; one that cannot be read does."""
         asked = requirement(f"it ; {self.marker}") if self.marker else None
@@ -255,10 +260,11 @@ def _wanted(word: Word, tool: str, *, editable: bool) -> Wanted | None:
         return _conda(word, text)
     if re.fullmatch(r"%%?~?\w*%?|\$\{?\w+\}?(?:\.\w+)*|\$\(.*\)|!\w+!", text):
         return None  # whatever the variable holds
-    at = re.match(r"([\w.-]+)\s*@\s*(\S.*)", text)
+    plain, _, marker = (part.strip() for part in text.partition(" ;"))
+    at = re.match(r"([\w.-]+)(?:\[[\w, .-]*\])?\s*@\s*(\S.*)", plain)
     if re.match(r"(?:git\+|https?://|file:)", text) or (at and "://" in at[2]):
-        address = at[2] if at and "://" in at[2] else text
-        return _placed(word, at[1] if at and "://" in at[2] else text, address)
+        named, address = (at[1], at[2]) if at and "://" in at[2] else (plain, plain)
+        return msgspec.structs.replace(_placed(word, named, address), marker=marker)
     if editable or re.match(r"[.~/\\$%]|[A-Za-z]:[\\/]", text) or re.search(r"[\\/]|\.whl$", text):
         return _placed(word, text, text)
     parts = parts_of(text)

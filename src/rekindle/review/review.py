@@ -139,7 +139,7 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
         cuda=str(cuda.version) if cuda else None,
         architectures=archs,
         toolset=str(toolset) if toolset else studio and f"newest of {studio}",
-        python=str(python.version) if python else None,
+        python=str(python) if python else None,
         generator=generator,
         by_rekindle=by_rekindle,
         settled=tuple(dict.fromkeys(settled(subject))),

@@ -128,14 +128,14 @@ def _of(torch: ScriptTorch, sentence: str) -> str:
 def _python(subject: Subject) -> Iterator[Raised]:
     told: set[tuple[int, Version, Version]] = set()
     for torch, python, system, wheel in _met(subject):
-        answer = takes(str(torch), str(python.version), system)
+        answer = takes(str(torch), str(python), system)
         key = (python.line, python.version, torch)
         if not isinstance(answer, Clash) or key in told:
             continue
         told.add(key)
         near = next((f". {each.text}" for each in answer.changes if each.what == "torch"), "")
         yield raised(
-            "python-not-supported", python.line, torch=torch, python=python.version, sentence=answer.sentence,
+            "python-not-supported", python.line, torch=torch, python=python, sentence=answer.sentence,
             wheel=f"; pip ends with: No matching distribution found{near}" if wheel else "", source=answer.source,
         )  # fmt: skip
 
@@ -154,6 +154,9 @@ def _met(subject: Subject) -> Iterator[tuple[Version, Known, str, bool]]:
     for found, number in exact:
         for each in pythons_at(subject, found.item) if found.verb == "install" else ():
             yield number, each, subject.system(found.item), True
+    for newest in environments_of(subject).every:
+        if newest.kind == "wheel" and newest.version and newest.python and not newest.pinned:
+            yield Version(newest.version), Known.python(newest.python, newest.line), newest.system, True
     for build in subject.torch_builds:
         built = subject.torch_at(build.item)
         for each in pythons_at(subject, build.item) if built is not None else ():
@@ -196,7 +199,7 @@ def _replaced(subject: Subject) -> Iterator[Raised]:
 
 
 def _changes(subject: Subject) -> Iterator[TorchReplaced]:
-    for change in environments_of(subject).replaced if not subject.notes else ():
+    for change in environments_of(subject).replaced:
         before = change.before
         if before.order == change.after.order or before.variant in (None, CPU) or _kept(change.found):
             continue
@@ -258,10 +261,10 @@ def _others(subject: Subject) -> Iterator[Raised]:
     made = environments_of(subject)
     ends = {each.spoken: each for state in made.final for each in state}
     last = next(iter(ends.values())) if len(ends) == 1 else None
-    for found in subject.installs if not subject.notes else ():
+    for found in subject.installs:
         own = next((each for each in made.every if each.order == found.item.order), None)
         torch = own if found.torch is not None else None
-        torch = torch or last or own or next(iter(made.at(found.item)[-1:]), None)
+        torch = torch or last or own or next(iter(made.at(found.item)[-1:] if not subject.notes else ()), None)
         if torch is None or torch.version is None or found.verb not in ("install", "create"):
             continue
         judged = partial(goes_with, torch=torch.version, line=torch.variant, python=torch.python, system=torch.system)
@@ -274,6 +277,8 @@ def _others(subject: Subject) -> Iterator[Raised]:
             exact = exact_text(wanted.requirement)
             same = found.torch is not None and exact_version(found.torch.requirement) is not None
             ranged = wanted.requirement if pins_torch(wanted.name) and wanted.name not in PROJECTS else None
+            if wanted.newest and asks_torch(wanted.name) and same:
+                answers.append(package_goes_with(wanted.name, "", torch.version))
             if wanted.name not in PROJECTS and (exact or ranged):
                 answer = package_goes_with(wanted.name, exact or ranged or "", torch.version)
                 answers += [answer] if same else []
