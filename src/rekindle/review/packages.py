@@ -148,9 +148,10 @@ def install_of(item: Invocation) -> Install | None:
         text = word.text
         if option in _INDEXES:
             text = text.rpartition("=")[2] if re.match(r"[\w-]+=https?:", text) else text
-            if ("pytorch.org" in text or index is None) and not text.endswith(".whl"):
+            page = option in ("-f", "--find-links")  # pip finds nothing below a page that is named as an index
+            if ("pytorch.org" in text or index is None) and not text.endswith((".whl", ".html")[: 2 - page]):
                 index, index_line = text, word.line
-            find += [text] if option in ("-f", "--find-links") else []
+            find += [text] if page else []
         elif option in ("-c", "--channel") and tool == "conda":
             channels.append(text)
             label = re.search(r"cuda-([\d.]+)", text)

@@ -226,7 +226,7 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
     elif after.version and after.variant:
         line = CudaLine.parse(after.variant)
         lost = f", now {after.version}" + (f" for CUDA {line.cuda}" if line else "")
-    clash = next((each for one in answered(subject) for torch, each in one.every if torch == after), None)
+    clash = next((each for one in answered(subject) for torch, each in one.every if torch.same(after)), None)
     fails = isinstance(clash, Clash)
     if isinstance(clash, Clash) and after.variant != CPU:
         lost += f": {clash.sentence}"
@@ -268,11 +268,15 @@ def _others(subject: Subject) -> Iterator[Raised]:
         if torch is None or torch.version is None or found.verb not in ("install", "create"):
             continue
         judged = partial(goes_with, torch=torch.version, line=torch.variant, python=torch.python, system=torch.system)
-        others = [each for each in found.wanted if each.name not in ("torch", "pytorch")]
+        others = [each for each in found.wanted if each.wheel or each.name not in ("torch", "pytorch")]
+        others = [each for each in others if each.applies(torch.system, torch.python)]
         listed = [each for each in others if each.source is None and not each.wheel]
         paged = next((each for each in listed if extension(each.name)), listed[0] if listed else None)
         for wanted in others:
-            answers = [judged(built_for(wanted.wheel))] if wanted.wheel else []
+            built = built_for(wanted.wheel) if wanted.wheel else None
+            if built and built.system != torch.system and (subject.notes or found.item.conditional):
+                continue  # somebody else's branch
+            answers = [judged(built)] if built else []
             answers += [judged(page) for page in found.pages if wanted is paged]
             exact = exact_text(wanted.requirement)
             same = found.torch is not None and exact_version(found.torch.requirement) is not None
@@ -295,6 +299,7 @@ def _others(subject: Subject) -> Iterator[Raised]:
 _NO_REQUIREMENT = {
     r"(?:[<>]=?|~=)[\w.]+\+": "a range takes no +label; write ==VERSION+label",
     r"(?<![=<>!~])=(?!=)": "versions are compared with ==, not with =",
+    r"(?:[=<>!~]=|[<>])(?!v?\d)[A-Za-z]": "a version begins with a number",
 }
 
 
@@ -306,10 +311,14 @@ def _local(subject: Subject) -> Iterator[Raised]:
             reason = next((why for pattern, why in _NO_REQUIREMENT.items() if re.search(pattern, requirement)), None)
             if re.fullmatch(r"[\w.-]+,", wanted.raw.strip("\"'")):
                 reason = "blanks stand between requirements, not commas"
+            if re.search(r"\.txt\.?\Z", wanted.raw.strip("\"'")) and not (wanted.source or "").startswith("http"):
+                reason = "a list of requirements is read with -r"
             if reason is not None:
                 yield raised("requirement-invalid", wanted.line, text=wanted.raw, reason=reason)
             local = re.search(r"==[\w.]+\+(\w+)", requirement)
-            if local and wanted.name in ("torch", *PROJECTS) and environments_of(subject).has_no_index(found):
+            paged = not (found.index or found.find) and any(word.text.endswith(".html") for word in found.item.words)
+            alone = paged or environments_of(subject).has_no_index(found)
+            if local and wanted.name in ("torch", *PROJECTS) and alone:
                 rule = "local-no-index-list" if subject.document.dialect in LISTS else "local-no-index"
                 index = index_of(local[1])
                 yield raised(rule, wanted.line, text=f"{wanted.name}{requirement}", index=index)
