@@ -35,6 +35,9 @@ MODULE = "module load cuda/12.2\n"
         ("nvcc --gpu-architecture=compute_70 --gpu-code=sm_70 -o a a.cu\n", "RTX 3060", "refused"),
         ("CC=35\nnvcc -arch=sm_$CC -o a a.cu\n", "Tesla K80", "accepted"),
         ("nvcc -arch=sm_$1 -o a a.cu\n", "Tesla K80", "open"),
+        # Without quotes, a variable is as many words as it holds.
+        ("F='-gencode arch=compute_61,code=sm_61 -O3'\nnvcc $F -o a a.cu\n", "RTX 2080 Ti", "refused"),
+        ("F='-gencode arch=compute_75,code=sm_75 -O3'\nnvcc ${F} -o a a.cu\n", "RTX 2080 Ti", "accepted"),
         ("nvcc -o a a.cu\n", "RTX 3060", "accepted"),  # whichever toolkit: the PTX of its default runs there
         ("nvcc -o a a.cu\n", "GTX 1080", "open"),
         (f"{MODULE}nvcc -o a a.cu\n", "GTX 1080", "accepted"),
@@ -60,6 +63,12 @@ MODULE = "module load cuda/12.2\n"
 )
 def test_cuda_code_that_is_not_torchs_is_judged(script: str, card: str, expected: str) -> None:
     assert verdict(script, card) == expected
+
+
+def test_the_words_of_a_variable_in_cmd() -> None:
+    script = "set F=-gencode arch=compute_61,code=sm_61 -O3\nnvcc %F% -o a a.cu\n"
+    assert verdict(script, "RTX 2080 Ti", "a.bat") == "refused"
+    assert verdict(script, "GTX 1080", "a.bat") == "accepted"
 
 
 def test_a_driver_that_does_not_run_the_toolkit_is_named() -> None:

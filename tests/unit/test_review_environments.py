@@ -11,11 +11,15 @@ from rekindle.review.document import load, read
 from rekindle.review.packages import install_of, parts_of
 from rekindle.review.question import Asked, question_from_options
 from rekindle.review.review import Reviewed, review_script, trace_of
+from rekindle.review.rules import wheels
 from support.command import rekindle_command
 
 CARD = {"new": "RTX 5090", "pascal": "GTX 1080 Ti", "kepler": "Tesla K80", "ampere": "RTX 3090"}
 CONDA = "channels: [pytorch, nvidia]\ndependencies:\n  - python=3.10\n  - pytorch=2.1.0\n  - pytorch-cuda=11.8\n"
 WHL = "https://download.pytorch.org/whl"
+
+PYG = "https://data.pyg.org/whl/torch-2.8.0+cu128.html"
+SAGE = "sageattention @ https://a.org/sageattention-2.2.0+cu128torch2.9.0-cp39-abi3-win_amd64.whl"
 
 
 def reviewed(text: str, card: str | None = None, name: str = "a.sh", **place: str) -> Reviewed:
@@ -541,3 +545,112 @@ def test_the_place_that_is_named_is_asked_about(tmp_path: Path, words: tuple[str
     image.write_text("FROM python:3.12\nRUN " + script.read_text(encoding="utf-8"), encoding="utf-8")
     if words == ("--os", "alpine"):
         assert "musl" not in rekindle_command("review", str(image), "--gpu", "GTX 1080 Ti", *words).out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "card", "place", "expected"),
+    [
+        # The line has no wheel for this Python, or the range none on this line.
+        ("a.sh", f"pip install torch --index-url {WHL}/cu118\n", "ampere", {"python": "3.14"}, "refused"),
+        ("a.sh", f"pip install torch --index-url {WHL}/cu118\n", "ampere", {"python": "3.12"}, "accepted"),
+        ("a.sh", f"pip install 'torch>=2.8' --index-url {WHL}/cu124\n", "ampere", {}, "refused"),
+        # A Python without the global lock takes other wheels.
+        ("a.sh", "uv venv --python 3.13t\nuv pip install torch==2.5.1\n", "ampere", {}, "refused"),
+        ("a.sh", "uv venv --python 3.13t\nuv pip install torch==2.8.0\n", "ampere", {}, "accepted"),
+        # PyTorch's own index of a line has releases only, whatever `--pre` admits.
+        ("a.sh", f"pip install --pre torch==2.9.1 --index-url {WHL}/cu128\n", "new", {}, "accepted"),
+        ("a.sh", f"pip install --pre torch --index-url {WHL}/nightly/cu128\n", "new", {}, "open"),
+        # A marker behind an address is no part of it.
+        (
+            "requirements.txt",
+            f"--extra-index-url {WHL}/cu128\ntorch==2.9.1+cu128\n{SAGE} ; sys_platform == 'win32'\n",
+            "new",
+            {"system": "windows", "python": "3.11"},
+            "accepted",
+        ),
+        # The last commit of a repository asks for what its newest release does.
+        ("requirements.txt", "torch==2.0.1\ngit+https://github.com/m-bain/whisperx.git\n", "pascal", {}, "refused"),
+        ("requirements.txt", "torch==2.0.1\ngit+https://github.com/m-bain/whisperx@v3.1\n", "pascal", {}, "accepted"),
+        # What a build holds is not known, but its CUDA is, and the driver does not run that.
+        (
+            "a.sh",
+            f"pip install torch==1.8.1+cu101 -f {WHL}/torch_stable.html\n",
+            "pascal",
+            {"driver": "410.104", "python": "3.8"},
+            "refused",
+        ),
+        # Words in a variable are what pip is told.
+        ("a.sh", "PIP='python -m pip'\nWANT='torch torchvision'\n$PIP install $WANT\n", "pascal", {}, "refused"),
+        # In notes, too, a package that comes behind torch may replace it.
+        (
+            "a.md",
+            f"```sh\npip install torch==2.6.0 --index-url {WHL}/cu124\npip install vllm\n```\n",
+            "pascal",
+            {},
+            "refused",
+        ),
+        (
+            "a.md",
+            f"```sh\npip install torch==2.6.0 --index-url {WHL}/cu124\npip install tqdm\n```\n",
+            "pascal",
+            {},
+            "accepted",
+        ),
+        # What replaces torch on a Python of its own does not serve the card.
+        (
+            "a.md",
+            f"```sh\npip install torch==1.13.1+cu116 --extra-index-url {WHL}/cu116\npip install kornia\n```\n",
+            "pascal",
+            {"python": "3.9"},
+            "refused",
+        ),
+        # A list without -r, a version without a number, a wheel of another system, a page named as an index.
+        (
+            "a.md",
+            f"```python\npip install torch --index-url {WHL}/cu126\npip install a.txt\n```\n",
+            "new",
+            {},
+            "refused",
+        ),
+        ("a.sh", f"pip install torch==2.8.0\npip install torch-sparse==latest+cu128 -f {PYG}\n", "new", {}, "refused"),
+        ("requirements.txt", "torch-2.0.1+cu118-cp311-cp311-win_amd64.whl\n", "ampere", {"python": "3.11"}, "refused"),
+        (
+            "requirements.txt",
+            "torch-2.0.1+cu118-cp311-cp311-win_amd64.whl\n",
+            "ampere",
+            {"python": "3.11", "system": "windows"},
+            "accepted",
+        ),
+        (
+            "a.sh",
+            f"pip install torch==2.0.1+cu118 --extra-index-url {WHL}/cu118/torch_stable.html\n",
+            "ampere",
+            {"python": "3.9"},
+            "refused",
+        ),
+        # A channel of nightly builds.
+        (
+            "environment.yml",
+            "channels: [nvidia, pytorch-nightly]\ndependencies:\n  - pytorch\n  - pytorch-cuda=12.1\n",
+            "ampere",
+            {},
+            "open",
+        ),
+        # A lost backslash.
+        ("Dockerfile", "FROM python:3.11\nRUN apt-get update\n    && pip install torch\n", "new", {}, "refused"),
+        ("Dockerfile", "FROM python:3.11\nRUN \\\\\n <<EOF\npip install torch\nEOF\n", "new", {}, "open"),
+    ],
+)
+def test_questions_that_were_not_asked(name: str, text: str, card: str, place: dict[str, str], expected: str) -> None:
+    assert verdict(text, card, name, **place) == expected
+
+
+def test_what_does_not_serve_the_card_is_never_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever rule was to say so."""
+    monkeypatch.setattr(wheels, "check", lambda subject: iter(()))
+    assert verdict("pip install torch==2.0.1\n", "new") == "open"
+
+
+def test_commands_for_windows_in_a_block_called_shell() -> None:
+    text = f"```shell\n# a prompt\nset A=86\npip install torch --index-url {WHL}/cu126\n```\n"
+    assert not reviewed(text, "ampere", "a.md", system="windows").remarks

@@ -147,6 +147,22 @@ BUILD = (
             "pip install torch --extra-index https://x/simple --no-cache\n",
         ),
         (
+            "llama-cpp-changed", 1, "a.sh", "CMAKE_ARGS='-DLLAMA_CUBLAS=on' pip install llama-cpp-python\n",
+            "CMAKE_ARGS='-DLLAMA_CUBLAS=on' pip install llama-cpp-python==0.2.60\n",
+        ),
+        (
+            "conda-version-glued", 2, "environment.yml", "dependencies:\n  - ffmpeg-4.0\n",
+            "dependencies:\n  - ffmpeg=4.0\n  - gcc_linux-64\n",
+        ),
+        (
+            "no-such-mirror", 2, "Dockerfile", "FROM nvidia/cuda:11.3.1-devel-centos7\nRUN yum install -y git\n",
+            "FROM rockylinux:9\nRUN dnf install -y git\n",
+        ),
+        (
+            "apt-package-gone", 2, "Dockerfile", "FROM python:3.11-slim\nRUN apt-get install -y libgl1-mesa-glx\n",
+            "FROM python:3.11-slim-bookworm\nRUN apt-get install -y libgl1-mesa-glx\n",
+        ),
+        (
             "python-managed", 3, "Dockerfile", IMAGE + "RUN pip3 install torch\n",
             IMAGE + "RUN pip3 install --break-system-packages torch\n",
         ),

@@ -66,7 +66,8 @@ def goes_with(package: str, version: str, torch: str) -> Judgement:
             return Fits()
         if asked.sure:
             return Clash(
-                sentence=f"{package} {version} asks for torch{asked.torch}, not {torch}", source="its METADATA"
+                sentence=f"{package} {version or 'of today'} asks for torch{asked.torch}, not {torch}",
+                source="its METADATA",
             )
     if row is None:
         return Unknown(missing=f"which torch {package} {version} was made for is not in the tables")

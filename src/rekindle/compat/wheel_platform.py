@@ -16,6 +16,8 @@ _TORCH = re.compile(r"(?:torch|pt)[-_]?v?(\d{1,2}\.\d{1,2}|(\d)(\d{1,2}?)(?=0?(?
 _CUDA = re.compile(r"cu(?:da)?[-_]?(\d{1,2}\.\d|\d{2,3})(?!\d)")
 _ABI = re.compile(r"(?i)cxx11abi[-_]?(true|false)")
 _PYTHON = re.compile(r"-cp(\d)(\d{1,2})-(?!abi3)")
+_SYSTEM = re.compile(r"-(?:many)?(linux|win|macosx)[\w.]*\.whl\Z")
+_SYSTEMS = {"linux": "linux", "win": "windows", "macosx": "macos"}
 _SOURCE = "the name of the file, which its makers choose by what it was built with"
 
 
@@ -28,6 +30,7 @@ class BuiltFor(msgspec.Struct, frozen=True, kw_only=True):
     """`12.1`, or `12` where only the major version is named."""
     cxx_abi: str | None = None
     python: str | None = None
+    system: str | None = None
 
     @property
     def shown(self) -> str:
@@ -46,6 +49,7 @@ def built_for(name: str) -> BuiltFor:
         cuda=_number(cuda[1]) if cuda else None,
         cxx_abi=ABIS[abi[1].upper()] if abi else None,
         python=f"{python[1]}.{python[2]}" if python else None,
+        system=_SYSTEMS[system[1]] if (system := _SYSTEM.search(plain)) else None,
     )
 
 
@@ -56,6 +60,8 @@ def _number(text: str) -> str:
 
 def goes_with(built: BuiltFor, *, torch: str, line: str | None, python: str | None, system: str) -> Judgement:
     """Whether a file that was built for one torch goes with another."""
+    if built.system not in (None, system):
+        return _clash(built, str(built.system), f"the script is for {system}")
     have = Version(torch)
     later = "andhigher" in built.name and built.torch is not None and have.major_minor > built.torch
     if built.torch is not None and have.major_minor != built.torch and not later:

@@ -97,15 +97,31 @@ class ScriptEnvironments:
         for found in self.subject.installed_by(item):
             name = self._name(item, found)
             before = self._state(item, name)
+            there = self._packages.setdefault((stage, name), set())
+            if self.subject.notes and found.torch is None and before:
+                self._states[(stage, name)] = self._followed(found, before, there)
+                continue
             either = item.conditional or self.subject.notes or not item.reached
             # What another branch installs, this one does not have.
             sure = [torch for torch in before if not torch.branch] if either else before
-            after = self._after(found, sure, self._packages.setdefault((stage, name), set()))
+            after = self._after(found, sure, there)
             if after is None:
                 continue
             after = [msgspec.structs.replace(torch, branch=either) for torch in after]
             self.every += after
             self._states[(stage, name)] = [*before, *after] if either else after
+
+    def _followed(self, found: Install, before: list[ScriptTorch], there: set[str]) -> list[ScriptTorch]:
+        """Notes show several ways to a torch; a package that comes behind them does to each what it does."""
+        mark, after = len(self.replaced), []
+        for torch in before:
+            changed = self._after(found, [torch], set(there))
+            after += [torch] if changed is None else [msgspec.structs.replace(each, branch=True) for each in changed]
+        if len(self.replaced) - mark < len(before):
+            del self.replaced[mark:]  # one of the ways stays as it was
+        self.every += [torch for torch in after if torch not in before]
+        there |= {each.name for each in found.wanted}
+        return after
 
     def _stage(self, scope: int) -> int:
         """The stage, the job or the script that a command belongs to: not its own RUN or step."""
@@ -151,11 +167,11 @@ class ScriptEnvironments:
 
     def _pythons(self, item: Invocation) -> list[str | None]:
         told = self.subject.asked.place.python if self.subject.asked.place else None
-        known = [str(each.version) for each in pythons_at(self.subject, item)]
+        known = [str(each) for each in pythons_at(self.subject, item)]
         made = python_of(self.subject)
         image = image_of(self.subject, item)
         usual = self.subject.system_python(image) if image is not None and made is None else None
-        return [*known] or [str(made.version) if made else told or usual]
+        return [*known] or [str(made) if made else told or usual]
 
     def _taken(self, found: Install, before: list[ScriptTorch], python: str | None) -> ScriptTorch | None:
         subject, item = self.subject, found.item
@@ -265,7 +281,7 @@ class ScriptEnvironments:
         exact = exact_version(plain)
         if other := re.search(r"\b(rocm[\d.]*|xpu)\b", f"{requirement} {index or ''}"):
             return msgspec.structs.replace(base, version=str(exact) if exact else None, variant=other[1], index=index)
-        if nightly or (found.has("--pre") and index):
+        if nightly:
             cuda = re.search(LINE, index or "")
             words = "what is in a nightly build is not in the tables"
             return msgspec.structs.replace(
@@ -277,10 +293,12 @@ class ScriptEnvironments:
         # pip takes the highest number of all its indexes; a local part (+cu118) decides between equal numbers.
         merged = line is not None and local is None and found.backend is None and not strict
         version = str(exact) if exact and len(exact.parts) > 2 else None
-        version = version or taken(
-            lambda patch: not excludes(plain, patch), line=None if merged else line, python=base.python,
-            system=base.system,
-        )  # fmt: skip
+        own = None if merged else line
+        # What no wheel is for is named all the same: first for another Python, then on another line.
+        for asked, python in ((own, base.python), (own, None), *(() if local else ((None, base.python),))):
+            version = version or taken(
+                lambda patch: not excludes(plain, patch), line=asked, python=python, system=base.system
+            )
         if version is None and exact is not None:
             version = complete(str(exact))
         if version is None:

@@ -205,6 +205,10 @@ def _otherwise(torch: ScriptTorch, situation: Situation) -> Judgement:
         answer = _early(torch, card) or any_code(torch.version, torch.variant, card)
         if isinstance(answer, Clash):
             return answer
+    line = CudaLine.parse(torch.variant)
+    driven = driver_cuda.runs(situation.driven_by, line.cuda) if line and situation.driven_by else None
+    if isinstance(driven, Clash):
+        return driven
     monthly = _monthly(torch.name or "", situation)
     if monthly is not None:
         return monthly

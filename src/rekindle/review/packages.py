@@ -66,6 +66,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     build: str = ""
     """conda's build string."""
 
+    @property
+    def newest(self) -> bool:
+        """The last commit of a repository: no tag and no commit is named."""
+        return bool(self.source and re.match(r"git\+\w+://[^@#]+(?:#|\Z)", self.source))
+
     def applies(self, system: str, python: str | None) -> bool:
         """Whether its marker holds; one that cannot be read does."""
         asked = requirement(f"it ; {self.marker}") if self.marker else None
@@ -143,9 +148,10 @@ def install_of(item: Invocation) -> Install | None:
         text = word.text
         if option in _INDEXES:
             text = text.rpartition("=")[2] if re.match(r"[\w-]+=https?:", text) else text
-            if ("pytorch.org" in text or index is None) and not text.endswith(".whl"):
+            page = option in ("-f", "--find-links")  # pip finds nothing below a page that is named as an index
+            if ("pytorch.org" in text or index is None) and not text.endswith((".whl", ".html")[: 2 - page]):
                 index, index_line = text, word.line
-            find += [text] if option in ("-f", "--find-links") else []
+            find += [text] if page else []
         elif option in ("-c", "--channel") and tool == "conda":
             channels.append(text)
             label = re.search(r"cuda-([\d.]+)", text)
@@ -255,10 +261,11 @@ def _wanted(word: Word, tool: str, *, editable: bool) -> Wanted | None:
         return _conda(word, text)
     if re.fullmatch(r"%%?~?\w*%?|\$\{?\w+\}?(?:\.\w+)*|\$\(.*\)|!\w+!", text):
         return None  # whatever the variable holds
-    at = re.match(r"([\w.-]+)\s*@\s*(\S.*)", text)
+    plain, _, marker = (part.strip() for part in text.partition(" ;"))
+    at = re.match(r"([\w.-]+)(?:\[[\w, .-]*\])?\s*@\s*(\S.*)", plain)
     if re.match(r"(?:git\+|https?://|file:)", text) or (at and "://" in at[2]):
-        address = at[2] if at and "://" in at[2] else text
-        return _placed(word, at[1] if at and "://" in at[2] else text, address)
+        named, address = (at[1], at[2]) if at and "://" in at[2] else (plain, plain)
+        return msgspec.structs.replace(_placed(word, named, address), marker=marker)
     if editable or re.match(r"[.~/\\$%]|[A-Za-z]:[\\/]", text) or re.search(r"[\\/]|\.whl$", text):
         return _placed(word, text, text)
     parts = parts_of(text)

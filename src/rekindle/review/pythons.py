@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from rekindle.core.version import Version
 from rekindle.knowledge.torch.projects import image_python
 from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Image, Invocation
@@ -16,7 +15,7 @@ def python_of(subject: Subject) -> Known | None:
     """The Python that the script chooses: the environment it makes, else the one it names."""
     made, named = _pythons(subject)
     told = subject.asked.place.python if subject.asked.place else None
-    return made or (Known(Version(told.rstrip("t")), 1) if told else named)
+    return made or (Known.python(told, 1) if told else named)
 
 
 def environment_python(subject: Subject) -> Known | None:
@@ -38,12 +37,12 @@ def _looked_for(subject: Subject) -> tuple[Known | None, Known | None]:
     for item in subject.trace.invocations:
         text = " ".join(word.text for word in item.words)
         match = (
-            re.match(r"\S*?\bpython(3\.\d{1,3})(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d{1,3})\b", text)
+            re.match(r"\S*?\bpython(3\.\d{1,3}t?)(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d{1,3}t?)\b", text)
             if item.program in ("python", "py")
             else None
         )
         if match:
-            known = Known(Version(match[1] or match[2]), item.line)
+            known = Known.python(match[1] or match[2], item.line)
             if re.search(r"-m (?:venv|virtualenv)\b", text):
                 made = known
             elif not item.has("-V", "--version"):
@@ -51,11 +50,13 @@ def _looked_for(subject: Subject) -> tuple[Known | None, Known | None]:
         if item.program in ("conda", "mamba", "micromamba") and re.search(r"\b(?:create|install)\b", text):
             match = re.search(r"\bpython\s*==?\s*(3\.\d{1,3})", text)
             if match:
-                made = Known(Version(match[1]), item.line)
+                made = Known.python(match[1], item.line)
         if item.program in ("uv", "virtualenv"):
-            match = re.search(r"(?:--python|-p)[ =](?:python)?(3\.\d{1,3})|python (?:install|pin) (3\.\d{1,3})", text)
+            match = re.search(
+                r"(?:--python|-p)[ =](?:python)?(3\.\d{1,3}t?)|python (?:install|pin) (3\.\d{1,3}t?)", text
+            )
             if match:
-                made = Known(Version(match[1] or match[2]), item.line)
+                made = Known.python(match[1] or match[2], item.line)
     for used in subject.trace.used:
         given = used.given.get("python-version")
         stated = _typed(*given) if given else None
@@ -67,9 +68,9 @@ def _looked_for(subject: Subject) -> tuple[Known | None, Known | None]:
 def pythons_at(subject: Subject, item: Invocation) -> list[Known]:
     """Every Python that a command may run with: each one of a matrix; empty when nothing says it."""
     text = " ".join(word.text for word in item.words)
-    own = re.match(r"\S*?\b(?:python|pip)(3\.\d{1,3})(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d{1,3})\b", text)
+    own = re.match(r"\S*?\b(?:python|pip)(3\.\d{1,3}t?)(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d{1,3}t?)\b", text)
     if own:
-        return [Known(Version(own[1] or own[2]), item.line)]
+        return [Known.python(own[1] or own[2], item.line)]
     chosen: list[Known] = []
     for used in subject.trace.used:
         if "setup-python" in used.action and used.order < item.order and subject.sees(used.scope, item):
@@ -85,7 +86,7 @@ def pythons_at(subject: Subject, item: Invocation) -> list[Known]:
         return []
     release = image.pytorchs if image.known else None
     python = (match[1] or match[2]) if match else image_python(release) if release else None
-    return [Known(Version(python), image.line)] if python else []
+    return [Known.python(python, image.line)] if python else []
 
 
 def image_of(subject: Subject, item: Invocation) -> Image | None:
@@ -95,5 +96,5 @@ def image_of(subject: Subject, item: Invocation) -> Image | None:
 
 
 def _typed(text: str, line: int) -> Known | None:
-    match = re.fullmatch(r"(3\.\d{1,3})(?:\.\d{1,9})?", text)
-    return Known(Version(match[1]), line) if match else None
+    match = re.fullmatch(r"(3\.\d{1,3})(?:\.\d{1,9})?(t?)", text)
+    return Known.python(match[1] + match[2], line) if match else None

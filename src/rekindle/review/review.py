@@ -7,13 +7,14 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.compat.torch_cuda import CPU
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.findings import Fix, State
 from rekindle.core.redact import redact
 from rekindle.knowledge.builds.script_rules import rule
 from rekindle.review.document import Dialect, Document, load
 from rekindle.review.environment import environments_of
-from rekindle.review.judging import questions, settled, unsaid
+from rekindle.review.judging import answered, questions, settled, unsaid
 from rekindle.review.other_files import OtherFiles
 from rekindle.review.pythons import python_of
 from rekindle.review.question import Asked
@@ -126,10 +127,14 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
     by_rekindle = any(_calls_rekindle(item) for item in subject.trace.invocations)
     generator, archs = options.generator(subject), architecture.compiled_for(subject) or code.code_for(subject)
     facts = (torch, cuda, archs, toolset, studio, python, generator)
+    refused = any(remark.state is State.FAIL for remark in ordered)
+    # What does not serve the card is never accepted, whichever rule was to say so.
+    clashes = [] if refused else [each for one in answered(subject) for each in one.clashes]
+    asks += [f"line {each.line}: {answer.sentence}" for each, answer in clashes if each.variant != CPU]
     return Reviewed(
         script=subject.document.name,
         dialect=subject.document.dialect.value,
-        refused=any(remark.state is State.FAIL for remark in ordered),
+        refused=refused,
         remarks=tuple(ordered),
         not_understood=tuple(
             msgspec.structs.replace(item, text=shown(item.text))
@@ -139,7 +144,7 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
         cuda=str(cuda.version) if cuda else None,
         architectures=archs,
         toolset=str(toolset) if toolset else studio and f"newest of {studio}",
-        python=str(python.version) if python else None,
+        python=str(python) if python else None,
         generator=generator,
         by_rekindle=by_rekindle,
         settled=tuple(dict.fromkeys(settled(subject))),

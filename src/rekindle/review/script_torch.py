@@ -76,6 +76,9 @@ def by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptTo
     if asks is None or found.verb not in ("install", "create"):
         return None
     channels = " ".join((*found.channels, asks.raw if "::" in asks.raw else ""))
+    if "nightly" in channels:
+        words = "what is in a nightly build is not in the tables"
+        return msgspec.structs.replace(base, kind="other", question=words, by=asks.name, line=asks.line)
     named = {each.name for each in found.wanted}
     pytorchs = bool(re.search(r"\bpytorch\b", channels)) or "pytorch-cuda" in named
     forge = "conda-forge" in channels and not pytorchs

@@ -35,6 +35,15 @@ class Known(msgspec.Struct, frozen=True):
     version: Version
     line: int
     sure: str = "said"
+    threads: bool = False
+    """A Python without the global lock, which takes other wheels: 3.13t."""
+
+    @classmethod
+    def python(cls, text: str, line: int) -> Known:
+        return cls(Version(text.rstrip("t")), line, threads=text.endswith("t"))
+
+    def __str__(self) -> str:
+        return f"{self.version}{'t' if self.threads else ''}"
 
 
 class Subject(ScriptBuilds):

@@ -26,6 +26,9 @@ LIST = "\x1f"
 """Stands between the values of a list that one variable holds; no script has it."""
 
 
+_BETWEEN_BLANKS = re.compile(r"(?:\"[^\"]*\"|[^\s\"])+")
+
+
 class Word(msgspec.Struct, frozen=True):
     """One word of a command, quotes taken off and variables filled in. `raw` is how it stands in the file."""
 
@@ -35,11 +38,12 @@ class Word(msgspec.Struct, frozen=True):
     quoted: bool = False
     known: bool = True
 
-    def apart(self) -> list[Word]:
-        """A list in a variable is as many words as it has."""
-        if LIST not in self.text:
-            return [self]
-        return [msgspec.structs.replace(self, text=part) for part in self.text.split(LIST) if part]
+    def apart(self, *, bare: bool = False) -> list[Word]:
+        """A list in a variable is as many words as it has; a `bare` variable ends words at its blanks as well."""
+        parts = [part for part in self.text.split(LIST) if part]
+        if bare:
+            parts = [part for each in parts for part in _BETWEEN_BLANKS.findall(each)]
+        return [msgspec.structs.replace(self, text=part) for part in parts] if len(parts) > 1 else [self]
 
 
 class Redirect(msgspec.Struct, frozen=True, kw_only=True):

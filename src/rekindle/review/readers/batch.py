@@ -24,6 +24,9 @@ def read_batch(trace: Trace, text: str, *, first: int = 1, scope: Scope | None =
     return reader.recorder
 
 
+_BARE = re.compile(r"%[^%]+%\Z|![^!]+!\Z")
+
+
 class _BatchReader:
     def __init__(self, trace: Trace, scope: Scope) -> None:
         self.trace = trace
@@ -191,7 +194,7 @@ class _BatchReader:
             return None
         if name == "goto":
             return _label(node.tokens[1].text) if len(node.tokens) > 1 and not self._leaves(node) else None
-        words = [self._word(token) for token in node.tokens]
+        words = [word for token in node.tokens for word in self._word(token).apart(bare=bool(_BARE.match(token.raw)))]
         called = name == "call"
         if called:
             words = words[1:]

@@ -82,9 +82,11 @@ class _DockerReader:
             self._copied(value)
         elif name not in _OTHERS:
             near = get_close_matches(name, _INSTRUCTIONS, 1, 0.7)
-            if near:
-                right = re.sub(r"\w+", near[0], self.lines[start], count=1)
-                self.trace.slip("instruction-unknown", line, right, what=name, near=near[0])
+            right = re.sub(r"\w+", near[0], self.lines[start], count=1) if near else None
+            words = f"{near[0]} is" if near else "does the line before lack a backslash at its end?"
+            # Templates and here-documents that begin further down are no Dockerfile line by line.
+            if near or not re.search(r"\{[%{]|<<-?\s*[\"']?[A-Za-z_]", "\n".join(self.lines)):
+                self.trace.slip("instruction-unknown", line, right, what=name, near=words)
             self.trace.unread(line, value, f"`{name}` is not a Dockerfile instruction")
 
     def _copied(self, value: str) -> None:

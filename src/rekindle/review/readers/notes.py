@@ -18,8 +18,10 @@ _LANGUAGES = {
     "shell-session": Dialect.SHELL, "shellscript": Dialect.SHELL,
 }  # fmt: skip
 _UNSAID = frozenset({"", "text", "cmake", "plaintext", "txt"})
+# Commands are shown as Python in many notes, and as a notebook takes them.
+_PYTHON = frozenset({"python", "py", "python3", "ipython"})
 _COMMAND = re.compile(
-    r"(?i)\s*(?:[@$>#]\s)?(?:set|call|cd|cmake|pip3?|python3?|py|git|export|conda|mamba|nvcc|ninja|make|rmdir|rd|sudo"
+    r"(?i)\s*(?:[@$>#]\s|[!%])?(?:set|call|cd|cmake|pip3?|python3?|py|git|export|conda|mamba|nvcc|ninja|make|rmdir|rd|sudo"
     r"|if|for|uv|where|apt|apt-get|module|\$env:\w+|-D\w+)(?:\s|=|:|$)"
 )
 _REQUIREMENT = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,]+\])?==[\w.+!]+\Z")
@@ -46,7 +48,7 @@ def read_notes(trace: Trace, text: str) -> None:
             continue
         body = "\n".join(_prompted(row) for row in rows) + "\n"
         if dialect is Dialect.BATCH:
-            read_batch(trace, body, first=first)
+            read_batch(trace, re.sub(r"(?m)^(\s*)#", r"\1::", body), first=first)
         elif dialect is Dialect.POWERSHELL:
             read_powershell(trace, body, first=first)
         else:
@@ -98,12 +100,12 @@ def _dialect(language: str, rows: list[str], *, windows: bool) -> Dialect | None
     if any(_NOT_CODE.match(row) for row in rows) or not any(_COMMAND.match(row) for row in rows):
         return None
     text = "\n".join(rows)
-    said = _LANGUAGES.get(language)
+    said, guess = _LANGUAGES.get(language), guessed_shell(text)
     if said is not None:
-        return said
-    if language not in _UNSAID:
+        return guess if language == "shell" and guess is Dialect.BATCH else said
+    told = [row for row in rows if row.strip() and not row.lstrip().startswith("#")]
+    if language not in _UNSAID and not (language in _PYTHON and all(_COMMAND.match(row) for row in told)):
         return None
-    guess = guessed_shell(text)
     if guess is Dialect.SHELL and windows and not re.search(r"(?m)^[ \t]*(?:export|sudo|source|\./|apt)", text):
         return Dialect.BATCH
     return guess or (Dialect.BATCH if windows else Dialect.SHELL)
@@ -111,7 +113,7 @@ def _dialect(language: str, rows: list[str], *, windows: bool) -> Dialect | None
 
 def _prompted(row: str) -> str:
     """`$ pip …`, `> pip …`, `C:\\x>pip …`: the prompt is not part of the command."""
-    match = re.match(r"(\s*)(?:\$ |> |PS [A-Z]:[^>]*> ?|[A-Za-z]:\\[^>]*>|\([\w.-]+\) ?\$ )(?=\S)", row)
+    match = re.match(r"(\s*)(?:\$ |> |[!%](?=[a-z])|PS [A-Z]:[^>]*> ?|[A-Za-z]:\\[^>]*>|\([\w.-]+\) ?\$ )(?=\S)", row)
     return match[1] + " " * (match.end() - len(match[1])) + row[match.end() :] if match else row
 
 

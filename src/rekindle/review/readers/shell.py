@@ -258,7 +258,7 @@ class _ShellReader:
             if child.type == "variable_assignment":
                 prefix.append(self._prefix(child))
             elif child.type == "command_name":
-                words.append(self.word(child.named_children[0] if child.named_children else child))
+                words += self._words(child.named_children[0] if child.named_children else child)
             elif child.type in ("file_redirect", "herestring_redirect"):
                 redirects = (*redirects, self._redirect(child))
             elif child.is_named and child.type not in ("heredoc_redirect", "comment"):
@@ -266,12 +266,12 @@ class _ShellReader:
                 words[-1:] = (
                     [self.recorder.glued(words[-1], self.word(child))]
                     if touching
-                    else [*words[-1:], *self.word(child).apart()]
+                    else [*words[-1:], *self._words(child)]
                 )
             ended = child.end_byte
         if not words:
             return
-        words += [word for child in behind for word in self.word(child).apart()]
+        words += [word for child in behind for word in self._words(child)]
         name = words[0].text
         line, last = self.line(node), last_line(node) + self.first
         if name in ("source", ".") and len(words) > 1:
@@ -368,6 +368,9 @@ class _ShellReader:
             self.recorder.set(str(number), word.text, word.line, known=word.known, how="shell")
         if body is not None:
             self.statement(body, checked=checked)
+
+    def _words(self, node: Node) -> list[Word]:
+        return self.word(node).apart(bare=node.type in ("simple_expansion", "expansion"))
 
     def word(self, node: Node) -> Word:
         text, known = self._value(node, 0)

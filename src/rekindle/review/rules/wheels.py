@@ -126,14 +126,14 @@ def _of(torch: ScriptTorch, sentence: str) -> str:
 def _python(subject: Subject) -> Iterator[Raised]:
     told: set[tuple[int, Version, Version]] = set()
     for torch, python, system, wheel in _met(subject):
-        answer = takes(str(torch), str(python.version), system)
+        answer = takes(str(torch), str(python), system)
         key = (python.line, python.version, torch)
         if not isinstance(answer, Clash) or key in told:
             continue
         told.add(key)
         near = next((f". {each.text}" for each in answer.changes if each.what == "torch"), "")
         yield raised(
-            "python-not-supported", python.line, torch=torch, python=python.version, sentence=answer.sentence,
+            "python-not-supported", python.line, torch=torch, python=python, sentence=answer.sentence,
             wheel=f"; pip ends with: No matching distribution found{near}" if wheel else "", source=answer.source,
         )  # fmt: skip
 
@@ -152,6 +152,9 @@ def _met(subject: Subject) -> Iterator[tuple[Version, Known, str, bool]]:
     for found, number in exact:
         for each in pythons_at(subject, found.item) if found.verb == "install" else ():
             yield number, each, subject.system(found.item), True
+    for newest in environments_of(subject).every:
+        if newest.kind == "wheel" and newest.version and newest.python and not newest.pinned:
+            yield Version(newest.version), Known.python(newest.python, newest.line), newest.system, True
     for build in subject.torch_builds:
         built = subject.torch_at(build.item)
         for each in pythons_at(subject, build.item) if built is not None else ():
@@ -194,7 +197,7 @@ def _replaced(subject: Subject) -> Iterator[Raised]:
 
 
 def _changes(subject: Subject) -> Iterator[TorchReplaced]:
-    for change in environments_of(subject).replaced if not subject.notes else ():
+    for change in environments_of(subject).replaced:
         before = change.before
         if before.order == change.after.order or before.variant in (None, CPU) or _kept(change.found):
             continue
@@ -221,7 +224,7 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
     elif after.version and after.variant:
         line = CudaLine.parse(after.variant)
         lost = f", now {after.version}" + (f" for CUDA {line.cuda}" if line else "")
-    clash = next((each for one in answered(subject) for torch, each in one.every if torch == after), None)
+    clash = next((each for one in answered(subject) for torch, each in one.every if torch.same(after)), None)
     fails = isinstance(clash, Clash)
     if isinstance(clash, Clash) and after.variant != CPU:
         lost += f": {clash.sentence}"
@@ -256,23 +259,29 @@ def _others(subject: Subject) -> Iterator[Raised]:
     made = environments_of(subject)
     ends = {each.spoken: each for state in made.final for each in state}
     last = next(iter(ends.values())) if len(ends) == 1 else None
-    for found in subject.installs if not subject.notes else ():
+    for found in subject.installs:
         own = next((each for each in made.every if each.order == found.item.order), None)
         torch = own if found.torch is not None else None
-        torch = torch or last or own or next(iter(made.at(found.item)[-1:]), None)
+        torch = torch or last or own or next(iter(made.at(found.item)[-1:] if not subject.notes else ()), None)
         if torch is None or torch.version is None or found.verb not in ("install", "create"):
             continue
         judged = partial(goes_with, torch=torch.version, line=torch.variant, python=torch.python, system=torch.system)
-        others = [each for each in found.wanted if each.name not in ("torch", "pytorch")]
+        others = [each for each in found.wanted if each.wheel or each.name not in ("torch", "pytorch")]
+        others = [each for each in others if each.applies(torch.system, torch.python)]
         listed = [each for each in others if each.source is None and not each.wheel]
         paged = next((each for each in listed if extension(each.name)), listed[0] if listed else None)
         for wanted in others:
-            answers = [judged(built_for(wanted.wheel))] if wanted.wheel else []
+            built = built_for(wanted.wheel) if wanted.wheel else None
+            if built and built.system != torch.system and (subject.notes or found.item.conditional):
+                continue  # somebody else's branch
+            answers = [judged(built)] if built else []
             answers += [judged(page) for page in found.pages if wanted is paged]
             exact = exact_text(wanted.requirement)
             named = found.torch is not None and exact_version(found.torch.requirement) is not None
             same = named or found.has("--no-deps")  # the torch that is there stays
             ranged = wanted.requirement if pins_torch(wanted.name) and wanted.name not in PROJECTS else None
+            if wanted.newest and asks_torch(wanted.name) and same:
+                answers.append(package_goes_with(wanted.name, "", torch.version))
             if wanted.name not in PROJECTS and (exact or ranged):
                 answer = package_goes_with(wanted.name, exact or ranged or "", torch.version)
                 answers += [answer] if same else []
@@ -289,6 +298,7 @@ def _others(subject: Subject) -> Iterator[Raised]:
 _NO_REQUIREMENT = {
     r"(?:[<>]=?|~=)[\w.]+\+": "a range takes no +label; write ==VERSION+label",
     r"(?<![=<>!~])=(?!=)": "versions are compared with ==, not with =",
+    r"(?:[=<>!~]=|[<>])(?!v?\d)[A-Za-z]": "a version begins with a number",
 }
 
 
@@ -300,10 +310,14 @@ def _local(subject: Subject) -> Iterator[Raised]:
             reason = next((why for pattern, why in _NO_REQUIREMENT.items() if re.search(pattern, requirement)), None)
             if re.fullmatch(r"[\w.-]+,", wanted.raw.strip("\"'")):
                 reason = "blanks stand between requirements, not commas"
+            if re.search(r"\.txt\.?\Z", wanted.raw.strip("\"'")) and not (wanted.source or "").startswith("http"):
+                reason = "a list of requirements is read with -r"
             if reason is not None:
                 yield raised("requirement-invalid", wanted.line, text=wanted.raw, reason=reason)
             local = re.search(r"==[\w.]+\+(\w+)", requirement)
-            if local and wanted.name in ("torch", *PROJECTS) and environments_of(subject).has_no_index(found):
+            paged = not (found.index or found.find) and any(word.text.endswith(".html") for word in found.item.words)
+            alone = paged or environments_of(subject).has_no_index(found)
+            if local and wanted.name in ("torch", *PROJECTS) and alone:
                 rule = "local-no-index-list" if subject.document.dialect in LISTS else "local-no-index"
                 index = index_of(local[1])
                 yield raised(rule, wanted.line, text=f"{wanted.name}{requirement}", index=index)
