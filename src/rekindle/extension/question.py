@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -23,18 +23,26 @@ from rekindle.wheels.inspect.inspection import inspect
 
 
 def of(
-    name: str, *, place: Path | None, torch: str | None, cuda: str | None, python: str | None, system: str | None,
-    machine: str | None, gpus: Sequence[str] = (),
-) -> ExtensionQuestion:  # fmt: skip
-    """A torch that is named is a question about it; without one, the one that is installed is meant."""
+    name: str,
+    *,
+    place: Path | None,
+    torch: str | None,
+    told: Mapping[str, str | None],
+    gpus: Sequence[str] = (),
+) -> ExtensionQuestion:
+    """A torch that is named is a question about it; without one, the one that is installed is meant.
+
+    `told` has the options `--cuda`, `--python`, `--os` and `--arch` as they were typed.
+    """
     if canonicalize_name(name) == "torch":
         raise UsageError("torch itself is no extension", hint="`rekindle plan` finds the PyTorch for your GPUs")
     if torch is None:
-        return _installed(name, place, gpus, {"--cuda": cuda, "--python": python, "--os": system, "--arch": machine})
+        return _installed(name, place, gpus, told)
     if place is not None:
         raise UsageError("`--env` does not go with `--torch`", hint="leave out one of them")
-    typed, version = with_cuda(torch, cuda)
-    where = situation_here(gpus=gpus, system=system, machine=machine, python=python)
+    python = told["--python"]
+    typed, version = with_cuda(torch, told["--cuda"])
+    where = situation_here(gpus=gpus, system=told["--os"], machine=told["--arch"], python=python)
     kind = where.system
     line = CudaLine(version).name if version else _usual(typed.release, kind, where.arch)
     notes = [where.arch_note] if where.arch_note else []
