@@ -76,7 +76,7 @@ def _python_here() -> str:
     return version
 
 
-def _installed(name: str, place: Path | None, gpus: Sequence[str], said: dict[str, str | None]) -> ExtensionQuestion:
+def _installed(name: str, place: Path | None, gpus: Sequence[str], said: Mapping[str, str | None]) -> ExtensionQuestion:
     extra = next((option for option, value in said.items() if value is not None), None)
     if extra is not None:
         raise UsageError(f"`{extra}` needs `--torch`", hint="without it the environment says all of them")
