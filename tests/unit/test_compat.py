@@ -11,6 +11,7 @@ import pytest
 from rekindle.audit import environment_checks
 from rekindle.audit.module_checks import AuditContext
 from rekindle.compat import driver_cuda
+from rekindle.compat.companion import belongs
 from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.compat.extension_torch import official_abi, runtimes, same_abi, same_cuda
 from rekindle.compat.host_compiler import takes_msvc
@@ -208,3 +209,14 @@ def test_a_runtime_of_another_major_is_another_cuda(needed: list[str]) -> None:
     assert answer.changes[0].text == "build it with a CUDA 12 toolkit"
     assert isinstance(same_cuda("x.so", Version("11"), None), Clash)
     assert isinstance(same_cuda("x.so", Version("12.1"), Version("12.6")), Fits)
+
+
+@pytest.mark.parametrize(
+    ("vision", "verdict"), [("0.21.0", Fits), ("0.21", Fits), ("0.21.9", Unknown), ("0.20.1", Clash)]
+)
+def test_a_companion_is_judged_alike(vision: str, verdict: type, tmp_path: Path) -> None:
+    """Of a patch release that the tables do not have, audit said FAIL and review nothing."""
+    assert isinstance(belongs("torchvision", vision, "2.6.0"), verdict)
+    (tmp_path / "requirements.txt").write_text(f"torch==2.6.0\ntorchvision=={vision}\n", encoding="utf-8")
+    seen = rekindle_command("review", str(tmp_path / "requirements.txt"), "--json").json()["scripts"][0]["remarks"]
+    assert any(each["id"] == "companion" for each in seen) is (verdict is Clash)

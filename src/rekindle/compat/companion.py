@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
 from rekindle.core.errors import UnknownName
+from rekindle.core.version import Version
 from rekindle.knowledge.torch import companions
 
 
@@ -46,9 +47,11 @@ def belongs(project: str, version: str, torch: str) -> Judgement:
     expected = release_for(project, torch)
     if expected is None:
         return Unknown(missing=f"which {project} belongs to torch {torch} is not in the tables")
-    known = companions.belongs(project, version, torch)
-    if known:
+    known, number = companions.belongs(project, version, torch), Version.find(version)
+    if known or (number is not None and Version(expected).starts_with(number)):
         return Fits()
+    if known is None and number is not None and number.major_minor == Version(expected).major_minor:
+        return Unknown(missing=f"{project} {version} is not in the tables; torch {torch} goes with {expected}")
     change = Alternative(what=project, value=expected, text=f"install {project} {expected}")
     return Clash(
         sentence=f"{project} {version} does not belong to torch {torch}, which goes with {expected}",

@@ -9,8 +9,9 @@ from itertools import pairwise
 
 import msgspec
 
+from rekindle.compat.companion import belongs
+from rekindle.compat.judgement import Clash
 from rekindle.compat.package import made_for
-from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import needs_python, script_rules
@@ -123,8 +124,9 @@ def _companions(subject: Subject) -> Iterator[Raised]:
             pinned = Known(exact, torch.line)
             # Another torch in the same environment: what was put beside the first one stays.
             for name, stays in kept.items() if found.verb == "install" and not subject.notes else ():
-                if not found.named(name) and companions.belongs(name, str(stays), str(exact)) is False:
-                    text = f"{exact} pairs with {name} {companions.version_for(name, str(exact))}"
+                answer = belongs(name, str(stays), str(exact))
+                if not found.named(name) and isinstance(answer, Clash):
+                    text = f"{exact} pairs with {name} {answer.changes[0].value}"
                     yield raised("companion", torch.line, name=name, version=stays, torch=exact, right=text)
         if found.verb == "create" or found.item.conditional:
             kept.clear()
@@ -141,15 +143,10 @@ def _companions(subject: Subject) -> Iterator[Raised]:
             version = exact_version(wanted.requirement) if wanted else None
             if pinned is None or wanted is None or version is None:
                 continue
-            try:
-                fitting = companions.version_for(name, str(pinned.version))
-                belongs = companions.belongs(name, str(version), str(pinned.version))
-            except RekindleError:
+            answer = belongs(name, str(version), str(pinned.version))
+            if not isinstance(answer, Clash):
                 continue
-            if fitting is None or belongs or Version(fitting).parts[: len(version.parts)] == version.parts:
-                continue
-            if belongs is None and Version(fitting).major_minor == version.major_minor:
-                continue
+            fitting = answer.changes[0].value
             home = next(iter(made_for(name, str(version))), None)
             text = f"{pinned.version} pairs with {name} {fitting}"
             text += f", and {version} belongs to torch {home}" if home else ""
