@@ -15,7 +15,7 @@ from rekindle.core.findings import State
 from rekindle.formats import zip_writer
 from rekindle.formats.access import Buffer
 from rekindle.formats.archive import Archive
-from rekindle.formats.package import open_package, unpack
+from rekindle.formats.package import Wheel, open_package, unpack
 from rekindle.wheels.verify.verify import NumberedCheck, verify
 from support import odd_zips, small_wheels
 from support.artefacts import needs_environments
@@ -246,11 +246,12 @@ def test_an_honest_wheel_of_pip_itself_is_read() -> None:
 def test_unpacking_goes_through_the_one_reader(tmp_path: Path) -> None:
     """A wheel that was judged as one thing is not imported as another: `extension` unpacks what it read."""
     good = small_wheels.make(tmp_path, {"demo/a.py": b"x = 1\n", "demo/b/c.py": b""})
-    unpack(good, tmp_path / "good")
+    with open_package(good) as package:
+        assert isinstance(package, Wheel)
+        unpack(package.archive, tmp_path / "good")
     assert (tmp_path / "good" / "demo" / "a.py").read_bytes() == b"x = 1\n"
     assert (tmp_path / "good" / "demo" / "b" / "c.py").is_file()
     evil = tmp_path / "evil.whl"
     evil.write_bytes(odd_zips.two_directories([GOOD], [EVIL]))
-    with pytest.raises(BadInput, match="another directory"):
-        unpack(evil, tmp_path / "evil")
-    assert not list((tmp_path / "evil").iterdir())
+    with pytest.raises(BadInput, match="another directory"), open_package(evil):
+        pass
