@@ -357,3 +357,9 @@ def test_a_fix_is_held_against_the_place_as_the_fault_was(tmp_path: Path, place:
     seen = rekindle_command("review", str(listed), *place)
     assert seen.code == 8 and said in " ".join(seen.out.split())
     assert "has code for it" not in " ".join(seen.out.split()) and "+ torch" not in seen.out
+
+
+@pytest.mark.parametrize(("version", "said"), [("0.8.0", "was made for torch 2.9"), ("0.99", "is not in the tables")])
+def test_a_package_that_is_bound_to_a_torch_is_asked_about_in_every_release(version: str, said: str) -> None:
+    reviewed = review_script(read(f"torchcodec=={version}\ntorch==2.8.0\n", name="requirements.txt"))
+    assert any(said in remark.found for remark in reviewed.remarks)

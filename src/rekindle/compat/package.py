@@ -51,6 +51,15 @@ def asked_by(package: str, version: str) -> AskedTorch | None:
     return AskedTorch((fitting or [every[0][1]])[-1], bool(fitting)) if every else None
 
 
+def is_bound(package: str) -> bool:
+    """Whether a release of it goes with some torches only: then one that the tables lack is a question, not a yes."""
+    return (
+        bool(extension_homes.wheels(package))
+        or script_rules.pins_torch(package)
+        or bool(script_rules.asks_torch(package))
+    )
+
+
 def goes_with(package: str, version: str, torch: str) -> Judgement:
     """Was this release, or any of a range, made for this torch?"""
     if version[:1] in "<>=!~":

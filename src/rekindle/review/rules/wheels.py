@@ -12,7 +12,7 @@ from rekindle.compat.companion import release_for
 from rekindle.compat.container import gets_cards, shows_cards
 from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import goes_with as package_goes_with
-from rekindle.compat.package import runs_on
+from rekindle.compat.package import is_bound, runs_on
 from rekindle.compat.torch_cuda import CPU, has_line
 from rekindle.compat.torch_python import takes
 from rekindle.compat.wheel_platform import built_for, goes_with
@@ -285,7 +285,7 @@ def _others(subject: Subject) -> Iterator[Raised]:
             if wanted.name not in PROJECTS and (exact or ranged):
                 answer = package_goes_with(wanted.name, exact or ranged or "", torch.version)
                 answers += [answer] if same else []
-                if isinstance(answer, Unknown) and (pins_torch(wanted.name) or asks_torch(wanted.name)):
+                if isinstance(answer, Unknown) and is_bound(wanted.name):
                     yield raised("package-torch-unknown", wanted.line, sentence=answer.missing)
             clash = next((each for each in answers if isinstance(each, Clash)), None)
             if clash is not None:
