@@ -207,7 +207,8 @@ def closure(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
 
 def coverage(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     if not cards:
-        text = "no GPU was named, and this machine has none"
+        none = "this machine has none" if subject.inspection.gpu_code else "there is no GPU code in it"
+        text = f"no GPU was named, and {none}"
         return unverified("coverage", text, fix=Fix(text='name it with `--gpu`, such as `--gpu "Tesla K40c"`'))
     if not subject.inspection.gpu_code:
         return failed(

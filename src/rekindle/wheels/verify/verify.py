@@ -155,8 +155,10 @@ def _carried_out(read: OpenedSubject, place: trial.TrialSetup, expected: Expecte
 
 
 def _asked(read: OpenedSubject, expected: Expected) -> tuple[CardCoverage, ...]:
-    """The cards it has to serve: those that are named. Where none is, those of this machine."""
+    """The cards it has to serve: those that are named. Where none is, those of this machine, if it is for any GPU."""
     named = gpus.capabilities_of(expected.cards)
+    if not named and not read.inspection.torch and not read.inspection.gpu_code:
+        return ()
     return tuple(card for card in read.inspection.cards if not named or card.capability in named)
 
 
