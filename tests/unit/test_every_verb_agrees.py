@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from rekindle.compat import companion, driver_card, host_compiler, package
@@ -24,6 +25,8 @@ from rekindle.compat.torch_python import takes
 from rekindle.compat.wheel_platform import built_for, goes_with, loads
 from rekindle.core.version import Version
 from rekindle.diagnose import coverage
+from rekindle.diagnose.evidence import judged
+from rekindle.diagnose.facts import facts_from_options
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
 from rekindle.knowledge.gpu.capabilities import needs
@@ -108,6 +111,13 @@ def audited(folder: Path, *words: str, id: str, about: tuple[str, ...], **env: A
     return any(word in each for each in found for word in about)
 
 
+def diagnosed(pair: str, told: dict[str, Any] | None = None, **said: Any) -> bool | None:
+    """By `diagnose`, of what was said to it; None where it judges no such pair. `told` is what only a log says."""
+    facts = msgspec.structs.replace(facts_from_options(**said), **(told or {}))
+    found = {each.pair: each.verdict for each in judged(facts)}
+    return found[pair] == "clash" if found.get(pair) in ("clash", "fits") else None
+
+
 # --- a driver and a card, a driver and a CUDA ----------------------------------------------------------------------
 
 
@@ -133,6 +143,9 @@ DRIVER_CARD = Pair(
         "list": lambda folder, *each: said(rekindle_command("plan", "--list", *_place(*each)), *_NOT_DRIVEN),
         "review": lambda folder, *each: remarked(
             folder, "requirements.txt", "torch\n", *_place(*each), ids=("driver-not-for-the-card",)
+        ),
+        "diagnose": lambda folder, card, driver, system: diagnosed(
+            "driver and card", gpus=[card], driver=driver, system=system
         ),
         "audit": lambda folder, *each: audited(
             folder, *_place(*each), id="audit.driver", about=_NOT_DRIVEN, torch="2.6.0", cuda="12.4"
@@ -162,6 +175,9 @@ DRIVER_CUDA = Pair(
             folder, "requirements.txt", f"--index-url {WHL}/{line}\ntorch=={_of(line)}\n",
             *_place("RTX 2080", driver, system), ids=("wheel-not-for-the-card",), about="does not run CUDA",
         ),
+        "diagnose": lambda folder, driver, line, system: diagnosed(
+            "driver and CUDA of torch", driver=driver, system=system, torch=f"{_of(line)}+{line}"
+        ),
         "audit": lambda folder, driver, line, system: audited(
             folder, *_place("RTX 2080", driver, system), id="audit.driver", about=("does not run CUDA",),
             torch=_of(line), cuda=str(CudaLine.parse(line).cuda),  # type: ignore[union-attr]
@@ -190,6 +206,7 @@ TOOLKIT_CARD = Pair(
             "git clone --recursive https://github.com/pytorch/pytorch\ncd pytorch\npython setup.py bdist_wheel\n",
             "--gpu", card, ids=("toolkit-not-for-the-card",),
         ),
+        "diagnose": lambda folder, cuda, card: diagnosed("toolkit and card", gpus=[card], cuda=cuda),
         "toolchain": lambda folder, cuda, card: said(
             rekindle_command("toolchain", "install", f"cuda=={cuda}", "--gpu", card, "--dry-run", "--offline",
                              "--platform", "linux-x86_64"), "cannot compile for"),
@@ -319,6 +336,9 @@ COMPANION = Pair(
             folder, "requirements.txt", f"torch=={torch}\ntorchvision=={vision}\n",
             ids=("companion", "package-other-torch", "requirement-conflict"),
         ),
+        "diagnose": lambda folder, torch, vision: diagnosed(
+            "torch and torchvision", {"torchvision": vision}, torch=torch
+        ),
         "audit": lambda folder, torch, vision: audited(
             folder, "--gpu", "A100", id="audit.companions", about=("torchvision",), torch=torch, cuda="12.1",
             torchvision=vision,
@@ -385,6 +405,7 @@ GCC = Pair(
             f"export CC=gcc-{gcc} CXX=g++-{gcc} CUDAHOSTCXX=g++-{gcc}\ncd pytorch\npython setup.py bdist_wheel\n",
             ids=("gcc-refused",),
         ),
+        "diagnose": lambda folder, cuda, gcc: diagnosed("toolkit and GCC", {"gcc": gcc}, cuda=cuda),
     },
 )  # fmt: skip
 FILES = [

@@ -15,6 +15,7 @@ from rekindle.cli import options
 from rekindle.cli.main import cli
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
+from rekindle.diagnose import driver_facts
 from rekindle.diagnose.facts import facts_from_options
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import old_windows, read_system
@@ -166,6 +167,13 @@ def test_what_was_typed_reaches_the_facts_of_a_diagnosis_as_numbers() -> None:
     assert (facts.cuda, facts.python, facts.toolset) == ("9.2", "3.11", "14.29")
     assert facts.driver is not None and facts.driver.startswith("55")
     assert facts_from_options(torch="2.6").torch == "2.6.0"
+
+
+@pytest.mark.parametrize(("system", "runs"), [("linux", "12.0"), ("wsl2", "11.8"), ("windows", "11.8")])
+def test_a_driver_in_wsl_is_counted_as_that_of_windows_by_a_diagnosis(system: str, runs: str) -> None:
+    """526.47 is newer than Linux's driver of CUDA 12.0 and older than Windows'."""
+    facts = facts_from_options(system=system, driver="526.47", gpus=["RTX 3060"])
+    assert driver_facts.values({}, facts)["driver_runs"] == runs
 
 
 def test_a_line_has_the_cudnn_of_its_cuda_or_none() -> None:

@@ -10,9 +10,7 @@ from rekindle.compat import driver_card, driver_cuda, torch_cuda
 from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.core.version import Version
 from rekindle.diagnose import coverage
-from rekindle.diagnose.architectures import toolkit
 from rekindle.diagnose.facts import Facts, present
-from rekindle.knowledge.cuda.toolkits import Toolkit
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.torch import releases
 from rekindle.model.cuda_line import CudaLine, index_of
@@ -27,8 +25,7 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
 def known(fields: Mapping[str, str], facts: Facts) -> Facts:
     """With the oldest driver that says so where torch only said its CUDA: what runs on it runs on the real one."""
     cuda = _cuda_of(fields.get("driver_cuda", ""))
-    row = toolkit(cuda) if cuda and not facts.driver else None
-    least = _need(row, facts.os or "linux")
+    least = _need(cuda, facts.counting) if not facts.driver else None
     return msgspec.structs.replace(facts, driver=str(least.full)) if least is not None else facts
 
 
@@ -40,7 +37,7 @@ def _of_branch(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         return {}
     branch = drivers.branch_of(driver)
     words = f"The driver {driver}" if named else f"The driver, which runs CUDA {cuda} at most (branch R{branch}),"
-    last = driver_card.window(min(facts.gpus), facts.os or "linux").last if facts.gpus else None
+    last = driver_card.window(min(facts.gpus), facts.counting).last if facts.gpus else None
     if last is None:
         return {"driver_words": words}
     return {"driver_words": words, "newer_branch" if last > branch else "branch_is_last": str(last)}
@@ -62,37 +59,28 @@ def _cuda_of(number: str) -> str | None:
 
 def _asked(fields: Mapping[str, str]) -> dict[str, str]:
     """A container asks for a CUDA: the driver of its host, which may be Windows with WSL."""
-    row = toolkit(fields["needs_cuda"]) if "needs_cuda" in fields else None
-    linux, windows = _need(row, "linux"), _need(row, "windows")
-    if linux is None:
-        return {}
-    return {"needs_driver": str(linux.full), "needs_driver_windows": str((windows or linux).full)}
+    linux, windows = _need(fields.get("needs_cuda"), "linux"), _need(fields.get("needs_cuda"), "windows")
+    return present(needs_driver=linux and linux.full, needs_driver_windows=linux and (windows or linux).full)
 
 
 def _of_toolkit(facts: Facts) -> dict[str, str]:
-    row = toolkit(facts.cuda) if facts.cuda else None
-    linux, windows = _need(row, "linux"), _need(row, "windows")
-    if linux is None or windows is None:
-        return {}
-    return {"cuda_driver_linux": str(linux.full), "cuda_driver_windows": str(windows.full)}
+    linux, windows = _need(facts.cuda, "linux"), _need(facts.cuda, "windows")
+    return present(cuda_driver_linux=linux and linux.full, cuda_driver_windows=windows and windows.full)
 
 
 def _of_torch(facts: Facts) -> dict[str, str]:
     """The least driver for the CUDA that torch brings: minor-version compatibility is enough for it."""
     line = CudaLine.parse(facts.variant)
-    row = toolkit(str(line.cuda)) if line else None
-    linux, windows = _need(row, "linux"), _need(row, "windows")
-    if row is None or linux is None or windows is None:
+    cuda = str(line.cuda) if line else None
+    linux, windows = _need(cuda, "linux"), _need(cuda, "windows")
+    if linux is None or windows is None:
         return {}
-    return {
-        "variant_cuda": str(row.version),
-        "variant_driver_linux": str(linux.floor),
-        "variant_driver_windows": str(windows.floor),
-    }
+    return present(variant_cuda=cuda, variant_driver_linux=linux.floor, variant_driver_windows=windows.floor)
 
 
-def _need(row: Toolkit | None, system: str) -> DriverNeed | None:
-    found = driver_cuda.need(row.version, system) if row else None
+def _need(cuda: str | None, counting: str) -> DriverNeed | None:
+    version = version_of(cuda)
+    found = driver_cuda.need(version, counting) if version else None
     return found if isinstance(found, DriverNeed) else None
 
 
@@ -101,7 +89,7 @@ def _runs(facts: Facts) -> dict[str, str]:
     driver = version_of(facts.driver)
     if driver is None or driver_cuda.is_newer_than_tables(driver):
         return {}
-    newest = driver_cuda.newest_full(Driver(driver, facts.os or "linux"))
+    newest = driver_cuda.newest_full(Driver(driver, facts.counting))
     return present(driver_runs=newest)
 
 

@@ -36,7 +36,7 @@ def judged(facts: Facts) -> tuple[Judged, ...]:
 def _pairs(facts: Facts) -> Iterator[Judged]:
     line = CudaLine.parse(facts.variant)
     number = version_of(facts.driver)
-    driver = Driver(number, "windows" if facts.wsl else facts.os or "linux") if number else None
+    driver = Driver(number, facts.counting) if number else None
     card = min(facts.gpus) if facts.gpus else None
     name = facts.gpu_name or (card.sm if card else "")
     cuda = version_of(facts.cuda)

@@ -130,6 +130,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     situation: Situation | None = None
     """All of a recorded machine, for the resolver."""
 
+    @property
+    def counting(self) -> str:
+        """By whose numbers the driver counts: inside WSL it is the Windows one."""
+        return "windows" if self.wsl else self.os or "linux"
+
 
 def present(**values: object) -> dict[str, str]:
     """What is known, as text; what is not is left out."""

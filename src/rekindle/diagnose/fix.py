@@ -258,7 +258,7 @@ def _of_cards(facts: Facts) -> dict[str, str]:
         gpu_sm=oldest.sm,
         oldest_card=facts.gpu_name or oldest.sm,
         last_cudnn=last and last.release,
-        last_branch=driver_card.window(oldest, facts.os or "linux").last,
+        last_branch=driver_card.window(oldest, facts.counting).last,
     )
 
 

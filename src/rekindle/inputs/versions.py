@@ -40,6 +40,7 @@ def read_python(text: str) -> TypedPython:
 def read_cuda(text: str) -> Version:
     """`12.6`, `12`, `cu126`, `cu92`, `126`, `CUDA 12.4`."""
     plain = re.sub(r"^cuda[ =-]*(?=v?\d)", "", text.strip().lower())
+    # Three digits are no major version.
     line = CudaLine.parse(f"cu{plain}" if re.fullmatch(r"\d{3}", plain) else plain)
     # As NVIDIA's packages are called: `cu12` is any 12.x.
     return line.cuda if line else typed(re.sub(r"^cu(?=1\d$)", "", plain), "`--cuda`", "12.6")
