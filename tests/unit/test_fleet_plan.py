@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import sys
 import tarfile
 from pathlib import Path
 
@@ -276,6 +277,42 @@ def test_a_matrix_without_end_is_refused(tmp_path: Path) -> None:
     made = matrix_file.read(written(tmp_path, f"torch = {words}\ncuda = {words}\n"))
     with pytest.raises(BadInput, match="160,000 combinations"):
         list(matrix_file.cells(made))
+
+
+def test_blocks_of_a_matrix_are_counted_together(tmp_path: Path) -> None:
+    words = json.dumps([str(number) for number in range(200)])
+    made = matrix_file.read(written(tmp_path, f"torch = {words}\ncuda = {words}\n" + "[[include]]\n" * 3))
+    with pytest.raises(BadInput, match="160,000 combinations"):
+        list(matrix_file.cells(made))
+
+
+def test_combinations_are_not_compared_with_every_rule(tmp_path: Path) -> None:
+    """A hundred kilobytes of `[[exclude]]` and some thousand combinations took fifteen seconds."""
+    words = json.dumps([f"2.{number}" for number in range(300)])
+    rules = "".join(f'[[exclude]]\ntorch = "9.{number}"\n' for number in range(2000))
+    rules += '[[exclude]]\ntorch = "2.7"\npython = "3.11"\n' * 2
+    made = matrix_file.read(written(tmp_path, f'torch = {words}\npython = ["3.11", "3.12"]\n{rules}'))
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        found = list(matrix_file.cells(made))
+    finally:
+        sys.setprofile(None)
+    assert len(found) == 599 and calls < 100_000, calls
+
+
+def test_the_overrides_of_a_matrix_are_limited_and_hold_in_their_order(tmp_path: Path) -> None:
+    cell = matrix_file.MatrixCell(project="torch", torch="2.7", gpu="3.5")
+    find = matrix_file.rules_for([({"torch": "2.7"}, 1), ({"gpu": "3.5"}, 2), ({"torch": "2.7"}, 3), ({"os": "x"}, 4)])
+    assert find(cell) == [1, 2, 3]
+    many = '[[override]]\nwhen = {torch = "2.7"}\n' * 1001
+    with pytest.raises(BadInput, match="1,001 entries"):
+        matrix_file.read(written(tmp_path, many))
 
 
 def test_a_source_travels_as_the_same_bytes_and_nothing_escapes(tmp_path: Path) -> None:

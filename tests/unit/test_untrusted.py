@@ -195,6 +195,13 @@ def test_undo_says_what_cannot_be_put_back(handed_over: Path, kept: str) -> None
 
 
 @pytest.mark.skipif(os.name == "nt", reason="an environment of Linux")
+def test_undo_writes_no_thousands_of_files(handed_over: Path) -> None:
+    """A record of 1 MB had 40,000 files written, each of them settled on the disk: ten minutes."""
+    assert undo(handed_over, files={f"bin/{number}": "x" for number in range(1000)}) == BadInput.exit_code
+    assert not (handed_over / "bin" / "1").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an environment of Linux")
 def test_undo_removes_no_folder_as_a_file(handed_over: Path) -> None:
     assert undo(handed_over, files={"bin": None}) == StepFailed.exit_code
     assert (handed_over / "bin" / "python").is_file()

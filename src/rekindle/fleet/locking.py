@@ -22,7 +22,7 @@ from rekindle.core.errors import RekindleError, UnknownName
 from rekindle.core.version import Version
 from rekindle.fleet import sources
 from rekindle.fleet.job import FleetLock, JobEstimate, JobKind, JobState
-from rekindle.fleet.matrix_file import CPU, MatrixCell, MatrixFile, ProjectEntry, matches
+from rekindle.fleet.matrix_file import CPU, MatrixCell, MatrixFile, ProjectEntry, rules_for
 from rekindle.inputs.system import read_processor, read_system
 from rekindle.inputs.torch import with_cuda
 from rekindle.inputs.versions import read_python
@@ -76,6 +76,7 @@ class Resolving:
         self.root = root
         self.shelf = shelf
         self.asked = 0
+        self._overrides = rules_for((each.when, each) for each in matrix.override)
         self._answer = lru_cache(maxsize=_REMEMBERED)(self._resolved)
         self._cards: dict[str, tuple[Card, ...]] = {}
         self._machines: dict[str, Situation] = {}
@@ -140,7 +141,7 @@ class Resolving:
                 cards=cards,
                 python=python,
             )
-        overrides = [each for each in self.matrix.override if matches(cell, each.when)]
+        overrides = self._overrides(cell)
         options = {name: value for each in overrides for name, value in each.options.items()}
         torch, cuda = with_cuda(cell.torch, cell.cuda if cell.cuda != CPU else None)
         wish = Wish(

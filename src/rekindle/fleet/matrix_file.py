@@ -8,9 +8,11 @@ stand for `gpu`, `os`, `arch` and `python` together.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,8 +26,10 @@ CPU = "cpu"
 """Written for a CUDA version: a wheel without GPU code."""
 _LIMIT = 4 * 1024 * 1024
 MOST_JOBS = 100_000
+_MOST_RULES = 1_000
 
 Words = str | tuple[str, ...]
+T = TypeVar("T")
 
 
 class ProjectEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,6 +117,9 @@ def read(path: Path) -> MatrixFile:
 
 
 def _check(matrix: MatrixFile, name: str) -> None:
+    if len(matrix.override) > _MOST_RULES:
+        message = f"{name} has {len(matrix.override):,} entries `override`"
+        raise BadInput(message, hint=f"at most {_MOST_RULES:,} are read: name fewer axes in each")
     for said in (*matrix.exclude, *(each.when for each in matrix.override)):
         if not said or (wrong := sorted(said.keys() - set(_NAMED))):
             what = f"`{wrong[0][:60]}`" if said else "an empty `exclude` or `when`"
@@ -140,16 +147,22 @@ def cells(matrix: MatrixFile, machines: tuple[str, ...] = ()) -> Iterator[Matrix
     for more in matrix.include:
         own = {axis: _words(getattr(more, axis)) for axis in AXES}
         blocks.append({axis: own[axis] or blocks[0][axis] for axis in AXES})
+    blocks, first = [block for block in blocks if block["gpu"] or not machines], blocks[0]
+    _bounded(blocks)
+    every = (
+        codec.from_builtins(dict(zip(AXES, values, strict=True)), MatrixCell)
+        for block in blocks
+        for values in itertools.product(*(block[axis] or (None,) for axis in AXES))
+    )
+    more_cells = (
+        MatrixCell(machine=machine, **values) for machine, values in itertools.product(machines, _for_machines(first))
+    )
     seen: set[MatrixCell] = set()
-    for block in blocks:
-        if block["gpu"] or not machines:
-            _bounded(block)
-            for values in itertools.product(*(block[axis] or (None,) for axis in AXES)):
-                cell = codec.from_builtins(dict(zip(AXES, values, strict=True)), MatrixCell)
-                yield from _admitted(cell, matrix, seen)
-    for machine, values in itertools.product(machines, _for_machines(blocks[0])):
-        cell = MatrixCell(machine=machine, **values)
-        yield from _admitted(cell, matrix, seen)
+    excluded = rules_for((dict(said), True) for said in {tuple(sorted(each.items())) for each in matrix.exclude})
+    for cell in itertools.chain(every, more_cells):
+        if cell not in seen and not excluded(cell):
+            seen.add(cell)
+            yield cell
 
 
 def _for_machines(block: dict[str, tuple[str, ...]]) -> list[dict[str, Any]]:
@@ -159,21 +172,23 @@ def _for_machines(block: dict[str, tuple[str, ...]]) -> list[dict[str, Any]]:
     ]
 
 
-def _admitted(cell: MatrixCell, matrix: MatrixFile, seen: set[MatrixCell]) -> Iterator[MatrixCell]:
-    if cell in seen or any(matches(cell, said) for said in matrix.exclude):
-        return
-    seen.add(cell)
-    yield cell
+def rules_for(rules: Iterable[tuple[dict[str, str], T]]) -> Callable[[MatrixCell], list[T]]:
+    """Which rules hold for a combination, in their order. They are looked up: a file of a hundred kilobytes can have
+    thousands of both, and to compare each with each took minutes."""
+    tables: dict[tuple[str, ...], dict[tuple[str, ...], list[tuple[int, T]]]] = {}
+    for number, (said, rule) in enumerate(rules):
+        axes = tuple(sorted(said))
+        tables.setdefault(axes, {}).setdefault(tuple(said[axis] for axis in axes), []).append((number, rule))
+
+    def find(cell: MatrixCell) -> list[T]:
+        rows = (table.get(tuple(getattr(cell, axis) for axis in axes), ()) for axes, table in tables.items())
+        return [rule for _, rule in sorted(itertools.chain.from_iterable(rows), key=itemgetter(0))]
+
+    return find
 
 
-def matches(cell: MatrixCell, said: dict[str, str]) -> bool:
-    return all(getattr(cell, axis) == value for axis, value in said.items())
-
-
-def _bounded(block: dict[str, tuple[str, ...]]) -> None:
-    count = 1
-    for words in block.values():
-        count *= len(words) or 1
+def _bounded(blocks: list[dict[str, tuple[str, ...]]]) -> None:
+    count = sum(math.prod(len(words) or 1 for words in block.values()) for block in blocks)
     if count > MOST_JOBS:
         raise BadInput(f"the matrix has {count:,} combinations", hint=f"at most {MOST_JOBS:,} are planned at once")
 

@@ -29,6 +29,7 @@ from rekindle.model.environment import Environment
 from rekindle.stack.rules import RouteKind
 
 _LARGEST = 8 << 20
+_MOST_FILES = 64
 _INFO = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*?)-(?P<version>[^-]+)\.dist-info\Z")
 
 
@@ -305,7 +306,11 @@ def read(environment: Environment, folder: Path) -> InstallRecord:
     table = codec.from_json(files.read_bytes(folder / "record.json"), dict[str, Any], name=name)
     if isinstance(table.get("files"), dict):  # 0.1 wrote whole paths
         table["files"] = {_relative(key, environment.root): text for key, text in table["files"].items()}
-    return codec.from_json(codec.to_json(table), InstallRecord, name=name)
+    found = codec.from_json(codec.to_json(table), InstallRecord, name=name)
+    if len(found.files) > _MOST_FILES:
+        message = f"{name} names {len(found.files):,} files of configuration; Rekindle writes fewer than ten"
+        raise BadInput(message, hint="do not undo it: this record was not written by Rekindle")
+    return found
 
 
 def _relative(path: str, root: str) -> str:

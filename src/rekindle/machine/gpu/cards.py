@@ -58,12 +58,17 @@ def probe(run: Run, *, time_limit: float) -> Graphics:
 def merge(run: Run, answers: Answers) -> Graphics:
     """One view from what each source answered."""
     seen = {source: _cards(answers.get(source)) for source in TRUST}
+    _bounded(max(map(len, seen.values())))  # before they are compared with each other
     groups = [group for group in _grouped(seen) if any(group.values())]
-    if len(groups) > _MOST_CARDS:
-        message = f"{len(groups)} GPUs are listed, more than any computer has"
-        raise BadInput(message, hint="write the snapshot again with `rekindle doctor --save machine.json`")
+    _bounded(len(groups))
     gpus = tuple(_card(group) for group in groups)
     return Graphics(gpus=gpus, driver=_driver(run, answers, seen["pci"]), troubles=_troubles(answers))
+
+
+def _bounded(count: int) -> None:
+    if count > _MOST_CARDS:
+        message = f"{count} GPUs are listed, more than any computer has"
+        raise BadInput(message, hint="write the snapshot again with `rekindle doctor --save machine.json`")
 
 
 def _cards(answer: Any) -> list[dict[str, Any]]:
