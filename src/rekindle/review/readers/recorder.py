@@ -32,8 +32,8 @@ _WRAPPERS: dict[str, frozenset[str]] = {
     "&": frozenset(),
     "conda run": frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
     "uv run": frozenset({"--with", "--python", "-p", "--project", "--extra", "--group"}),
-    "poetry run": frozenset(),
-    "pipx run": frozenset(),
+    **dict.fromkeys(("poetry run", "pipx run", "pdm run", "pipenv run", "hatch run", "rye run"), frozenset[str]()),
+    **dict.fromkeys(("pixi run", "mamba run", "micromamba run"), frozenset({"-e", "-n", "--environment", "-p"})),
     "srun": frozenset({"-n", "-c", "-p", "-N", "-t"}),
 }
 
