@@ -49,6 +49,7 @@ MODULE = "module load cuda/12.2\n"
         ("cmake -B build -DCMAKE_CUDA_ARCHITECTURES='75;86-real' .\n", "RTX 4090", "accepted"),
         ("cmake -B build -DCMAKE_CUDA_ARCHITECTURES=86-real .\n", "RTX 5090", "refused"),
         ("cmake -B build -DWITH_CUDA=ON -DCUDA_ARCH_BIN=8.6 ..\n", "RTX 5090", "refused"),
+        ("cmake -B build -DWITH_CUDA=ON -DCUDA_ARCH_BIN=8.6 -DCUDA_ARCH_PTX=8.6 ..\n", "RTX 5090", "accepted"),
         ("cmake -B build -DWITH_CUDA=ON ..\n", "RTX 5090", "open"),
         ("cmake -B build -DWITH_CUDA=OFF ..\n", "RTX 5090", "open"),
         (f"{MODULE}cmake -B build -DGGML_CUDA=ON\n", "GTX 1070", "accepted"),
@@ -263,7 +264,7 @@ def test_the_steps_of_an_action_are_read() -> None:
 
 RUNTIME = f"""FROM nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu22.04
 RUN apt-get update && apt-get install -y python3.10 python3-pip
-RUN pip install torch --index-url {WHL}/cu128 && pip install -e .
+RUN pip install torch --index-url {WHL}/cu128 && pip install -e . --no-deps
 """
 STAGED = f"""FROM debian:bookworm AS build
 RUN python -m venv /opt/venv && /opt/venv/bin/pip install torch==2.0.1 --index-url {WHL}/cu118

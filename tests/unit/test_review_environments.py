@@ -18,6 +18,7 @@ CARD = {"new": "RTX 5090", "pascal": "GTX 1080 Ti", "kepler": "Tesla K80", "ampe
 CONDA = "channels: [pytorch, nvidia]\ndependencies:\n  - python=3.10\n  - pytorch=2.1.0\n  - pytorch-cuda=11.8\n"
 WHL = "https://download.pytorch.org/whl"
 
+MMCV = "https://download.openmmlab.com/mmcv/dist"
 PYG = "https://data.pyg.org/whl/torch-2.8.0+cu128.html"
 SAGE = "sageattention @ https://a.org/sageattention-2.2.0+cu128torch2.9.0-cp39-abi3-win_amd64.whl"
 
@@ -635,6 +636,34 @@ def test_the_place_that_is_named_is_asked_about(tmp_path: Path, words: tuple[str
             "ampere",
             {},
             "open",
+        ),
+        # A project that nobody read may ask for another torch; a companion that stays was made for another.
+        ("a.sh", f"pip install torch --index-url {WHL}/cu126\npip install -e .\n", "pascal", {}, "open"),
+        ("a.sh", f"pip install torch --index-url {WHL}/cu126\npip install -e . --no-deps\n", "pascal", {}, "accepted"),
+        ("a.sh", "pip install torch torchvision\npip install whisperx==3.8.1\n", "new", {"python": "3.12"}, "open"),
+        # What only starts another program; a page that OpenMMLab has not; a page for another torch, named as an index.
+        ("a.sh", f"pixi run python -m pip install torch --index-url {WHL}/cu121\n", "new", {}, "refused"),
+        (
+            "a.sh",
+            f"pip install torch==2.0.1\npip install mmcv-full -f {MMCV}/cu117/1.13/index.html\n",
+            "ampere",
+            {},
+            "refused",
+        ),
+        (
+            "a.sh",
+            "pip install torch==2.6.0\npip install flashinfer-python -i https://flashinfer.ai/whl/cu124/torch2.3/\n",
+            "ampere",
+            {},
+            "refused",
+        ),
+        # A release of which only a patch is in the tables.
+        (
+            "requirements.txt",
+            f"-f {WHL}/torch_stable.html\ntorch==1.8.0+cu111\n",
+            "ampere",
+            {"python": "3.8"},
+            "accepted",
         ),
         # A lost backslash.
         ("Dockerfile", "FROM python:3.11\nRUN apt-get update\n    && pip install torch\n", "new", {}, "refused"),

@@ -117,24 +117,16 @@ def _decoded(data: bytes) -> tuple[str, str]:
 
 
 _SUFFIXES = {
-    ".bat": Dialect.BATCH,
-    ".cmd": Dialect.BATCH,
-    ".ps1": Dialect.POWERSHELL,
-    ".psm1": Dialect.POWERSHELL,
-    ".sh": Dialect.SHELL,
-    ".bash": Dialect.SHELL,
-    ".zsh": Dialect.SHELL,
-    ".dockerfile": Dialect.DOCKERFILE,
-    ".containerfile": Dialect.DOCKERFILE,
-    ".md": Dialect.NOTES,
-    ".markdown": Dialect.NOTES,
+    **dict.fromkeys((".bat", ".cmd"), Dialect.BATCH),
+    **dict.fromkeys((".ps1", ".psm1"), Dialect.POWERSHELL),
+    **dict.fromkeys((".sh", ".bash", ".zsh"), Dialect.SHELL),
+    **dict.fromkeys((".dockerfile", ".containerfile"), Dialect.DOCKERFILE),
+    **dict.fromkeys((".md", ".markdown"), Dialect.NOTES),
     ".mk": Dialect.MAKEFILE,
 }
 _NAMES = {
-    "makefile": Dialect.MAKEFILE,
-    "gnumakefile": Dialect.MAKEFILE,
-    "pyproject.toml": Dialect.PROJECT,
-    "pixi.toml": Dialect.PROJECT,
+    **dict.fromkeys(("makefile", "gnumakefile"), Dialect.MAKEFILE),
+    **dict.fromkeys(("pyproject.toml", "pixi.toml"), Dialect.PROJECT),
 }
 _KNOWN_OTHERS = frozenset(
     {".py", ".json", ".toml", ".ipynb", ".js", ".ts", ".c", ".cpp", ".cu", ".cuh", ".h", ".xml", ".html", ".cfg"}

@@ -19,6 +19,7 @@ from rekindle.compat.torch_cuda import CPU, has_line, ordinary_line, taken
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import needs_torch, pins_torch
+from rekindle.knowledge.torch.companions import PROJECTS
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import LINE, variant_of
 from rekindle.review.document import LISTS, Dialect
@@ -39,6 +40,8 @@ class TorchReplaced(msgspec.Struct, frozen=True, kw_only=True):
     after: ScriptTorch
     found: Install
     wanted: Wanted
+    left: tuple[str, ...] = ()
+    """Companions that were made for the torch before, and stay."""
 
 
 class ScriptEnvironments:
@@ -160,8 +163,11 @@ class ScriptEnvironments:
         new = found if _upgrades(found) else msgspec.structs.replace(
             found, wanted=tuple(each for each in found.wanted if each.name not in there or each.name == "torch")
         )  # fmt: skip
-        there |= {each.name for each in found.wanted}
+        names, mark = {each.name for each in found.wanted}, len(self.replaced)
+        left = tuple(sorted((there & {*PROJECTS}) - names))
+        there |= names
         answers = [self._taken(new, before, python) for python in self._pythons(found.item)]
+        self.replaced[mark:] = [msgspec.structs.replace(each, left=left) for each in self.replaced[mark:]]
         changed = [torch for torch in answers if torch is not None]
         return list({torch.spoken: torch for torch in changed}.values()) if changed else None
 

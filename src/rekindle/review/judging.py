@@ -165,7 +165,10 @@ def _offers(torch: ScriptTorch, situation: Situation) -> list[offers.Offer]:
         official = offers.official_of(torch.version or "", *place)
     except UnknownName:
         # Before 1.10 the ordinary index had a line of its own, which `_early` knows.
-        official = tuple(offer for offer in offers.old(*place) if torch.version == offer.torch and torch.variant)
+        # A release and its patches were built by the same scripts.
+        minor = Version(torch.version or "0").major_minor
+        same = [offer for offer in offers.old(*place) if Version(offer.torch).major_minor == minor and torch.variant]
+        official = tuple([offer for offer in same if offer.torch == torch.version] or same)
     return [offer for offer in official if torch.variant in (None, offer.variant)]
 
 
@@ -378,19 +381,30 @@ def questions(subject: Subject) -> Iterator[str]:
         for name in found.lists:
             if not subject.lies_beside(name, found.item):
                 yield f"line {found.item.line}: what `{name[:60]}` asks for: it does not lie beside the script"
+    yield from _projects(subject)
+    for change in environments_of(subject).replaced:
+        if change.left and change.after.version:
+            words = f"whether {' and '.join(change.left)}, made for another torch, goes with {change.after.spoken}"
+            yield f"line {change.wanted.line}: {words}"
     listed = any(not subject.lies_beside(name, found.item) for found in subject.installs for name in found.lists)
-    if not every and not listed and not unsaid(subject) and not answered(subject) and not code.compiled(subject):
+    known = every or listed or unsaid(subject) or answered(subject) or code.compiled(subject)
+    if not known and not any(_projects(subject)):
         yield _nothing_said(subject)
 
 
-def _nothing_said(subject: Subject) -> str:
-    """Where no torch shows: the project or the script that does the work and was not read, else that there is none."""
+def _projects(subject: Subject) -> Iterator[str]:
+    """Projects that are installed and were not read: they may ask for another torch."""
+    built = {step.item.order for step in subject.builds if step.what == "torch"}
     for found in subject.installs:
         own = any(re.fullmatch(r"\.[\\/]?(?:\[[\w, -]+\])?", each.source or "") for each in found.wanted)
-        if (own or found.verb == "sync") and not subject.lies_beside("pyproject.toml", found.item):
-            return (
-                f"line {found.item.line}: what the project in this folder asks for: it does not lie beside the script"
-            )
+        read = subject.lies_beside("pyproject.toml", found.item) or found.item.order in built
+        if (own or found.verb == "sync") and not (read or found.has("--no-deps")):
+            what = "what the project in this folder asks for: it does not lie beside the script"
+            yield f"line {found.item.line}: {what}"
+
+
+def _nothing_said(subject: Subject) -> str:
+    """Where no torch shows: the script that does the work and was not read, else that there is none."""
     other = next((run for item in subject.trace.invocations if (run := _runs_script(item))), None)
     if other is not None:
         return f"line {other[1]}: what `{other[0][:60]}` does, which this script runs: it was not read"

@@ -120,7 +120,7 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pages(self) -> tuple[BuiltFor, ...]:
         """Pages of ready-made wheels for one torch."""
-        pages = [each for each in self.find if not re.search(r"\.whl\b", each)]
+        pages = [each for each in (*self.find, self.index or "") if not re.search(r"\.whl\b|pytorch\.org", each)]
         return tuple(page for each in pages if (page := built_for(each)).torch is not None)
 
     def has(self, *options: str) -> bool:

@@ -45,10 +45,6 @@ def raised(
     **fields: object,
 ) -> Raised:
     return Raised(
-        rule=rule,
-        line=line,
-        fields={name: str(value) for name, value in fields.items()},
-        corrected=corrected,
-        certain=certain,
-        source=source,
-    )
+        rule=rule, line=line, fields={name: str(value) for name, value in fields.items()}, corrected=corrected,
+        certain=certain, source=source,
+    )  # fmt: skip

@@ -226,14 +226,5 @@ _OTHERS = frozenset(
     | {"MAINTAINER", "ONBUILD"}
 )
 _INSTRUCTIONS = (
-    "FROM",
-    "ENV",
-    "ARG",
-    "LABEL",
-    "RUN",
-    "WORKDIR",
-    "SHELL",
-    "COPY",
-    "ADD",
-    *sorted(_OTHERS - {"COMMENT"}),
-)
+    "FROM", "ENV", "ARG", "LABEL", "RUN", "WORKDIR", "SHELL", "COPY", "ADD", *sorted(_OTHERS - {"COMMENT"}),
+)  # fmt: skip

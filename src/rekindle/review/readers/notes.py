@@ -22,7 +22,7 @@ _UNSAID = frozenset({"", "text", "cmake", "plaintext", "txt"})
 _PYTHON = frozenset({"python", "py", "python3", "ipython"})
 _COMMAND = re.compile(
     r"(?i)\s*(?:[@$>#]\s|[!%])?(?:set|call|cd|cmake|pip3?|python3?|py|git|export|conda|mamba|nvcc|ninja|make|rmdir|rd|sudo"
-    r"|if|for|uv|where|apt|apt-get|module|\$env:\w+|-D\w+)(?:\s|=|:|$)"
+    r"|if|for|uv|pixi|poetry|pdm|micromamba|where|apt|apt-get|module|\$env:\w+|-D\w+)(?:\s|=|:|$)"
 )
 _REQUIREMENT = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,]+\])?==[\w.+!]+\Z")
 _INSTALLS = re.compile(

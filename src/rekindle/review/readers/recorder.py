@@ -18,22 +18,18 @@ _DEFINE = re.compile(r"-D([A-Za-z_]\w*)(?::\w+)?=(.*)\Z", re.DOTALL)
 _WRAPPERS: dict[str, frozenset[str]] = {
     "sudo": frozenset({"-u", "-g", "-h", "-p"}),
     "nice": frozenset({"-n"}),
-    "time": frozenset(),
-    "nohup": frozenset(),
     "exec": frozenset({"-a"}),
-    "command": frozenset(),
     "env": frozenset({"-u", "-C"}),
     "ionice": frozenset({"-c", "-n"}),
     "taskset": frozenset({"-c"}),
     "stdbuf": frozenset({"-o", "-e", "-i"}),
     "timeout": frozenset({"-s", "-k"}),
     "start": frozenset({"/d", "/affinity"}),
-    "@": frozenset(),
-    "&": frozenset(),
     "conda run": frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
     "uv run": frozenset({"--with", "--python", "-p", "--project", "--extra", "--group"}),
-    "poetry run": frozenset(),
-    "pipx run": frozenset(),
+    **dict.fromkeys(("poetry run", "pipx run", "pdm run", "pipenv run", "hatch run", "rye run"), frozenset[str]()),
+    **dict.fromkeys(("time", "nohup", "command", "@", "&"), frozenset[str]()),
+    **dict.fromkeys(("pixi run", "mamba run", "micromamba run"), frozenset({"-e", "-n", "--environment", "-p"})),
     "srun": frozenset({"-n", "-c", "-p", "-N", "-t"}),
 }
 
@@ -104,17 +100,9 @@ class Recorder:
         if carried or not self.trace.afford(value, line):
             value, known = value[:200], False
         item = Assignment(
-            name=name,
-            value=value,
-            line=line,
-            known=known,
-            raw=raw or value,
-            order=self.trace.tick(),
-            dialect=self.dialect,
-            conditional=self.conditional > 0,
-            scope=self.scope.number,
-            **seen,
-        )
+            name=name, value=value, line=line, known=known, raw=raw or value, order=self.trace.tick(),
+            dialect=self.dialect, conditional=self.conditional > 0, scope=self.scope.number, **seen,
+        )  # fmt: skip
         self.trace.assignments.append(item)
         if item.how in ("environment", "shell"):
             exported = item.how == "environment"
@@ -131,22 +119,11 @@ class Recorder:
             return None
         prefix = (*seen.prefix, *self._prefix(inner))
         item = msgspec.structs.replace(
-            seen,
-            program=program_of(words[0].text),
-            words=tuple(words),
-            text=seen.text.strip(),
-            order=self.trace.tick(),
-            dialect=self.dialect,
-            scope=self.scope.number,
-            directory=self.directory,
-            checked=seen.checked or self.stops,
-            conditional=self.conditional > 0,
-            pipefail=self.pipefail,
-            prefix=prefix,
-            reached=self.reached,
-            child=self.child,
-            system=self.system,
-        )
+            seen, program=program_of(words[0].text), words=tuple(words), text=seen.text.strip(),
+            order=self.trace.tick(), dialect=self.dialect, scope=self.scope.number, directory=self.directory,
+            checked=seen.checked or self.stops, conditional=self.conditional > 0, pipefail=self.pipefail,
+            prefix=prefix, reached=self.reached, child=self.child, system=self.system,
+        )  # fmt: skip
         self.trace.invocations.append(item)
         self._defines(item)
         return item

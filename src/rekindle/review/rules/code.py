@@ -215,6 +215,9 @@ def _cmake(subject: Subject, item: Invocation, words: Sequence[Word]) -> CudaCod
     if value in ("native", "all", "all-major", "Auto", "Common", "All") and not blind:
         return msgspec.structs.replace(base, line=line, whole=True)
     targets = _numbers(value) if known else None
+    if targets and "CUDA_ARCH_PTX" in given:  # OpenCV's list of PTX
+        own = _numbers(given["CUDA_ARCH_PTX"][0].replace(".", "")) or ()
+        targets += tuple(each for each in own if each.ptx)
     name = name if targets else f"{name} ({value[:40]})"
     return msgspec.structs.replace(base, line=line, targets=targets, name=name, listed=value)
 
