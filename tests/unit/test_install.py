@@ -25,6 +25,7 @@ from rekindle.install.installer import Pip, Request
 from rekindle.install.record import Distribution
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.model.environment import Environment
+from rekindle.stack import offers
 from rekindle.stack import plan as lock
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Change, Route, RuntimeSetting
@@ -366,3 +367,12 @@ def test_a_portable_folder_says_which_python_is_changed(tmp_path: Path) -> None:
 def test_a_package_where_the_installer_is_named_leads_to_its_wheel() -> None:
     seen = rekindle_command("install", "--with", "flash-attn")
     assert seen.code == 2 and "rekindle extension find flash-attn" in seen.err
+
+
+def test_a_wheel_that_the_machine_rules_out_is_told_the_machines_reason() -> None:
+    """It was "not what `--torch` asks for" where no driver runs at all."""
+    place = msgspec.structs.replace(situation_from_options(["GTX 1080 Ti"], system="linux"), no_driver=True)
+    official = offers.official_of("2.6.0", "linux", "x86_64")[0]
+    own = msgspec.structs.replace(official, route=RouteKind.SHELF, location="/x.whl")
+    with pytest.raises(NoRoute, match="no NVIDIA driver is running"):
+        command._route_of(Path("x.whl"), own, resolve(place, Wish(), (own,)))

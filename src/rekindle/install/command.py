@@ -64,7 +64,7 @@ def install(where: Path | None, request: InstallRequest) -> InstallReport:
         for note in verdict.notes:
             console.say(note)
         if route.driver_first is not None and route.change is not None:
-            hint = "then run this again; `rekindle plan` shows what works without it"
+            hint = "then run this again, or name the driver that will be there: `--driver 580`"
             raise NoRoute(f"first {route.change.text}", hint=hint)
     apply.check(route, environment)
     for note in environment_notes(environment, situation.capabilities):
@@ -143,7 +143,8 @@ def _route_of(wheel: Path, offer: Offer, verdict: Verdict) -> Route:
     for route in verdict.routes:
         if route.route is RouteKind.SHELF and route.location == offer.location:
             return route
-    against = [each.sentence for each in verdict.rejections if each.candidate.name == offer.label]
+    about = [each for each in verdict.rejections if each.candidate.is_any or each.candidate.name == offer.label]
+    against = [each.sentence for each in about]
     reasons = "; ".join(dict.fromkeys(against)) or "it is not what `--torch` or `--cuda` asks for"
     raise NoRoute(f"`{wheel.name}` cannot be used here: {reasons}", hint="without `--wheel` the best route is chosen")
 
