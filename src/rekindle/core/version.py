@@ -12,6 +12,7 @@ from typing import Any
 
 from rekindle.core.errors import UsageError
 
+_LONGEST = 400
 _NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,7}\Z")
 
 
@@ -100,7 +101,8 @@ class Range:
             from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
             try:
-                self._specifiers = SpecifierSet(self.text)
+                # A number of five thousand digits is one to packaging, and none to Python.
+                self._specifiers = SpecifierSet(self.text if len(self.text) < _LONGEST else "?")
             except InvalidSpecifier:
                 message = f"`{text[:60]}` is not a range of versions"
                 raise UsageError(message, hint=f"write {what} like `{example}` or `>=2.6,<2.9`") from None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MACHINES = (
     ("amd64", "x86_64"), ("x86_64", "x86_64"), ("arm64", "aarch64"), ("aarch64", "aarch64"), ("win32", "x86"),
 )  # fmt: skip
-_GLIBC = re.compile(r"manylinux_(\d+)_(\d+)_")
+_GLIBC = re.compile(r"manylinux_(\d{1,3})_(\d{1,3})_")
 # What the older names of these platforms stand for (PEP 513, 571 and 599).
 _OLD_GLIBC = {"manylinux1_": "2.5", "manylinux2010_": "2.12", "manylinux2014_": "2.17"}
 # The last part of a variant's file name (PEP 817), before the ending.
@@ -118,7 +118,7 @@ def identity_fields(wheel: WheelIdentity) -> dict[str, Any]:
 def python_of(tag: str) -> str | None:
     """`3.11` of `cp311`; None for `py3`, which names no minor version."""
     digits = tag.lstrip("abcdefghijklmnopqrstuvwxyz").rstrip("t")
-    return f"{digits[0]}.{digits[1:]}" if len(digits) > 1 and digits.isdigit() else None
+    return f"{digits[0]}.{digits[1:]}" if 1 < len(digits) < 5 and digits.isascii() and digits.isdigit() else None
 
 
 def system_of(tags: tuple[str, ...]) -> str | None:

@@ -380,11 +380,11 @@ def excludes(specifier: str | None, version: str) -> bool:
     answers = [_holds(part, version) for part in parts]
     if None not in answers:
         return not all(answers)
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.specifiers import SpecifierSet
 
     try:
         return not SpecifierSet(specifier or "").contains(version, prereleases=True)
-    except InvalidSpecifier:
+    except ValueError:  # also for a number of five thousand digits
         return False
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from packaging.version import InvalidVersion
 from packaging.version import Version as PackageVersion
 
 from rekindle.compat.extension_torch import same_abi, same_cuda
@@ -20,6 +19,7 @@ from rekindle.core.version import Version
 from rekindle.formats import package
 from rekindle.formats.binary import Binary
 from rekindle.machine.python.environment import find, torch_of
+from rekindle.model.cuda_line import CudaLine
 from rekindle.model.requirement import requirement
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.closure.torch_libraries import TorchLibraries, requirement_name, torch_libraries
@@ -92,12 +92,8 @@ def cuda_of(known: WheelIdentity) -> Version | None:
     """The CUDA that a package says it was built with: in its version (`+cu118`), or as torch says it."""
     if known.cuda is not None:
         return known.cuda
-    local = (known.version or "").partition("+")[2]
-    for word in local.replace("-", ".").split("."):
-        digits = word.removeprefix("cu")
-        if word.startswith("cu") and digits.isdigit() and len(digits) >= 3:
-            return Version(f"{digits[:-1]}.{digits[-1]}")
-    return None
+    words = (known.version or "").partition("+")[2].replace("-", ".").split(".")
+    return next((line.cuda for line in map(CudaLine.parse, words) if line), None)
 
 
 def torch_line(requires: Sequence[str]) -> str | None:
@@ -110,5 +106,5 @@ def admits(requires: Sequence[str], version: str) -> bool:
     asked = requirement(torch_line(requires) or "")
     try:
         return asked is None or asked.specifier.contains(PackageVersion(version), prereleases=True)
-    except InvalidVersion:
+    except ValueError:
         return True

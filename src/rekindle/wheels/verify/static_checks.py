@@ -25,7 +25,7 @@ from rekindle.formats.zip_writer import spelled
 from rekindle.inputs.torch import read_torch as read_release
 from rekindle.inputs.versions import read_cudnn
 from rekindle.knowledge.gpu.capability import Coverage
-from rekindle.model.wheel import read_name
+from rekindle.model.wheel import read_name, tagged_glibc
 from rekindle.wheels.closure import linkage
 from rekindle.wheels.closure.torch_libraries import requirement_name
 from rekindle.wheels.inspect.against import read_torch, wheel_beside
@@ -319,8 +319,7 @@ def _platform_problems(subject: OpenedSubject, stated: set[str]) -> list[str]:
     links = subject.inspection.closure
     if made and links and links.system != {"pe": "windows", "elf": "linux"}[made[0]]:
         problems.append(f"its libraries are for {links.system}, its tags say {_some(stated)}")
-    matches = (re.match(r"manylinux_(\d+)_(\d+)_", tag.platform) for tag in parsed)
-    floors = [Version(f"{match[1]}.{match[2]}") for match in matches if match]
+    floors = [floor for tag in parsed if (floor := tagged_glibc(tag.platform))]
     glibc = subject.inspection.glibc
     if floors and glibc and glibc > max(floors):
         problems.append(f"its libraries need glibc {glibc}, its tag promises {max(floors)}")

@@ -1,0 +1,62 @@
+"""A number of five thousand digits: a version to packaging, and to Python's `int` an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rekindle import api
+from rekindle.core.errors import UsageError
+from rekindle.model.wheel import WheelIdentity, python_of, tagged_glibc
+from rekindle.wheels.inspect.against import admits, cuda_of
+from rekindle.wheels.verify.verify import verify
+from support import small_wheels
+
+LONG = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("requirements.txt", f"torch=={LONG}\n"),
+        ("requirements.txt", f"torch>={LONG},<{LONG}\nnumpy<{LONG}\n"),
+        ("a.sh", f"pip install torch=={LONG}\n"),
+        ("a.bat", f"pip install torch=={LONG}\n"),
+        ("a.ps1", f"pip install torch=={LONG}\n"),
+        ("Dockerfile", f"FROM python:3.11\nRUN pip install torch=={LONG}\n"),
+        ("environment.yml", f"dependencies:\n  - python={LONG}\n  - pytorch={LONG}\n"),
+        ("pyproject.toml", f'[project]\nname = "x"\ndependencies = ["torch=={LONG}"]\n'),
+    ],
+    ids=range(8),
+)
+def test_a_script_with_one_is_reviewed(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    api.review([tmp_path / name], gpus=["GTX 1080"], os="linux")
+
+
+@pytest.mark.parametrize(
+    "tag", [f"cp3{LONG}-abi3-linux_x86_64", f"py3-none-manylinux_{LONG}_1_x86_64", "cp3²-abi3-any"]
+)
+def test_a_wheel_whose_tags_have_one_is_judged(tmp_path: Path, tag: str) -> None:
+    files = {
+        "demo-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
+        "demo-1.0.dist-info/WHEEL": f"Wheel-Version: 1.0\nTag: {tag}\n".encode(),
+    }
+    wheel = small_wheels.make(tmp_path, files, name="demo-1.0-py3-none-any.whl")
+    assert verify(wheel, run=False).state.value == "FAIL"
+    interpreter, _, platform = tag.split("-", 2)
+    assert python_of(interpreter) is None and tagged_glibc(platform) is None
+
+
+@pytest.mark.parametrize("label", [f"cu{LONG}", "cu12²"], ids=range(2))
+def test_a_label_with_one_names_no_cuda(label: str) -> None:
+    assert cuda_of(WheelIdentity(version=f"1.0+{label}")) is None
+    assert cuda_of(WheelIdentity(version=f"1.0+{label}.cu118")) is not None
+    assert admits(["torch>=2"], LONG)
+
+
+@pytest.mark.parametrize("wish", [LONG, f">={LONG}", f"2.{LONG}"], ids=range(3))
+def test_a_wish_with_one_is_no_version(wish: str) -> None:
+    with pytest.raises(UsageError, match=r"is not a (version number|range of versions)"):
+        api.plan(gpus=["GTX 1080"], os="linux", torch=wish)
