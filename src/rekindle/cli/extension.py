@@ -100,8 +100,7 @@ def find_command(
     from rekindle.extension import question
     from rekindle.extension.find import find
 
-    told = {"--cuda": cuda, "--python": python, "--os": system, "--arch": arch}
-    found = find(question.of(name, place=place, torch=torch, told=told, gpus=gpus))
+    found = find(question.of(name, place=place, torch=torch, gpus=gpus, cuda=cuda, python=python, os=system, arch=arch))
     console.out_json(found) if as_json else _print_found(found)
     return found.exit_code
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -23,26 +23,21 @@ from rekindle.wheels.inspect.inspection import inspect
 
 
 def of(
-    name: str,
-    *,
-    place: Path | None,
-    torch: str | None,
-    told: Mapping[str, str | None],
-    gpus: Sequence[str] = (),
+    name: str, *, place: Path | None, torch: str | None, gpus: Sequence[str] = (), **said: str | None
 ) -> ExtensionQuestion:
     """A torch that is named is a question about it; without one, the one that is installed is meant.
 
-    `told` has the options `--cuda`, `--python`, `--os` and `--arch` as they were typed.
+    `said` of that torch: `cuda`, `python`, `os` and `arch`.
     """
     if canonicalize_name(name) == "torch":
         raise UsageError("torch itself is no extension", hint="`rekindle plan` finds the PyTorch for your GPUs")
     if torch is None:
-        return _installed(name, place, gpus, told)
+        return _installed(name, place, gpus, said)
     if place is not None:
         raise UsageError("`--env` does not go with `--torch`", hint="leave out one of them")
-    python = told["--python"]
-    typed, version = with_cuda(torch, told["--cuda"])
-    where = situation_here(gpus=gpus, system=told["--os"], machine=told["--arch"], python=python)
+    typed, version = with_cuda(torch, said.get("cuda"))
+    python = said.get("python")
+    where = situation_here(gpus=gpus, system=said.get("os"), machine=said.get("arch"), python=python)
     kind = where.system
     line = CudaLine(version).name if version else _usual(typed.release, kind, where.arch)
     notes = [where.arch_note] if where.arch_note else []
@@ -76,10 +71,10 @@ def _python_here() -> str:
     return version
 
 
-def _installed(name: str, place: Path | None, gpus: Sequence[str], said: Mapping[str, str | None]) -> ExtensionQuestion:
+def _installed(name: str, place: Path | None, gpus: Sequence[str], said: dict[str, str | None]) -> ExtensionQuestion:
     extra = next((option for option, value in said.items() if value is not None), None)
     if extra is not None:
-        raise UsageError(f"`{extra}` needs `--torch`", hint="without it the environment says all of them")
+        raise UsageError(f"`--{extra}` needs `--torch`", hint="without it the environment says all of them")
     environment = find_environment(place)
     found = installed_torch(environment)
     number = Version.find(found.version) if found else None
