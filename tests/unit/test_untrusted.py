@@ -428,6 +428,8 @@ def handed(path: Path, good: dict[str, Any], **changes: Any) -> Path:
         ("torchvision", "0.1 --pre"),
         ("torchaudio", "-r x"),
         ("variant", "cu126 --pre"),
+        ("python", "x"),
+        ("python", "3." + "9" * 5000),
         ("conda", ["-c", "http://127.0.0.1:9"]),
         ("conda", ["evil::pytorch"]),
         ("requires", ["--find-links=x"]),

@@ -76,6 +76,13 @@ class PipVersion(_Spelled):
     SHAPE, WHAT = r"[0-9][0-9A-Za-z.!_-]{0,60}(?:\+[0-9A-Za-z._-]{1,60})?", "a version of a package"
 
 
+class PythonVersion(_Spelled):
+    """`3.11`, `3.11.2`, free-threaded `3.13t`."""
+
+    __slots__ = ()
+    SHAPE, WHAT = r"[0-9]\.[0-9]{1,2}(?:\.[0-9]{1,2})?t?", "a version of Python"
+
+
 class LocalLabel(_Spelled):
     """What stands behind the `+` of a version, `cu126`."""
 

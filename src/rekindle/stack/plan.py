@@ -223,6 +223,8 @@ def read(path: Path) -> Plan:
     if plan.schema != SCHEMA:
         message = f"`{path}` is not a plan: its schema is `{plan.schema[:60]}`, not `{SCHEMA}`"
         raise BadInput(message, hint="`rekindle plan -o plan.toml` writes one")
+    if plan.python is not None:
+        untrusted.checked(untrusted.PythonVersion, plan.python, f"`{path}`")
     if plan.index_url not in (None, index_of(plan.variant or "")):
         message = f"`{path}` names another index than PyTorch's own: `{untrusted.printable(str(plan.index_url))}`"
         raise BadInput(message, hint="do not use it; to install from a mirror, configure pip for it")

@@ -305,6 +305,7 @@ _NO_REQUIREMENT = {
 def _local(subject: Subject) -> Iterator[Raised]:
     """`torch==2.0.1+cu118` is only on PyTorch's own index; a range takes no `+cu118` at all."""
     for found in subject.installs:
+        lines = {line for word in found.item.words for line in re.findall(r"/whl/(cu\d+|cpu)\b", word.text)}
         for wanted in found.wanted if found.tool != "conda" and found.verb in ("install", "sync", "wheel") else ():
             requirement = wanted.requirement or ""
             reason = next((why for pattern, why in _NO_REQUIREMENT.items() if re.search(pattern, requirement)), None)
@@ -322,7 +323,6 @@ def _local(subject: Subject) -> Iterator[Raised]:
                 index = index_of(local[1])
                 yield raised(rule, wanted.line, text=f"{wanted.name}{requirement}", index=index)
                 break
-            lines = set(re.findall(r"/whl/(cu\d+|cpu)\b", " ".join(word.text for word in found.item.words)))
             if local and wanted.name in ("torch", *PROJECTS) and lines and local[1] not in lines and not found.find:
                 shown, index = ", ".join(sorted(lines)), index_of(local[1])
                 yield raised(
