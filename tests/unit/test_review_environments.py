@@ -665,6 +665,21 @@ def test_the_place_that_is_named_is_asked_about(tmp_path: Path, words: tuple[str
             {"python": "3.8"},
             "accepted",
         ),
+        # A script that installs and was not read.
+        (
+            "Dockerfile",
+            "FROM pytorch/pytorch:2.3.0-cuda12.1-cudnn8-runtime\nRUN bash ./install.sh\n",
+            "ampere",
+            {},
+            "open",
+        ),
+        (
+            "Dockerfile",
+            "FROM pytorch/pytorch:2.3.0-cuda12.1-cudnn8-runtime\nRUN bash ./run.sh\n",
+            "ampere",
+            {},
+            "accepted",
+        ),
         # A lost backslash.
         ("Dockerfile", "FROM python:3.11\nRUN apt-get update\n    && pip install torch\n", "new", {}, "refused"),
         ("Dockerfile", "FROM python:3.11\nRUN \\\\\n <<EOF\npip install torch\nEOF\n", "new", {}, "open"),

@@ -382,6 +382,9 @@ def questions(subject: Subject) -> Iterator[str]:
             if not subject.lies_beside(name, found.item):
                 yield f"line {found.item.line}: what `{name[:60]}` asks for: it does not lie beside the script"
     yield from _projects(subject)
+    for run in filter(None, map(_runs_script, subject.trace.invocations)):
+        if _INSTALLER.search(run[0]):
+            yield _unread_script(*run)
     for change in environments_of(subject).replaced:
         if change.left and change.after.version:
             words = f"whether {' and '.join(change.left)}, made for another torch, goes with {change.after.spoken}"
@@ -407,9 +410,17 @@ def _nothing_said(subject: Subject) -> str:
     """Where no torch shows: the script that does the work and was not read, else that there is none."""
     other = next((run for item in subject.trace.invocations if (run := _runs_script(item))), None)
     if other is not None:
-        return f"line {other[1]}: what `{other[0][:60]}` does, which this script runs: it was not read"
+        return _unread_script(*other)
     what = "list" if subject.document.dialect in LISTS else "script"
     return f"which torch this {what} is for: it installs and builds none"
+
+
+# Another script whose name says that it installs may bring another torch.
+_INSTALLER = re.compile(r"(?i)(?:^|[\\/_-])(?:install|setup|bootstrap|deps|dependencies|requirements)[\w-]*\.\w+\Z")
+
+
+def _unread_script(name: str, line: int) -> str:
+    return f"line {line}: what `{name[:60]}` does, which this script runs: it was not read"
 
 
 def _runs_script(item: Invocation) -> tuple[str, int] | None:
