@@ -12,7 +12,7 @@ import msgspec
 
 from rekindle.core import paths
 from rekindle.core.errors import UsageError
-from rekindle.core.untrusted import PlainFileName, Sha256
+from rekindle.core.untrusted import PlainFileName, Sha256, checked
 from rekindle.core.version import Version, typed
 from rekindle.inputs.versions import read_cuda
 
@@ -166,4 +166,5 @@ def kit_id(kit: Kit | Offering) -> PlainFileName:
     """The folder's name: short, without spaces."""
     words = [kit.name, str(kit.version), kit.variant]
     words += [kit.place.system, kit.place.arch] if kit.place != KitPlatform.here() else []
-    return PlainFileName("-".join([word for word in words if word] + (["full"] if kit.full else [])))
+    words += ["full"] if kit.full else []
+    return checked(PlainFileName, "-".join(filter(None, words)), "the list of a kit's files")
