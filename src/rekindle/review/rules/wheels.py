@@ -306,6 +306,8 @@ def _local(subject: Subject) -> Iterator[Raised]:
     """`torch==2.0.1+cu118` is only on PyTorch's own index; a range takes no `+cu118` at all."""
     for found in subject.installs:
         lines = {line for word in found.item.words for line in re.findall(r"/whl/(cu\d+|cpu)\b", word.text)}
+        paged = not (found.index or found.find) and any(word.text.endswith(".html") for word in found.item.words)
+        alone = paged or environments_of(subject).has_no_index(found)
         for wanted in found.wanted if found.tool != "conda" and found.verb in ("install", "sync", "wheel") else ():
             requirement = wanted.requirement or ""
             reason = next((why for pattern, why in _NO_REQUIREMENT.items() if re.search(pattern, requirement)), None)
@@ -316,8 +318,6 @@ def _local(subject: Subject) -> Iterator[Raised]:
             if reason is not None:
                 yield raised("requirement-invalid", wanted.line, text=wanted.raw, reason=reason)
             local = re.search(r"==[\w.]+\+(\w+)", requirement)
-            paged = not (found.index or found.find) and any(word.text.endswith(".html") for word in found.item.words)
-            alone = paged or environments_of(subject).has_no_index(found)
             if local and wanted.name in ("torch", *PROJECTS) and alone:
                 rule = "local-no-index-list" if subject.document.dialect in LISTS else "local-no-index"
                 index = index_of(local[1])
