@@ -285,8 +285,10 @@ def test_half_open_clients_hold_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     with serve.server(tmp_path / "shelf", "127.0.0.1", 0) as address:
         host, port = address.removeprefix("http://").split(":")
         before = threading.active_count()
-        clients = [socket.create_connection((host, int(port))) for _ in range(300)]
-        for client in clients[:150]:
+        # Wine's AcceptEx gave up once, after some two hundred.
+        many = 300 if os.name != "nt" else 100
+        clients = [socket.create_connection((host, int(port))) for _ in range(many)]
+        for client in clients[: many // 2]:
             with contextlib.suppress(ConnectionError):
                 client.sendall(b"GET /simple/demo/ HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         assert threading.active_count() - before < 10
