@@ -34,10 +34,10 @@ from rekindle.extension.candidates import IndexAnswer
 from rekindle.extension.find import LookedInto, find
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
+from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge.gpu.capabilities import needs
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.torch_wheels import torch_wheels
-from rekindle.model.cuda_line import CudaLine
 from rekindle.stack.driver import card_window
 from rekindle.stack.offers import official_of
 from rekindle.stack.prebuilt import coverage as covered
@@ -174,7 +174,7 @@ DRIVER_CUDA = Pair(
         if _drives("RTX 2080", each[0], each[2])
     ],
     lambda driver, line, system: holds(
-        runs(read_driver(driver, read_system(system).driver_system).driver, CudaLine.parse(line).cuda)  # type: ignore[union-attr]
+        runs(read_driver(driver, read_system(system).driver_system).driver, read_cuda(line))
     ),
     {
         "plan": lambda folder, driver, line, system: rejected(
@@ -193,7 +193,7 @@ DRIVER_CUDA = Pair(
         ),
         "audit": lambda folder, driver, line, system: audited(
             folder, *_place("RTX 2080", driver, system), id="audit.driver", about=("does not run CUDA",),
-            torch=_of(line), cuda=str(CudaLine.parse(line).cuda),  # type: ignore[union-attr]
+            torch=_of(line), cuda=str(read_cuda(line)),
         ),
     },
 )  # fmt: skip

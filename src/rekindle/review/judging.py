@@ -381,7 +381,8 @@ def questions(subject: Subject) -> Iterator[str]:
         for name in found.lists:
             if not subject.lies_beside(name, found.item):
                 yield f"line {found.item.line}: what `{name[:60]}` asks for: it does not lie beside the script"
-    yield from _projects(subject)
+    projects_unread = list(_projects(subject))
+    yield from projects_unread
     for run in filter(None, map(_runs_script, subject.trace.invocations)):
         if _INSTALLER.search(run[0]):
             yield _unread_script(*run)
@@ -391,7 +392,7 @@ def questions(subject: Subject) -> Iterator[str]:
             yield f"line {change.wanted.line}: {words}"
     listed = any(not subject.lies_beside(name, found.item) for found in subject.installs for name in found.lists)
     known = every or listed or unsaid(subject) or answered(subject) or code.compiled(subject)
-    if not known and not any(_projects(subject)):
+    if not known and not projects_unread:
         yield _nothing_said(subject)
 
 

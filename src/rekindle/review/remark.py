@@ -45,6 +45,10 @@ def raised(
     **fields: object,
 ) -> Raised:
     return Raised(
-        rule=rule, line=line, fields={name: str(value) for name, value in fields.items()}, corrected=corrected,
-        certain=certain, source=source,
-    )  # fmt: skip
+        rule=rule,
+        line=line,
+        fields={name: str(value) for name, value in fields.items()},
+        corrected=corrected,
+        certain=certain,
+        source=source,
+    )

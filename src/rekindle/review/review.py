@@ -253,11 +253,18 @@ def _read_as(trace: Trace, dialect: Dialect, text: str) -> None:
     )
 
     readers: dict[Dialect, Callable[[Trace, str], object]] = {
-        Dialect.BATCH: batch.read_batch, Dialect.POWERSHELL: powershell.read_powershell, Dialect.SHELL:
-        shell.read_shell, Dialect.DOCKERFILE: dockerfile.read_dockerfile, Dialect.NOTES: notes.read_notes,
-        Dialect.MAKEFILE: makefile.read_makefile, Dialect.COMPOSE: compose.read_compose, Dialect.REQUIREMENTS:
-        lists.read_requirements, Dialect.ENVIRONMENT: lists.read_conda_environment, Dialect.RECIPE: lists.read_recipe,
-        Dialect.PROJECT: lists.read_project, Dialect.WORKFLOW: workflow.read_github, Dialect.GITLAB:
-        workflow.read_gitlab,
-    }  # fmt: skip
+        Dialect.BATCH: batch.read_batch,
+        Dialect.POWERSHELL: powershell.read_powershell,
+        Dialect.SHELL: shell.read_shell,
+        Dialect.DOCKERFILE: dockerfile.read_dockerfile,
+        Dialect.NOTES: notes.read_notes,
+        Dialect.MAKEFILE: makefile.read_makefile,
+        Dialect.COMPOSE: compose.read_compose,
+        Dialect.REQUIREMENTS: lists.read_requirements,
+        Dialect.ENVIRONMENT: lists.read_conda_environment,
+        Dialect.RECIPE: lists.read_recipe,
+        Dialect.PROJECT: lists.read_project,
+        Dialect.WORKFLOW: workflow.read_github,
+        Dialect.GITLAB: workflow.read_gitlab,
+    }
     readers[dialect](trace, text)

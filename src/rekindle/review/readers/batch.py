@@ -285,9 +285,14 @@ class _BatchReader:
             known = known and filled.isdigit()
         appended = f"%{name.strip().upper()}%" in value.upper()
         self.recorder.set(
-            name.strip(), filled, node.line, known=known, raw=value if not quoted else value.strip(),
-            text=node.raw.strip(), appended=appended,
-        )  # fmt: skip
+            name.strip(),
+            filled,
+            node.line,
+            known=known,
+            raw=value if not quoted else value.strip(),
+            text=node.raw.strip(),
+            appended=appended,
+        )
 
     def _spaces(self, node: BatchNode, name: str, value: str, *, whole: bool) -> None:
         before, after = name != name.rstrip(), value[:1] in (" ", "\t") and bool(value.strip())

@@ -226,5 +226,14 @@ _OTHERS = frozenset(
     | {"MAINTAINER", "ONBUILD"}
 )
 _INSTRUCTIONS = (
-    "FROM", "ENV", "ARG", "LABEL", "RUN", "WORKDIR", "SHELL", "COPY", "ADD", *sorted(_OTHERS - {"COMMENT"}),
-)  # fmt: skip
+    "FROM",
+    "ENV",
+    "ARG",
+    "LABEL",
+    "RUN",
+    "WORKDIR",
+    "SHELL",
+    "COPY",
+    "ADD",
+    *sorted(_OTHERS - {"COMMENT"}),
+)

@@ -336,9 +336,15 @@ class _PowerShellReader(PowerShellValues):
         if self._sets(name, words, node):
             return
         self.recorder.run(
-            words, self.line(node), self.last(node), text_of(node), called=called, checked=checked, piped=piped,
+            words,
+            self.line(node),
+            self.last(node),
+            text_of(node),
+            called=called,
+            checked=checked,
+            piped=piped,
             redirects=redirects,
-        )  # fmt: skip
+        )
         if dotted:
             self._other(words[0], self.line(node))
         self._moves(name, words)

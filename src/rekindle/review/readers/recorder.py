@@ -100,9 +100,17 @@ class Recorder:
         if carried or not self.trace.afford(value, line):
             value, known = value[:200], False
         item = Assignment(
-            name=name, value=value, line=line, known=known, raw=raw or value, order=self.trace.tick(),
-            dialect=self.dialect, conditional=self.conditional > 0, scope=self.scope.number, **seen,
-        )  # fmt: skip
+            name=name,
+            value=value,
+            line=line,
+            known=known,
+            raw=raw or value,
+            order=self.trace.tick(),
+            dialect=self.dialect,
+            conditional=self.conditional > 0,
+            scope=self.scope.number,
+            **seen,
+        )
         self.trace.assignments.append(item)
         if item.how in ("environment", "shell"):
             exported = item.how == "environment"
@@ -119,11 +127,22 @@ class Recorder:
             return None
         prefix = (*seen.prefix, *self._prefix(inner))
         item = msgspec.structs.replace(
-            seen, program=program_of(words[0].text), words=tuple(words), text=seen.text.strip(),
-            order=self.trace.tick(), dialect=self.dialect, scope=self.scope.number, directory=self.directory,
-            checked=seen.checked or self.stops, conditional=self.conditional > 0, pipefail=self.pipefail,
-            prefix=prefix, reached=self.reached, child=self.child, system=self.system,
-        )  # fmt: skip
+            seen,
+            program=program_of(words[0].text),
+            words=tuple(words),
+            text=seen.text.strip(),
+            order=self.trace.tick(),
+            dialect=self.dialect,
+            scope=self.scope.number,
+            directory=self.directory,
+            checked=seen.checked or self.stops,
+            conditional=self.conditional > 0,
+            pipefail=self.pipefail,
+            prefix=prefix,
+            reached=self.reached,
+            child=self.child,
+            system=self.system,
+        )
         self.trace.invocations.append(item)
         self._defines(item)
         return item

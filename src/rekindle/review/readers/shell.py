@@ -293,9 +293,16 @@ class _ShellReader:
             self._handed(words[2])
             return
         self.recorder.run(
-            words, line, last, text_of(node), checked=checked, piped=piped, redirects=redirects, prefix=tuple(prefix),
+            words,
+            line,
+            last,
+            text_of(node),
+            checked=checked,
+            piped=piped,
+            redirects=redirects,
+            prefix=tuple(prefix),
             after=after,
-        )  # fmt: skip
+        )
         self._moves(name, words)
 
     def _handed(self, word: Word) -> None:
