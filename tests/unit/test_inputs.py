@@ -341,6 +341,8 @@ def test_a_driver_as_nvidia_smi_shows_it() -> None:
 
 
 def test_a_driver_as_windows_counts_it() -> None:
+    with pytest.raises(UsageError, match="is not a version number"):
+        read_driver("31.0.15.²713", "windows")  # a digit, and no number
     typed = read_driver("31.0.15.3713", "windows")
     assert (str(typed.driver), typed.note) == ("537.13", "driver 31.0.15.3713, as Windows counts, is NVIDIA's 537.13")
 

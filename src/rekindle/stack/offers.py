@@ -58,16 +58,15 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """What pip must bring for it, since it carries no requirement of its own for them."""
     note: str | None = None
     wheel: WheelIdentity | None = None
-
-    def served(self, code: GpuCode, card: Capability) -> Served:
-        """How far one of its libraries serves a card."""
-        return served(code, card, torch=Version.find(self.torch))
-
     """The file itself, of an offer that was read off one."""
     torchvision: str | None = None
     """Where the offer itself says which belongs to it."""
     cudnn_inside: bool = False
     """cuDNN is linked into torch's own library, with kernels for a few cards each."""
+
+    def served(self, code: GpuCode, card: Capability) -> Served:
+        """How far one of its libraries serves a card."""
+        return served(code, card, torch=Version.find(self.torch))
 
     @property
     def label(self) -> str:

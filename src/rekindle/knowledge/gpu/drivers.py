@@ -51,7 +51,7 @@ def of_windows(four_parts: str) -> str | None:
     """Windows numbers a driver `27.21.14.7250`: the last five digits are NVIDIA's 472.50. Its own begin with 100."""
     first, *parts = four_parts.split(".")
     digits = "".join(part.rjust(4, "0") for part in parts[-2:]) if len(parts) == 3 and len(first) < 3 else ""
-    return f"{int(digits[-5:-2])}.{digits[-2:]}" if digits.isdigit() and len(digits) >= 5 else None
+    return f"{int(digits[-5:-2])}.{digits[-2:]}" if digits.isascii() and digits.isdigit() and len(digits) >= 5 else None
 
 
 def newest_of(branch: int, counting: str) -> Version | None:
