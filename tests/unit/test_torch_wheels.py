@@ -30,7 +30,7 @@ def figures(release: str, card: Capability) -> dict[str, tuple[str, int, int]]:
 
 def covers(release: str, card: Capability) -> str:
     wheel = wheel_of(release)
-    return gpu_code.covers(wheel.gpu_code, card).value
+    return gpu_code.overall(gpu_code.served(code, card).coverage for code in gpu_code.own(wheel.gpu_code)).value
 
 
 def test_every_minor_release_is_there_once() -> None:

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
 from rekindle.core.version import Version
+from rekindle.knowledge.torch import wheel_platforms
 
 _RUNTIME = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d\d)", re.IGNORECASE)
-# PyTorch's own wheels for Linux: the old C++ ABI up to 2.5, the new one from 2.7 on; of 2.6 only the line cu126 has it.
-_LAST_OLD, _BETWEEN = Version("2.5"), Version("2.6")
+# PyTorch took the new C++ ABI and this glibc in one step.
+_NEW_ABI_GLIBC = Version("2.28")
 # As wheels name the two: `cxx11abiTRUE`.
 ABIS = {"TRUE": "cxx11", "FALSE": "pre-cxx11"}
 
@@ -35,9 +36,11 @@ def same_cuda(file: str, built: Version, torch: Version | None) -> Judgement:
 
 def official_abi(torch: Version, line: str | None) -> str | None:
     """The C++ ABI of PyTorch's own wheel for Linux. None: it depends on the line, which is not known."""
-    if torch.major_minor == _BETWEEN and line is None:
+    minor = str(torch.major_minor)
+    if line is None and wheel_platforms.depends_on_line(minor, "x86_64"):
         return None
-    old = torch.major_minor <= _LAST_OLD or (torch.major_minor == _BETWEEN and line != "cu126")
+    platform = wheel_platforms.of(minor, "x86_64", line)
+    old = platform.glibc < _NEW_ABI_GLIBC if platform else torch < Version("2.0")
     return "pre-cxx11" if old else "cxx11"
 
 

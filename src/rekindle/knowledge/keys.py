@@ -96,6 +96,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "torch/torch_wheels_aarch64": {"wheels": ("wheel",)},
     "torch/upstream_builds": {"builds": ("minor", "cuda")},
     "torch/triton_targets": {"row": ("target",)},
+    "torch/line_platforms": {"wheels": ("minor", "machine", "line")},
     "torch/variant_providers": {"provider": ("name",)},
     "torch/visual_runtime": {"library": ("name",)},
     "torch/wheel_platforms": {"wheels": ("minor", "machine")},

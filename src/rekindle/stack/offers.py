@@ -342,7 +342,7 @@ def _on_arm(release: releases.TorchRelease, line: wheel_platforms.Aarch64Line, v
 def _official(
     release: releases.TorchRelease, variant: releases.Variant, version: str, system: str, machine: str
 ) -> Offer:
-    platform = wheel_platforms.of(release.minor, machine) if system == "linux" else None
+    platform = wheel_platforms.of(release.minor, machine, variant.name) if system == "linux" else None
     targets = variant.targets(system) if machine == "x86_64" else None
     seen = _observed(version, variant, system, machine)
     if seen is not None:

@@ -78,6 +78,7 @@ _STANDS_ON = (
     "torch/torch_releases.json",
     "torch/torch_wheels.json",
     "torch/torch_wheels_aarch64.json",
+    "torch/line_platforms.toml",
     "torch/wheel_platforms.json",
 )
 

@@ -14,22 +14,34 @@ from rekindle.knowledge.tables import NamedRow, Row, cached, decided, rows
 
 
 class WheelPlatform(Row, frozen=True, kw_only=True):
-    """The wheel of one minor release for one machine. `cuda`: it is a CUDA build, not a CPU one."""
+    """The wheel of one minor release for one machine. `cuda`: it is a CUDA build, not a CPU one.
+
+    `line`: only the wheels of this line are so; the others are like the one on the package index.
+    """
 
     minor: str
     torch: str
     machine: str
+    line: str | None = None
     tag: str
     glibc: Version
     cuda: bool
 
 
 wheel_platforms = rows("wheel_platforms.json", "wheels", WheelPlatform)
+line_platforms = rows("line_platforms.toml", "wheels", WheelPlatform)
 
 
-def of(minor: str, machine: str) -> WheelPlatform | None:
+def of(minor: str, machine: str, line: str | None = None) -> WheelPlatform | None:
     """The row of a minor release; None when the index has no wheel of it for that machine."""
-    return next((row for row in wheel_platforms() if row.minor == minor and row.machine == machine), None)
+    found = {
+        row.line: row for row in (*wheel_platforms(), *line_platforms()) if (row.minor, row.machine) == (minor, machine)
+    }
+    return found.get(line, found.get(None))
+
+
+def depends_on_line(minor: str, machine: str) -> bool:
+    return any((row.minor, row.machine) == (minor, machine) for row in line_platforms())
 
 
 class Aarch64Line(Row, frozen=True, kw_only=True):
