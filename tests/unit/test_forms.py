@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -104,6 +105,13 @@ def test_a_jetsons_wheel_is_an_address_in_every_form() -> None:
     assert uv["tool"]["uv"]["sources"]["torch"]["url"].startswith(WHEEL)
     refused = rekindle_command(*board, "--as", "dockerfile")
     assert refused.code == 2 and "JetPack" in refused.err
+
+
+def test_the_python_of_a_machine_is_not_that_of_its_containers() -> None:
+    recorded = ("plan", "--machine", str(Path(__file__).parent.parent / "machines" / "wsl.json"))
+    assert "python     3.10" in rekindle_command(*recorded).out
+    assert "FROM python:3.12-slim" in shown("dockerfile", *recorded)
+    assert "FROM python:3.10-slim" in shown("dockerfile", *recorded, "--python", "3.10")
 
 
 def test_a_dockerfile_is_for_linux_and_names_the_driver() -> None:

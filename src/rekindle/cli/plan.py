@@ -169,7 +169,7 @@ class PlanOptions(TypedWish, frozen=True, kw_only=True):
 
     def situation(self, snapshot: Path | None = None) -> Situation:
         recorded = snapshot or (self.snapshots[0] if self.snapshots else None)
-        return situation_here(
+        found = situation_here(
             gpus=self.gpus,
             system=self.system,
             machine=self.arch,
@@ -177,6 +177,7 @@ class PlanOptions(TypedWish, frozen=True, kw_only=True):
             python=self.python,
             snapshot=recorded,
         )
+        return found.in_image(python=found.python if self.python else None) if self.form == "dockerfile" else found
 
 
 def _nodes(asked_for: PlanOptions, wish: Wish) -> int:

@@ -27,14 +27,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         """Where the script makes an environment. In an image the C library is the image's, not the machine's."""
         cards = tuple(Card(name=f"a GPU of capability {each}", capabilities=(each,)) for each in self.gpus)
         base = self.place or Situation(system=system, cards=cards)
-        own = image or system != base.system
-        return msgspec.structs.replace(
-            base, system=system, cards=base.cards or cards, python=python or base.python,
-            glibc=glibc if own else glibc or base.glibc, libc=None if own else base.libc,
-            release=None if own else base.release, here=False, installed=None,
-            # A Linux on a computer with Windows runs in WSL, on the driver of Windows.
-            wsl=base.wsl or (system, base.system) == ("linux", "windows"),
-        )  # fmt: skip
+        python = python or base.python
+        if image or system != base.system:
+            inside = base.in_image(python=python, glibc=glibc)
+        else:
+            inside = msgspec.structs.replace(base, python=python, glibc=glibc or base.glibc, installed=None, here=False)
+        # A Linux on a computer with Windows runs in WSL, on the driver of Windows.
+        wsl = base.wsl or (system, base.system) == ("linux", "windows")
+        return msgspec.structs.replace(inside, system=system, cards=base.cards or cards, wsl=wsl)
 
 
 def question_from_options(

@@ -141,6 +141,11 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     def driven_by(self) -> Driver | None:
         return Driver(self.driver, self.driver_system) if self.driver else None
 
+    def in_image(self, *, python: str | None, glibc: Version | None = None) -> Situation:
+        """In a container on it: the cards and their driver are the machine's, all the rest is the image's."""
+        own = {"bits": None, "release": None, "libc": None, "installed": None, "conda": None, "here": False}
+        return msgspec.structs.replace(self, python=python, glibc=glibc, **own)
+
     @property
     def profile(self) -> str:
         """The profile of a build that this machine can run."""
