@@ -9,6 +9,7 @@ import itertools
 import os
 import random
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from rekindle.compat import companion, driver_card, host_compiler, package
 from rekindle.compat.driver_cuda import runs
 from rekindle.compat.feature_card import has
 from rekindle.compat.judgement import Judgement, holds
-from rekindle.compat.library_card import cudnn_serves
+from rekindle.compat.library_card import compiles_with, cudnn_serves
 from rekindle.compat.toolkit_card import compiles
 from rekindle.compat.torch_cuda import has_line
 from rekindle.compat.torch_python import takes
@@ -240,6 +241,29 @@ CUDNN_CARD = Pair(
         ),
     },
 )  # fmt: skip
+TORCH_CUDNN = Pair(
+    "torch and cuDNN",
+    itertools.product(("1.13.1", "2.0.1", "2.2.2", "2.3.1", "2.6.0", "2.15.0"),
+                      ("7.6.5", "8.0.5", "8.5.0", "8.9.2", "9.1.0", "9.5.1")),
+    lambda torch, cudnn: holds(compiles_with(torch, Version(cudnn))),
+    {
+        "review": lambda folder, torch, cudnn: remarked(
+            folder, "build.sh", f"git clone --branch v{torch} --recursive https://github.com/pytorch/pytorch\n"
+            f"cd pytorch\nexport CUDNN_ROOT=/opt/cudnn-linux-x86_64-{cudnn}.1_cuda11-archive\n"
+            "python setup.py bdist_wheel\n",
+            ids=("cudnn-too-new-for-torch",),
+        ),
+        "plan": lambda folder, torch, cudnn: False if _chosen_cudnn(torch) == cudnn else None,
+    },
+)  # fmt: skip
+
+
+@cache
+def _chosen_cudnn(torch: str) -> str | None:
+    """What a build of it is planned with."""
+    seen = rekindle_command("plan", "--gpu", "V100", "--torch", torch, "--json")
+    found = [each["cudnn"] for each in seen.json()["routes"] if each["route"] == "source-build"]
+    return ".".join(found[0].split(".")[:3]) if found and found[0] else None
 
 
 def _major(cudnn: str) -> int:
@@ -439,8 +463,8 @@ FILE_TORCH = Pair(
 )  # fmt: skip
 
 EVERY = (
-    DRIVER_CARD, DRIVER_CUDA, TOOLKIT_CARD, CUDNN_CARD, CODE_CARD, TORCH_LINE, TORCH_PYTHON, TORCH_SYSTEM, COMPANION,
-    PACKAGE_CARD, PACKAGE_TORCH, FEATURE_CARD, GCC, FILE_TORCH,
+    DRIVER_CARD, DRIVER_CUDA, TOOLKIT_CARD, CUDNN_CARD, TORCH_CUDNN, CODE_CARD, TORCH_LINE, TORCH_PYTHON, TORCH_SYSTEM,
+    COMPANION, PACKAGE_CARD, PACKAGE_TORCH, FEATURE_CARD, GCC, FILE_TORCH,
 )  # fmt: skip
 
 

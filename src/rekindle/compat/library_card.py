@@ -1,13 +1,15 @@
-"""Do this cuDNN, and the math libraries of this CUDA, hold code for this card?"""
+"""Do this cuDNN, and the math libraries of this CUDA, hold code for this card? Does torch compile with this cuDNN?"""
 
 from __future__ import annotations
 
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
 from rekindle.core.version import Version
+from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda.cudnn import families, math_libraries, releases, row_of
 from rekindle.knowledge.cuda.toolkits import toolkit
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Evidence, cached
+from rekindle.knowledge.torch.releases import torch_release
 
 
 @cached
@@ -25,6 +27,23 @@ def cudnn_serves(version: Version, card: Capability, *, cuda_major: int = 11) ->
         source="the GPU code of cuDNN's libraries on the package index; NVIDIA's support matrix for older ones",
         changes=(Alternative(what="cudnn", value=str(last), text=use),) if last else (),
     )
+
+
+@cached
+def compiles_with(torch: str, cudnn: Version) -> Judgement:
+    """Does this release of PyTorch compile with this cuDNN?"""
+    release, bound = torch_release(torch), limits.cudnn_range(torch)
+    if bound is not None and cudnn >= bound.below:
+        return _does_not_compile(torch, cudnn, f"below {bound.below}", bound.why)
+    if cudnn < release.min_cudnn:
+        return _does_not_compile(torch, cudnn, f"{release.min_cudnn} or newer", release.source)
+    return Fits()
+
+
+def _does_not_compile(torch: str, cudnn: Version, need: str, source: str) -> Clash:
+    sentence = f"torch {torch} does not compile with cuDNN {cudnn}: it needs cuDNN {need}"
+    change = Alternative(what="cudnn", value=need, text=f"take a cuDNN {need}")
+    return Clash(sentence=sentence, source=source, changes=(change,))
 
 
 def cudnns_for(cuda_major: int) -> list[Version]:

@@ -9,7 +9,14 @@ import msgspec
 from rekindle.compat.driver_card import Window
 from rekindle.compat.host_compiler import gcc_majors, limits_evidence, newest_gcc, takes_gcc, takes_msvc, toolset_range
 from rekindle.compat.judgement import Clash, Fits
-from rekindle.compat.library_card import cudnn_evidence, cudnn_serves, cudnns_for, last_cudnn, same_release
+from rekindle.compat.library_card import (
+    compiles_with,
+    cudnn_evidence,
+    cudnn_serves,
+    cudnns_for,
+    last_cudnn,
+    same_release,
+)
 from rekindle.compat.toolkit_card import arch_list as listed
 from rekindle.compat.toolkit_card import compiles
 from rekindle.core.command import Command, pip, pip_install, rekindle
@@ -206,15 +213,11 @@ def _built(
 
 def choose_cudnn(release: TorchRelease, version: str, toolkit: Toolkit, situation: Situation) -> Version | None:
     """The newest cuDNN with code for all cards that this release compiles with and that is made for this CUDA."""
-    limit = building.cudnn_range(version)
 
     def fits(candidate: Version) -> bool:
-        if candidate < release.min_cudnn or (limit is not None and candidate >= limit.below):
-            return False
-        return all(
-            isinstance(cudnn_serves(candidate, capability, cuda_major=toolkit.version.major), Fits)
-            for capability in situation.capabilities
-        )
+        major = toolkit.version.major
+        judged = [cudnn_serves(candidate, capability, cuda_major=major) for capability in situation.capabilities]
+        return all(isinstance(each, Fits) for each in (compiles_with(version, candidate), *judged))
 
     official = next((row.cudnn for row in release.variants if row.cuda == toolkit.version and row.cudnn), None)
     if official is not None and fits(official):

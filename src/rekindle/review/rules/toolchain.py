@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rekindle.compat.host_compiler import newest_gcc, takes_gcc, takes_msvc, toolset_range, toolsets_of
 from rekindle.compat.judgement import Clash, Fits
-from rekindle.compat.library_card import cudnn_serves, cudnns_for, last_cudnn
+from rekindle.compat.library_card import compiles_with, cudnn_serves, cudnns_for, last_cudnn
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import toolkits
@@ -366,13 +366,11 @@ def _cudnn(subject: Subject) -> Iterator[Raised]:
                 )  # fmt: skip
         for step in subject.torch_builds[:1]:
             torch = subject.torch_at(step.item)
-            bound = limits.cudnn_range(str(torch.version)) if torch and subject.release_at(step.item) else None
-            if torch and bound and version >= bound.below and f"{version}t" not in told:
+            known = torch and subject.release_at(step.item)
+            answer = compiles_with(str(torch.version), version) if torch and known else None
+            if isinstance(answer, Clash) and f"{version}t" not in told:
                 told.add(f"{version}t")
-                yield raised(
-                    "cudnn-too-new-for-torch", line, torch=torch.version, cudnn=version, below=bound.below,
-                    reason=bound.why, source=bound.source,
-                )  # fmt: skip
+                yield raised("cudnn-too-new-for-torch", line, clash=answer.sentence, reason=answer.source)
 
 
 def _cudnn_points(subject: Subject) -> Iterator[tuple[Version, int, int]]:
