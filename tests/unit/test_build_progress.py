@@ -78,6 +78,17 @@ def test_builds_of_different_machines_are_brought_to_one_scale() -> None:
     assert found[new].seconds / heaviest == pytest.approx(5.0 / 20.0)
 
 
+def test_the_same_build_before_counts_alone() -> None:
+    """Without optimisation all files weigh alike; a build that was timed as it is must not be averaged with that."""
+    names = objects(20)
+    before = {outputs.read(name).key: float(number + 1) for number, name in enumerate(names)}
+    flat = Times(name="unoptimised", seconds=dict.fromkeys(before, 1.0))
+    found = Weights([Times(name="before", seconds=before), flat]).of(names)
+    assert found[names[-1]].seconds / found[names[0]].seconds == pytest.approx(20.0)
+    few = Times(name="another", seconds=dict(list(before.items())[:10]))
+    assert Weights([few, flat]).of(names)[names[9]].seconds < 10.0
+
+
 def test_a_file_that_nobody_timed_weighs_what_its_folder_weighs() -> None:
     known = Times(
         name="k", seconds={f"t:heavy/f{i}.cpp": 30.0 for i in range(5)} | {f"t:light/f{i}.cpp": 1.0 for i in range(5)}

@@ -28,6 +28,8 @@ from rekindle.knowledge.builds.sweeps import file_seconds
 
 _COMMON = 5
 """Files that two builds must share before their speeds are compared."""
+_SAME = 0.9
+"""The share of the files that the nearest build must have timed to be this build before; then it counts alone."""
 _DEFAULTS = {"cxx": 6.0, "c": 1.0, "cuda": 22.0, "link": 1.0, "other": 0.5}
 """Seconds where nothing is known. A CUDA file of PyTorch for one architecture takes 3.6 times what a C++ file does."""
 _SIZE_POWER = 0.35
@@ -50,7 +52,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Weights:
-    """The first of the builds is the one nearest to this build; the others fill in and smooth."""
+    """The first of the builds is the one nearest to this build; the others fill in, and smooth where it is another."""
 
     def __init__(self, builds: Sequence[Times]) -> None:
         self._indexes = [_Index(build) for build in builds if build.seconds]
@@ -60,7 +62,8 @@ class Weights:
         wanted = [outputs.read(name) for name in names]
         hits = [{each.name: found for each in wanted if (found := index.find(each))} for index in self._indexes]
         order = sorted((found for found in hits if found), key=len, reverse=True)
-        merged = _merged(order)
+        nearest = hits[0] if hits and len(hits[0]) >= _SAME * len(wanted) else {}
+        merged = _merged(order) if not nearest else _merged([nearest, *order]) | nearest
         neighbours = _Neighbours([(each, merged[each.name]) for each in wanted if each.name in merged], sizes or {})
         return {
             each.name: Weight(output=each, seconds=merged[each.name], known=True)
