@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rekindle.knowledge.torch.releases import newest_python
 from rekindle.review.document import read
 from rekindle.review.question import question_from_options
 from rekindle.review.report import text
@@ -291,3 +292,19 @@ def test_a_misspelt_instruction_is_wrong() -> None:
 @pytest.mark.parametrize("line", ["pip install -r more.txt", "uv sync --extra gpu"])
 def test_one_thing_is_not_known(line: str) -> None:
     assert len(reviewed(f"FROM python:3.11\nRUN {line}\n", "RTX 3060", "Dockerfile").questions) == 1
+
+
+@pytest.mark.parametrize("image", ["python:3", "python:slim", "python", "docker.io/library/python:3-slim-bookworm"])
+def test_an_image_without_a_number_has_the_newest_python(image: str) -> None:
+    old = reviewed(f"FROM {image}\nRUN pip install torch==2.0.1\n", "GTX 1080 Ti", "Dockerfile")
+    assert any(str(newest_python()) in each.found for each in old.remarks)
+    assert not reviewed(f"FROM {image}\nRUN pip install torch\n", "RTX 3060", "Dockerfile").remarks
+
+
+def test_three_x_of_an_action_is_the_newest_python() -> None:
+    steps = (
+        "      - uses: actions/setup-python@v5\n        with: {python-version: '3.x'}\n"
+        "      - run: pip install torch==2.0.1\n"
+    )
+    text = f"on: push\njobs:\n  t:\n    runs-on: ubuntu-latest\n    steps:\n{steps}"
+    assert any(str(newest_python()) in each.found for each in reviewed(text, "GTX 1080 Ti", "ci.yml").remarks)

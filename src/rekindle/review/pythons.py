@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 
 from rekindle.knowledge.torch.projects import image_python
+from rekindle.knowledge.torch.releases import newest_python
 from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Image, Invocation
 
 _IN_IMAGE = re.compile(r"(?:^|/)python:(?:rc-)?(3\.\d{1,3})|(?:^|/)uv:(?:[\d.]+-)?python(3\.\d{1,3})")
+# `3` and `3.x` of an action; of the official image also no number at all, with or without its system.
+_NEWEST = re.compile(
+    r"3(?:\.x)?|x|(?:\S*/)?python(?::(?:3|latest|slim|bookworm|trixie)(?:-(?:slim|bookworm|trixie))*)?"
+)
 
 
 def python_of(subject: Subject) -> Known | None:
@@ -86,7 +91,8 @@ def pythons_at(subject: Subject, item: Invocation) -> list[Known]:
         return []
     release = image.pytorchs if image.known else None
     python = (match[1] or match[2]) if match else image_python(release) if release else None
-    return [Known.python(python, image.line)] if python else []
+    known = _typed(python or image.name, image.line) if python or image.known else None
+    return [known] if known else []
 
 
 def image_of(subject: Subject, item: Invocation) -> Image | None:
@@ -97,4 +103,6 @@ def image_of(subject: Subject, item: Invocation) -> Image | None:
 
 def _typed(text: str, line: int) -> Known | None:
     match = re.fullmatch(r"(3\.\d{1,3})(?:\.\d{1,9})?(t?)", text)
+    if match is None and _NEWEST.fullmatch(text):
+        return Known(newest_python(), line)
     return Known.python(match[1] + match[2], line) if match else None
