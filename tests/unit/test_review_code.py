@@ -308,3 +308,17 @@ def test_three_x_of_an_action_is_the_newest_python() -> None:
     )
     text = f"on: push\njobs:\n  t:\n    runs-on: ubuntu-latest\n    steps:\n{steps}"
     assert any(str(newest_python()) in each.found for each in reviewed(text, "GTX 1080 Ti", "ci.yml").remarks)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "winget install -e --id Python.Python.3.14",
+        "choco install python --version=3.14.1 -y",
+        "choco install python314",
+    ],
+)
+def test_the_python_that_windows_was_given_takes_the_wheels(line: str) -> None:
+    text = f"{line}\npip install torch==2.6.0 --index-url https://download.pytorch.org/whl/cu124\n"
+    assert any("Python 3.14" in each.found for each in reviewed(text, "RTX 3060", "a.ps1").remarks)
+    assert not reviewed(text.replace("3.14", "3.12").replace("314", "312"), "RTX 3060", "a.ps1").remarks

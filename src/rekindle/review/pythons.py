@@ -10,6 +10,9 @@ from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Image, Invocation
 
 _IN_IMAGE = re.compile(r"(?:^|/)python:(?:rc-)?(3\.\d{1,3})|(?:^|/)uv:(?:[\d.]+-)?python(3\.\d{1,3})")
+_INSTALLERS = ("winget", "choco", "scoop", "brew")
+# `Python.Python.3.12`, `python --version=3.11.9`, `python312`, `python@3.12`.
+_INSTALLED = re.compile(r"(?i)\bpython(?:\.python\.|@|3?(?: -\S+)* --version[ =])(3\.\d{1,3})|\bpython(3)(\d{1,2})\b")
 # `3` and `3.x` of an action; of the official image also no number at all, with or without its system.
 _NEWEST = re.compile(
     r"3(?:\.x)?|x|(?:\S*/)?python(?::(?:3|latest|slim|bookworm|trixie)(?:-(?:slim|bookworm|trixie))*)?"
@@ -56,6 +59,8 @@ def _looked_for(subject: Subject) -> tuple[Known | None, Known | None]:
             match = re.search(r"\bpython\s*==?\s*(3\.\d{1,3})", text)
             if match:
                 made = Known.python(match[1], item.line)
+        if item.program in _INSTALLERS and (match := _INSTALLED.search(text)):
+            named.append(Known.python(match[1] or f"{match[2]}.{match[3]}", item.line))
         if item.program in ("uv", "virtualenv"):
             match = re.search(
                 r"(?:--python|-p)[ =](?:python)?(3\.\d{1,3}t?)|python (?:install|pin) (3\.\d{1,3}t?)", text

@@ -70,7 +70,9 @@ class _PowerShellReader(PowerShellValues):
             last += 1
         text = " ".join(each.rstrip().removesuffix("`") for each in self.lines[first : last + 1])
         line = first + self.first
-        if line in self.plain or any(item.line == line for item in self.trace.invocations):
+        begins = text.lstrip("& \t\"'")
+        read = (item for item in self.trace.invocations if item.line == line and item.words)
+        if line in self.plain or any(begins.startswith(item.words[0].text) for item in read):
             return not re.search(r"[{}]", text)
         choice = re.match(r"\s*\$(env:)?(\w+)\s*=\s*\(.*\)\s*\?\s*\S+.*:", text)
         if choice:
