@@ -322,3 +322,14 @@ def test_the_python_that_windows_was_given_takes_the_wheels(line: str) -> None:
     text = f"{line}\npip install torch==2.6.0 --index-url https://download.pytorch.org/whl/cu124\n"
     assert any("Python 3.14" in each.found for each in reviewed(text, "RTX 3060", "a.ps1").remarks)
     assert not reviewed(text.replace("3.14", "3.12").replace("314", "312"), "RTX 3060", "a.ps1").remarks
+
+
+@pytest.mark.parametrize(
+    "line", ["sudo apt install -y nvidia-driver-470-server", "sudo sh ./NVIDIA-Linux-x86_64-470.256.02.run --silent"]
+)
+def test_the_driver_that_a_script_installs_has_to_run_its_torch(line: str) -> None:
+    text = f"{line}\npip install torch==2.9.1\n"
+    assert "470.256.02" in reviewed(text, "RTX 3060").remarks[0].found
+    assert reviewed(text, "RTX 5090").remarks[0].line == 1
+    assert verdict(text, "RTX 3060", driver="580.65.06") == "accepted"
+    assert verdict(text.replace("470.256.02", "580.65.06").replace("470", "580"), "RTX 3060") == "accepted"

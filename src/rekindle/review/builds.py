@@ -33,6 +33,10 @@ _TORCH_ONLY = re.compile(
 _ASKS_FOR_CUDA = ("BUILD_EXT", "CUDA_EXT", "BUILD_CUDA_EXT", "MMCV_WITH_OPS", "DS_BUILD_OPS", "WITH_CUDA")
 # A program or a package of the system by this name; not a folder called so.
 _OTHER_PYTHON = re.compile(r"(?:\S*/bin/)?(?:python|pip)(3\.\d{1,3})(?:-\w+)?\Z")
+_DRIVER = re.compile(
+    r"\A(?:nvidia-(?:driver|headless|open)|cuda-drivers)(?:-no-dkms)?-(\d{3})(?:-|\Z)"
+    r"|NVIDIA-Linux-[\w-]+?-(\d{3}\.[\d.]+\d)"
+)
 _TORCH_FAMILY = frozenset({"torch", "torchvision", "torchaudio", "pip", "setuptools", "wheel", "ninja", "numpy"})
 
 
@@ -61,7 +65,9 @@ class ScriptBuilds:
     ) -> None:
         self.document = document
         self.trace = trace
-        self.asked = asked
+        self.driver = _installed_driver(trace) if asked.place is not None and asked.place.driver is None else None
+        """The driver that the script installs, with its line, where nobody told one."""
+        self.asked = asked.driven_by(self.driver[0]) if self.driver else asked
         self.gpus = asked.gpus
         self.told = asked.torch
         self.told_system = asked.system
@@ -358,6 +364,13 @@ def _plain(words: Sequence[str]) -> list[str]:
         elif not word.startswith("-"):
             found.append(word)
     return found
+
+
+def _installed_driver(trace: Trace) -> tuple[str, int] | None:
+    """`apt install nvidia-driver-535`. In an image it is the host's that counts; of several none is known."""
+    words = ((word, item) for item in trace.invocations if not item.conditional for word in item.words)
+    found = {(match[1] or match[2]): word.line for word, item in words if (match := _DRIVER.search(word.text))}
+    return next(iter(found.items())) if len(found) == 1 and not trace.images else None
 
 
 def image_system(name: str) -> tuple[wheel_platforms.LinuxSystem, str] | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core.version import Version
+from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
 from rekindle.inputs.torch import read_torch
 from rekindle.knowledge.gpu.capability import Capability
@@ -22,6 +23,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     torch: Version | None = None
     system: str | None = None
     place: Situation | None = None
+
+    def driven_by(self, text: str) -> Asked:
+        """With the driver that the script installs."""
+        if self.place is None or self.place.driver_system != "linux":
+            return self
+        typed = read_driver(text, "linux")
+        place = msgspec.structs.replace(
+            self.place, driver=typed.driver.version, driver_note=typed.note, no_driver=False
+        )
+        return msgspec.structs.replace(self, place=place)
 
     def situation(self, system: str, *, python: str | None, glibc: Version | None, image: bool) -> Situation:
         """Where the script makes an environment. In an image the C library is the image's, not the machine's."""

@@ -383,8 +383,9 @@ def _drivers(subject: Subject) -> Iterator[Raised]:
     if place is None or not (place.driver or place.no_driver) or not place.cards:
         return
     torch = next(iter(environments_of(subject).every), None)
+    line = subject.driver[1] if subject.driver else torch.line if torch else 1
     for each in cards_driven(place, window_of(place)):
-        yield raised("driver-not-for-the-card", torch.line if torch else 1, sentence=each.sentence, source=each.source)
+        yield raised("driver-not-for-the-card", line, sentence=each.sentence, source=each.source)
 
 
 def _kernels(subject: Subject) -> Iterator[Raised]:
