@@ -333,3 +333,26 @@ def test_the_driver_that_a_script_installs_has_to_run_its_torch(line: str) -> No
     assert reviewed(text, "RTX 5090").remarks[0].line == 1
     assert verdict(text, "RTX 3060", driver="580.65.06") == "accepted"
     assert verdict(text.replace("470.256.02", "580.65.06").replace("470", "580"), "RTX 3060") == "accepted"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "su - me -c 'pip install torch==2.8.0'", "sudo bash -lc 'pip install torch==2.8.0'", "poetry add torch@2.8.0",
+        "eval 'pip install torch==2.8.0'",
+    ],
+)  # fmt: skip
+def test_an_install_inside_another_command_is_read(line: str) -> None:
+    assert verdict(f"pip install torch==2.6.0\n{line}\n", "GTX 1080 Ti") == "refused"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pipx install torch==2.8.0", "uv run --with torch==2.8.0 x.py", "ssh host pip install torch==2.8.0",
+        "python -c \"import os; os.system('pip install torch==2.8.0')\"", "docker exec c pip install torch==2.8.0",
+    ],
+)  # fmt: skip
+def test_an_install_that_was_not_read_is_not_accepted(line: str) -> None:
+    assert verdict(f"pip install torch==2.6.0\n{line}\n", "GTX 1080 Ti") == "open"
+    assert verdict("pip install torch==2.6.0\necho 'or: pip install torch==2.8.0'\n", "GTX 1080 Ti") == "accepted"

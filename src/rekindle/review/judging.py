@@ -27,6 +27,7 @@ from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
+from rekindle.review.packages import install_of
 from rekindle.review.rules import architecture, code
 from rekindle.review.script_torch import ScriptTorch
 from rekindle.review.subject import Subject, exact_text
@@ -375,6 +376,10 @@ def questions(subject: Subject) -> Iterator[str]:
     for unread in subject.trace.not_understood:
         if not unread.text or re.search(r"\b(?:pip3?|conda|mamba|uv|poetry|pixi|torch)\b", unread.text):
             yield f"line {unread.line}: what it installs: {unread.why}"
+    for item in subject.trace.invocations:
+        text = " ".join(item.text.split())
+        if item.program not in _SAYS and _INSTALLS_TORCH.search(text) and install_of(item) is None:
+            yield f"line {item.line}: what `{text[:60]}` installs: it was not read"
     for word in unsaid(subject) if not answered(subject) else ():
         yield f"line {word.line}: what `{word.raw[:60]}` is, which is installed"
     for found in subject.installs:
@@ -417,6 +422,13 @@ def _nothing_said(subject: Subject) -> str:
 
 
 # Another script whose name says that it installs may bring another torch.
+# What a command that was not understood may do with torch; those below only speak of it.
+_INSTALLS_TORCH = re.compile(
+    r"\b(?:pipx?3?|conda|mamba|uvx?|poetry|pixi|pdm)\b[^;|&]* (?:install|add|--with)\b[^;|&]*[ =]torch\b"
+)
+_SAYS = frozenset(
+    {"echo", "printf", "print", "cat", "grep", "sed", "awk", "write-host", "write-output", "logger", "raise"}
+)
 _INSTALLER = re.compile(r"(?i)(?:^|[\\/_-])(?:install|setup|bootstrap|deps|dependencies|requirements)[\w-]*\.\w+\Z")
 
 

@@ -266,6 +266,9 @@ def _wanted(word: Word, tool: str, *, editable: bool) -> Wanted | None:
     if re.match(r"(?:git\+|https?://|file:)", text) or (at and "://" in at[2]):
         named, address = (at[1], at[2]) if at and "://" in at[2] else (plain, plain)
         return msgspec.structs.replace(_placed(word, named, address), marker=marker)
+    if at and re.match(r"[\^~<>=!*\d]|latest\Z", at[2]):
+        # As poetry writes a version: `torch@^2.8`.
+        text = at[1] + by_caret(at[2].replace("latest", "*"))
     if editable or re.match(r"[.~/\\$%]|[A-Za-z]:[\\/]", text) or re.search(r"[\\/]|\.whl$", text):
         return _placed(word, text, text)
     parts = parts_of(text)
@@ -404,3 +407,18 @@ def _holds(part: str, version: str) -> bool | None:
         "==": left == right, "!=": left != right, "<": left < right, "<=": left <= right, ">": left > right,
         ">=": left >= right,
     }.get(sign)  # fmt: skip
+
+
+def by_caret(version: str) -> str:
+    """`^2.1` of poetry as pip writes it."""
+    if version in ("*", ""):
+        return ""
+    match = re.fullmatch(r"\^\s*v?(\d{1,9})((?:\.\d{1,9}){0,6})(\+\w+)?", version)
+    if match:
+        top = f"{int(match[1]) + 1}" if match[1] != "0" or not match[2] else f"0.{int(match[2].split('.')[1]) + 1}"
+        return f">={match[1]}{match[2]},<{top}"
+    if re.fullmatch(r"~\s*\d[\d.]*", version):
+        parts = version[1:].strip().split(".")
+        top = f"{parts[0]}.{int(parts[1]) + 1}" if len(parts) > 1 else f"{int(parts[0]) + 1}"
+        return f">={'.'.join(parts)},<{top}"
+    return version if version[:1] in "<>=!~" else f"=={version}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rekindle.review.document import Dialect
-from rekindle.review.packages import listed
+from rekindle.review.packages import by_caret, listed
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.shell import read_shell
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
@@ -252,7 +252,7 @@ class _ProjectReader:
             line = self._where(f"{name} =", f"{name}=", f'"{name}"')
             for choice in value if isinstance(value, list) else [value]:
                 row = choice if isinstance(choice, dict) else {"version": choice}
-                version = _caret(str(row.get("version") or "*"))
+                version = by_caret(str(row.get("version") or "*"))
                 text = f"{name}{version}" + (f"; {row['markers']}" if row.get("markers") else "")
                 address = str(row.get("url") or row.get("git") or "")
                 index = self.indexes.get(str(row.get("source")))
@@ -285,7 +285,7 @@ class _ProjectReader:
             row = value if isinstance(value, dict) else {"version": value}
             own = ["--index-url", str(row["index"])] if row.get("index") else words
             address = row.get("url") or row.get("git") or row.get("path")
-            text = f"{name} @ {address}" if address else name + _caret(str(row.get("version") or "*"))
+            text = f"{name} @ {address}" if address else name + by_caret(str(row.get("version") or "*"))
             line = self._where(f"{name} =", f"{name}=", f'"{name}"')
             _ran(self.trace, ["pip", "install", *own], [Word(text, text, line)], conditional=conditional)
 
@@ -308,18 +308,3 @@ def _conda_version(value: Any) -> str:
         return f"=*={build}" if build else ""
     plain = version if version[:1] in "<>=!~" else f"={version}"
     return f"{plain}={build}" if build else plain
-
-
-def _caret(version: str) -> str:
-    """`^2.1` of poetry as pip writes it."""
-    if version in ("*", ""):
-        return ""
-    match = re.fullmatch(r"\^\s*v?(\d{1,9})((?:\.\d{1,9}){0,6})(\+\w+)?", version)
-    if match:
-        top = f"{int(match[1]) + 1}" if match[1] != "0" or not match[2] else f"0.{int(match[2].split('.')[1]) + 1}"
-        return f">={match[1]}{match[2]},<{top}"
-    if re.fullmatch(r"~\s*\d[\d.]*", version):
-        parts = version[1:].strip().split(".")
-        top = f"{parts[0]}.{int(parts[1]) + 1}" if len(parts) > 1 else f"{int(parts[0]) + 1}"
-        return f">={'.'.join(parts)},<{top}"
-    return version if version[:1] in "<>=!~" else f"=={version}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _DEEPEST = 40
 _CALLS = 200
-_SHELLS = ("bash", "sh", "dash", "zsh")
+_SHELLS = ("bash", "sh", "dash", "zsh", "su")
 _HANDED = re.compile(r"-[a-z]*c\Z")
 _QUIET = frozenset({"comment", "heredoc_body", "heredoc_end", "\n", ";", "&", ";;"})
 
@@ -34,6 +34,17 @@ def read_shell(
     reader.never_called()
     reader.errors(root)
     return recorder
+
+
+def _handed_on(words: list[Word]) -> Word | None:
+    """The script inside a command: of `bash -c`, `sudo su - me -c` and `eval`."""
+    if words[0].text == "eval" and len(words) == 2:
+        return words[1]
+    first = 1 if words[0].text == "sudo" else 0
+    if first >= len(words) or program_of(words[first].text) not in _SHELLS:
+        return None
+    options = [at for at in range(first + 1, len(words) - 1) if _HANDED.match(words[at].text)]
+    return words[options[0] + 1] if options else None
 
 
 class _ShellReader:
@@ -289,8 +300,9 @@ class _ShellReader:
         if name in self.functions and self.calls < _CALLS:
             self._call(name, words, checked)
             return
-        if program_of(name) in _SHELLS and len(words) > 2 and _HANDED.match(words[1].text) and self.calls < _CALLS:
-            self._handed(words[2])
+        handed = _handed_on(words)
+        if handed is not None and self.calls < _CALLS:
+            self._handed(handed)
             return
         self.recorder.run(
             words,
