@@ -270,7 +270,7 @@ def test_every_pattern_says_no_other_torch_than_its_row() -> None:
 
 def test_the_verb_answers_by_its_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_module, "_ask", _no_index)
-    monkeypatch.setattr(find_module, "_look", _unread)
+    monkeypatch.setattr(find_module, "look_into", _unread)
     words = ("--torch", "2.8.0+cu128", "--python", "3.12", "--os", "linux", "--gpu", "RTX 4090")
     seen = rekindle_command("extension", "find", "flash-attn", *words, "--json")
     assert seen.code == 9
@@ -326,7 +326,7 @@ def test_code_that_a_compiler_brings_along_is_not_what_runs(
     monkeypatch.setattr(find_module, "served_by", lambda *_: ServedCards({"sm_80": 1}, ["does not serve"], False))
     monkeypatch.setattr(find_module, "link_to", lambda *_: TorchLink(None, compiled=True))
     question = _question("triton 2.6.0+cu126 3.11 windows 7.5")
-    assert find_module._look("https://index/triton.whl", question, pure).state is state
+    assert find_module.look_into("https://index/triton.whl", question, pure).state is state
 
 
 def test_torch_itself_is_a_question_for_plan() -> None:
@@ -336,7 +336,7 @@ def test_torch_itself_is_a_question_for_plan() -> None:
 
 def test_the_torch_of_an_environment_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_module, "_ask", _no_index)
-    monkeypatch.setattr(find_module, "_look", _unread)
+    monkeypatch.setattr(find_module, "look_into", _unread)
     monkeypatch.setattr("rekindle.core.paths.architecture", lambda: "x86_64")
     site = tmp_path / "env" / "lib" / "python3.12" / "site-packages"
     (site / "torch").mkdir(parents=True)
@@ -350,7 +350,7 @@ def test_the_torch_of_an_environment_is_meant(tmp_path: Path, monkeypatch: pytes
 
 def test_a_question_without_a_card_never_passes(tmp_path: Path) -> None:
     question = msgspec.structs.replace(_question("some-ext 2.8.0+cu128 3.12 linux 9.0"), cards=())
-    assert find_module._look(tmp_path / "missing.whl", question, False).state is State.UNVERIFIED
+    assert find_module.look_into(tmp_path / "missing.whl", question, False).state is State.UNVERIFIED
 
 
 def _seen(folder: Path, libraries: Mapping[str, tuple[tuple[str | bytes, ...], ...]], metadata: str = "") -> Path:

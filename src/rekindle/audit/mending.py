@@ -40,10 +40,12 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     about: str | None = None
 
 
-def install_command(environment: Environment, cards: Sequence[NamedCard], driver: Driver | None = None) -> Command:
+def install_command(
+    environment: Environment, cards: Sequence[NamedCard], driver: Driver | None = None, *more: str
+) -> Command:
     """The command that puts a torch for these cards into this environment, with what belongs to that torch."""
     told = ("--driver", str(driver.version)) if driver else ()
-    return rekindle("install", environment.root, *words(cards), *told, system=environment.os)
+    return rekindle("install", environment.root, *words(cards), *told, *more, system=environment.os)
 
 
 def bringing(library: str, machine: str, cuda_major: int | None) -> str | None:

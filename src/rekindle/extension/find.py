@@ -86,10 +86,23 @@ class FoundWheel(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     state: State
     why: str
+    words: tuple[str, ...]
+    """What pip is told to install, as in `command`."""
     command: Command
     address: str | None = None
     source: str | None = None
     observed_at: str | None = None
+
+    @property
+    def finding(self) -> Finding:
+        """As a person reads it."""
+        return Finding(
+            id="extension.find",
+            state=self.state,
+            found=f"{self.what}, {self.by}" + (f": {self.why}" if self.state is State.PASS else ""),
+            why=self.why + (f". Known from {self.source}; read on {self.observed_at}" if self.source else ""),
+            source=self.source,
+        )
 
 
 class FoundExtension(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,16 +135,7 @@ class FoundExtension(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """As a person reads it."""
-        found = [
-            Finding(
-                id="extension.find",
-                state=wheel.state,
-                found=f"{wheel.what}, {wheel.by}" + (f": {wheel.why}" if wheel.state is State.PASS else ""),
-                why=wheel.why + (f". Known from {wheel.source}; read on {wheel.observed_at}" if wheel.source else ""),
-                source=wheel.source,
-            )
-            for wheel in self.wheels
-        ]
+        found = [wheel.finding for wheel in self.wheels]
         state = State.WARN if self.wheels or self.build_cost else State.FAIL
         found += [Finding(id="extension.refused", state=state, found=said) for said in self.refused]
         return tuple(found)
@@ -158,7 +162,7 @@ def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker 
     clashes = (*_elsewhere(question), *_no_code(question))
     if clashes:
         return _answer(question, (), clashes, instead=home.instead if home else None)
-    search = _Search(question, home, ask or _ask, look or _look)
+    search = _Search(question, home, ask or _ask, look or look_into)
     wheels = search.wheels()
     build = not wheels and _builds(question, home)
     refused = tuple(dict.fromkeys(search.refused)) if wheels else (*dict.fromkeys(search.refused), *search.near())
@@ -275,6 +279,7 @@ class _Search:
             by=_by(row),
             state=seen.state,
             why=seen.said + (f"; {_STRANGERS}" if row.by else ""),
+            words=(address,),
             command=self.question.pip_install(address),
             address=address,
             source=row.source,
@@ -325,7 +330,8 @@ class _Search:
         told = self.ask(requirement, switch, self.question)
         page = next((word for word in switch if word.startswith("http")), None)
         by = "in the project's own list" if page else "on the index"
-        command = self.question.pip_install(requirement, *switch)
+        words = (requirement, *switch)
+        command = self.question.pip_install(*words)
         if told.place is None:
             if told.reached and not page:
                 self.refused.append(f"the index has no wheel of {requirement} for this Python and system")
@@ -334,8 +340,10 @@ class _Search:
                 self.refused.append(f"no index could be asked for {requirement}")
                 return None
             said = f"{page or 'the index'} could not be read from here"
-            return FoundWheel(what=requirement, by=by, state=State.UNVERIFIED, why=said, command=command, address=page)
-        name = _name(told.place)
+            return FoundWheel(
+                what=requirement, by=by, state=State.UNVERIFIED, why=said, words=words, command=command, address=page
+            )
+        name = name_of(told.place)
         seen = self._loaded(name) or self.look(told.place, self.question, pure)
         if seen.state is State.FAIL:
             self.refused.append(f"{name} {by} {seen.said}")
@@ -346,6 +354,7 @@ class _Search:
             by=by,
             state=seen.state if fits else State.UNVERIFIED,
             why=seen.said if fits else f"{seen.said}; which torch and CUDA it was built for is not known",
+            words=words,
             command=command,
             address=page,
         )
@@ -413,7 +422,7 @@ def _file_name(row: ExtensionFile, question: ExtensionQuestion) -> str | None:
     return None
 
 
-def _name(place: str | Path) -> str:
+def name_of(place: str | Path) -> str:
     return place.name if isinstance(place, Path) else unquote(urlsplit(place).path).rpartition("/")[2]
 
 
@@ -431,7 +440,7 @@ def _ask(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -
     return found
 
 
-def _look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
+def look_into(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
     """Its GPU code against the cards, and its symbols against the torch that is installed. Only headers are read."""
     try:
         targets, wrong, partly = served_by(place, question.cards, question.line)
