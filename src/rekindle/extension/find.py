@@ -46,6 +46,7 @@ from rekindle.stack.situation import Situation, Wish
 
 _MOST = 3
 """Wheels that are proposed at most."""
+_PLATFORMS = {"linux": "linux_x86_64", "windows": "win_amd64"}
 _STRANGERS = "the project did not build it: look into it before you trust it"
 _COST = "minutes for a small project, hours for the attention kernels; needs a CUDA toolkit and a compiler"
 
@@ -159,11 +160,12 @@ def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker 
     name = "triton-windows" if name == "triton" and question.system == "windows" else name
     home = extension_homes.home_of_folder(name)
     question = msgspec.structs.replace(question, package=canonicalize_name(home.package) if home else name)
-    clashes = (*_elsewhere(question), *_no_code(question))
-    if clashes:
-        return _answer(question, (), clashes, instead=home.instead if home else None)
+    elsewhere, barred = _elsewhere(question), _no_code(question)
     search = _Search(question, home, ask or _ask, look or look_into)
-    wheels = search.wheels()
+    search.refused += barred
+    wheels = () if elsewhere else search.wheels()
+    if elsewhere or (barred and not wheels):
+        return _answer(question, (), (*elsewhere, *barred), instead=home.instead if home else None)
     build = not wheels and _builds(question, home)
     refused = tuple(dict.fromkeys(search.refused)) if wheels else (*dict.fromkeys(search.refused), *search.near())
     where = home.windows if home and question.system == "windows" and home.windows else home.builds if home else None
@@ -183,6 +185,7 @@ def _elsewhere(question: ExtensionQuestion) -> tuple[str, ...]:
 
 
 def _no_code(question: ExtensionQuestion) -> tuple[str, ...]:
+    """Why no build of the project runs on a card."""
     judged = [packages.runs_on(question.package, None, card.capability) for card in question.cards]
     return tuple(dict.fromkeys(each.sentence for each in judged if isinstance(each, Clash)))
 
@@ -237,21 +240,35 @@ class _Search:
         return tuple(unverified)
 
     def _every(self) -> Iterator[FoundWheel]:
-        known = False
-        for row in extension_files.fitting(self.question.package, self.question.asked):
-            known = True
+        """Of the project first: its files, else its list; then what others built, or changed for a card it has not."""
+        rows = extension_files.fitting(self.question.package, self.question.asked)
+        own = [row for row in rows if row.by is None]
+        barred = bool(self.refused)
+        if not barred:
+            yield from self._of_rows(own) if own else self._otherwise()
+        cards = [card.capability for card in self.question.cards]
+        others = [row for row in rows if row.by is not None]
+        yield from self._of_rows([row for row in others if not barred or all(map(row.serves, cards))])
+
+    def _of_rows(self, rows: Sequence[ExtensionFile]) -> Iterator[FoundWheel]:
+        for row in rows:
             lacks = self._lacks(row)
             if lacks:
                 self.refused.append(lacks)
             elif (row.by, row.version) not in self.seen_unfit:
                 before = len(self.refused)
-                yield from self._of_file(row) if row.name else self._of_index(row)
+                for found in self._of_file(row) if row.name else self._of_index(row):
+                    notes = (found.why, _STRANGERS if row.by else None, row.note)
+                    yield msgspec.structs.replace(
+                        found, why="; ".join(filter(None, notes)), source=row.source, observed_at=row.observed_at
+                    )
                 self.seen_unfit |= {(row.by, row.version)} if len(self.refused) > before else set()
-        if not known:
-            yield from self._otherwise()
 
     def _lacks(self, row: ExtensionFile) -> str | None:
-        """Why a row is not for a card."""
+        """Why a row is not for a card, or for the system."""
+        loaded = wheel_platform.loads(row.requirement, row.glibc, self._glibc)
+        if isinstance(loaded, Clash):
+            return loaded.sentence
         _, line = row.parts(row.build_for(self.question.torch, self.question.line) or "")
         own = CudaLine.parse(line)
         cuda = row.toolkit or (own.cuda if own else None)
@@ -278,25 +295,25 @@ class _Search:
             what=name,
             by=_by(row),
             state=seen.state,
-            why=seen.said + (f"; {_STRANGERS}" if row.by else ""),
+            why=seen.said,
             words=(address,),
             command=self.question.pip_install(address),
             address=address,
-            source=row.source,
-            observed_at=row.observed_at,
         )
 
     def _of_index(self, row: ExtensionFile) -> Iterator[FoundWheel]:
-        switch = row.switch.format(line=self.question.line).split(" ") if row.switch else []
-        found = self._asked(row.requirement, switch, pure=row.pure, known=True)
+        minor = Version(self.question.torch).major_minor
+        told = (row.switch or "").format(line=self.question.line, minor=minor, package=row.package)
+        found = self._asked(row.requirement, told.split(), pure=row.pure, known=True)
         if found is not None:
-            yield msgspec.structs.replace(found, source=row.source, observed_at=row.observed_at)
+            yield msgspec.structs.replace(found, by=_by(row)) if row.by else found
 
     def _otherwise(self) -> Iterator[FoundWheel]:
         """A package without rows: its own list of wheels, else what the index has."""
         question, home = self.question, self.home
         release = release_for(question.package, question.torch) if extension_builds.project(question.package) else None
-        here = [row for row in extension_files.files(question.package) if row.is_for(question.system, question.machine)]
+        known = [row for row in extension_files.files(question.package) if not row.installs and not row.packages]
+        here = [row for row in known if row.is_for(question.system, question.machine)]
         if release is not None:
             usual = ordinary_line(torch_release(question.torch), question.system, question.machine)
             switch = ["--index-url", index_of(question.line)] if question.line and question.line != usual else []
@@ -333,8 +350,9 @@ class _Search:
         words = (requirement, *switch)
         command = self.question.pip_install(*words)
         if told.place is None:
-            if told.reached and not page:
-                self.refused.append(f"the index has no wheel of {requirement} for this Python and system")
+            if told.reached:
+                where = f" at {page}" if page else ""
+                self.refused.append(f"the index has no wheel of {requirement} for this Python and system{where}")
                 return None
             if not known and "==" not in requirement:
                 self.refused.append(f"no index could be asked for {requirement}")
@@ -359,10 +377,14 @@ class _Search:
             address=page,
         )
 
+    @property
+    def _glibc(self) -> Version | None:
+        return self.question.place.glibc if self.question.place else None
+
     def _loaded(self, name: str) -> LookedInto | None:
         """What the tag of a file says against this system; None: nothing."""
         need = tagged_glibc(name.removesuffix(".whl").rpartition("-")[2])
-        judged = wheel_platform.loads("it", need, self.question.place.glibc if self.question.place else None)
+        judged = wheel_platform.loads("it", need, self._glibc)
         return LookedInto(State.FAIL, judged.sentence) if isinstance(judged, Clash) else None
 
     def near(self) -> tuple[str, ...]:
@@ -373,7 +395,7 @@ class _Search:
             return ()
         there = [row for row in rows if extension_files.lacking(row, asked) != "system"]
         if not there:
-            systems = " and ".join(dict.fromkeys(f"{row.system} {each}" for row in rows for each in row.machines))
+            systems = " and ".join(dict.fromkeys(each for row in rows for each in _places(row)))
             return (f"the ready-made files that are known are for {systems}",)
         if any(not extension_files.lacking(row, asked) for row in there):
             return self._for_the_cards(there)
@@ -394,6 +416,10 @@ class _Search:
         return (f"it has code for your card with torch {said}",) if said else ()
 
 
+def _places(row: ExtensionFile) -> Iterator[str]:
+    return (f"{system} {machine}" for system in row.systems for machine in row.machines)
+
+
 def _number(text: str) -> list[int]:
     return [int("".join(filter(str.isdigit, part)) or 0) for part in text.replace("+", ".").split(".")]
 
@@ -410,7 +436,7 @@ def _file_name(row: ExtensionFile, question: ExtensionQuestion) -> str | None:
     for abi in own:
         name = (row.name or "").format(
             version=row.version, torch=torch, minor=Version(question.torch).major_minor, line=line, major=line[2:4],
-            abi=abi, python="cp" + question.python.replace(".", ""),
+            abi=abi, python="cp" + question.python.replace(".", ""), platform=_PLATFORMS[question.system],
         )  # fmt: skip
         built = wheel_platform.built_for(name)
         built = msgspec.structs.replace(built, cxx_abi=None) if len(own) == 1 else built
