@@ -15,16 +15,28 @@ import msgspec
 import pytest
 from filelock import FileLock
 
-from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NotFound, StepFailed, UsageError
+from rekindle.core import paths
+from rekindle.core.errors import (
+    ChecksFailed,
+    FetchFailed,
+    Locked,
+    MissingTool,
+    NoRoute,
+    NotFound,
+    StepFailed,
+    UsageError,
+)
+from rekindle.core.version import Version
 from rekindle.install import apply, record
 from rekindle.install import command as verb
+from rekindle.install.beside import fitting
 from rekindle.install.command import locate_environment
 from rekindle.install.installer import Pip, Request
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.model.environment import Environment
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Wish
+from rekindle.stack.situation import Wish, situation_from_options
 from support import small_wheels
 from support.artefacts import unverified
 from support.fatbins import container
@@ -322,6 +334,54 @@ def test_the_real_pytorch_for_a_card_arrives_stays_and_goes(tmp_path: Path) -> N
     assert said.stdout.strip() == "2.0", said.stderr
     verb.undo(folder)
     assert record.freeze(record.installed(environment.site)) == before
+
+
+def _codec(folder: Path, code: bytes, needs: str = "torch") -> None:
+    files = {"torchcodec/__init__.py": b"", "torchcodec/core.fatbin": code}
+    _wheel(folder, "torchcodec", "0.5", files, f"Requires-Dist: {needs}\nRequires-Dist: helper\n")
+    _wheel(folder, "helper", "1.0", {"helper.py": b""}, "")
+
+
+def test_an_extension_goes_in_with_its_torch_and_out_again(env: Environment, house: Path) -> None:
+    """The release for this torch, with what it needs itself; the torch that was asked for stays."""
+    _codec(house, KEPLER)
+    before = record.freeze(record.installed(env.site))
+    wheel = next(house.glob("torch-2.7.1*"))
+    wanted = verb.InstallRequest(gpus=("Tesla K80",), wheel=wheel, beside=("torchcodec",), dry_run=True)
+    dry = verb.install(Path(env.root), wanted)
+    assert dry.state == "would-install" and "torchcodec==0.5.*" in dry.commands[-1]
+    assert record.freeze(record.installed(env.site)) == before
+    report = verb.install(Path(env.root), msgspec.structs.replace(wanted, dry_run=False))
+    assert versions(env) | {"torch": "2.7.1+cu118", "torchcodec": "0.5", "helper": "1.0"} == versions(env)
+    assert [each.what for each in report.beside] == [f"torchcodec-0.5-{TAG}-{TAG}-{PLATFORM}.whl"]
+    assert report.exit_code == 9  # this torch has no libraries to hold its symbols against
+    verb.undo(Path(env.root))
+    assert record.freeze(record.installed(env.site)) == before
+
+
+@pytest.mark.parametrize(
+    ("code", "needs", "said"),
+    [(PASCAL, "torch", "does not serve sm_37"), (KEPLER, "torch==2.8.0", "requires `torch==2.8.0`")],
+)
+def test_torch_does_not_go_in_without_the_extension(
+    env: Environment, house: Path, code: bytes, needs: str, said: str
+) -> None:
+    _codec(house, code, needs)
+    before = _everything(Path(env.root))
+    wheel = next(house.glob("torch-2.7.1*"))
+    with pytest.raises(NoRoute, match=f"(?s)no ready-made wheel of torchcodec fits torch 2.7.1.*{said}"):
+        verb.install(Path(env.root), verb.InstallRequest(gpus=("Tesla K80",), wheel=wheel, beside=("torchcodec",)))
+    assert _everything(Path(env.root)) == before
+
+
+def test_an_extension_alone_goes_beside_the_torch_that_is_there(env: Environment, house: Path) -> None:
+    _codec(house, KEPLER)
+    verb.install(Path(env.root), verb.InstallRequest(gpus=("Tesla K80",), wheel=next(house.glob("torch-2.7.1*"))))
+    there = Route(route=RouteKind.INSTALLED, torch="2.7.1", variant="cu118", cuda=Version("11.8"))
+    place = situation_from_options(["Tesla K80"], system=env.os, machine=paths.architecture())
+    found = fitting(("torchcodec",), there, env, place)
+    report = apply.install(env, there, Pip(env), K80, beside=found)
+    assert [each.name for each in report.changes] == ["helper", "torchcodec"]
 
 
 def test_an_environment_without_pip_is_served_by_uv(

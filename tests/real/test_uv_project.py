@@ -72,7 +72,7 @@ def test_install_beside_a_lock_says_that_sync_would_undo_it(uv: str, tmp_path: P
     _run(uv, tmp_path, "sync")
     assert (tmp_path / "uv.lock").is_file()
     card = "GH200" if os.name != "nt" and os.uname().machine == "aarch64" else "RTX 3060"
-    words = ("install", str(tmp_path / ".venv"), "--gpu", card, "--configured-index", "--with", "uv", "--dry-run")
+    words = ("install", str(tmp_path / ".venv"), "--gpu", card, "--configured-index", "--installer", "uv", "--dry-run")
     seen = rekindle_command(*words)
     assert seen.code == 0, seen.err
     assert "`uv sync` would undo the install" in seen.err

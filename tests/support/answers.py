@@ -118,7 +118,7 @@ def _cards() -> list[tuple[str, ...]]:
     verbs: list[tuple[str, ...]] = [
         ("gpu",),
         ("install", "--dry-run", "--gpu"),
-        ("install", "--dry-run", "--with", "uv", "--gpu"),
+        ("install", "--dry-run", "--installer", "uv", "--gpu"),
         *(("plan", "--os", system, *more, "--gpu") for system in _SYSTEMS for more in _PLANS),
     ]
     return [(*verb, card) for verb in verbs for card in cards]

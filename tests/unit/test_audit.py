@@ -219,6 +219,14 @@ def test_a_library_with_a_letter_in_its_version_is_seen(place: Environment) -> N
     assert ids(place.audit(), fails=False) == []
 
 
+def test_what_has_ready_made_files_is_looked_for_before_it_is_built(place: Environment) -> None:
+    place.module("bitsandbytes/_C.cpython-311-x.so", targets=("sm_75",))
+    place.distribution("bitsandbytes", "0.40.0", requires=["torch"], files=["bitsandbytes/_C.cpython-311-x.so"])
+    (step,) = place.audit(H200).steps
+    (command,) = step.commands
+    assert command.startswith("rekindle extension find bitsandbytes --env ")
+
+
 def test_two_openmp_runtimes_and_two_cudnns(place: Environment) -> None:
     for folder in ("torch/lib", "other"):
         place.compiler.build(f"{folder}/libiomp5.so")

@@ -8,16 +8,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rekindle.compat import package as packages
+from rekindle.compat.judgement import Clash, Fits, Unknown
 from rekindle.core.findings import State
+from rekindle.core.run import Result
 from rekindle.core.version import Version
 from rekindle.extension import check
 from rekindle.extension import find as find_module
-from rekindle.extension.candidates import IndexAnswer
+from rekindle.extension.candidates import IndexAnswer, on_index
 from rekindle.extension.check import ServedCards, TorchLink
 from rekindle.extension.find import ExtensionQuestion, FoundExtension, LookedInto, find
 from rekindle.knowledge.builds import extension_files
 from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.machine.model import InstalledTorch
+from rekindle.model.environment import Environment
 from rekindle.stack.situation import situation_from_options
 from support import torch_like
 from support.command import rekindle_command
@@ -254,13 +258,13 @@ def test_which_torch_an_unknown_package_is_for_is_not_claimed() -> None:
 def test_every_pattern_says_no_other_torch_than_its_row() -> None:
     """Each name that the table can make is judged by its own words: none is refused, none says another CUDA."""
     made = 0
-    for row in extension_files._files():
+    for row in extension_files._each():
         for build in row.builds if row.name else ():
             torch, line = row.parts(build)
             assert torch is not None and line is not None
             full = line if len(line) > 4 else f"{line}8"
             question = ExtensionQuestion(
-                package=row.package, torch=str(torch), line=full, python=row.pythons[0], system=row.system,
+                package=row.package, torch=str(torch), line=full, python=row.pythons[0], system=row.systems[0],
                 machine=row.machines[0],
             )  # fmt: skip
             assert find_module._file_name(row, question) is not None, (row.id, build)
@@ -270,7 +274,7 @@ def test_every_pattern_says_no_other_torch_than_its_row() -> None:
 
 def test_the_verb_answers_by_its_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_module, "_ask", _no_index)
-    monkeypatch.setattr(find_module, "_look", _unread)
+    monkeypatch.setattr(find_module, "look_into", _unread)
     words = ("--torch", "2.8.0+cu128", "--python", "3.12", "--os", "linux", "--gpu", "RTX 4090")
     seen = rekindle_command("extension", "find", "flash-attn", *words, "--json")
     assert seen.code == 9
@@ -326,7 +330,7 @@ def test_code_that_a_compiler_brings_along_is_not_what_runs(
     monkeypatch.setattr(find_module, "served_by", lambda *_: ServedCards({"sm_80": 1}, ["does not serve"], False))
     monkeypatch.setattr(find_module, "link_to", lambda *_: TorchLink(None, compiled=True))
     question = _question("triton 2.6.0+cu126 3.11 windows 7.5")
-    assert find_module._look("https://index/triton.whl", question, pure).state is state
+    assert find_module.look_into("https://index/triton.whl", question, pure).state is state
 
 
 def test_torch_itself_is_a_question_for_plan() -> None:
@@ -336,7 +340,7 @@ def test_torch_itself_is_a_question_for_plan() -> None:
 
 def test_the_torch_of_an_environment_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_module, "_ask", _no_index)
-    monkeypatch.setattr(find_module, "_look", _unread)
+    monkeypatch.setattr(find_module, "look_into", _unread)
     monkeypatch.setattr("rekindle.core.paths.architecture", lambda: "x86_64")
     site = tmp_path / "env" / "lib" / "python3.12" / "site-packages"
     (site / "torch").mkdir(parents=True)
@@ -350,7 +354,7 @@ def test_the_torch_of_an_environment_is_meant(tmp_path: Path, monkeypatch: pytes
 
 def test_a_question_without_a_card_never_passes(tmp_path: Path) -> None:
     question = msgspec.structs.replace(_question("some-ext 2.8.0+cu128 3.12 linux 9.0"), cards=())
-    assert find_module._look(tmp_path / "missing.whl", question, False).state is State.UNVERIFIED
+    assert find_module.look_into(tmp_path / "missing.whl", question, False).state is State.UNVERIFIED
 
 
 def _seen(folder: Path, libraries: Mapping[str, tuple[tuple[str | bytes, ...], ...]], metadata: str = "") -> Path:
@@ -423,3 +427,60 @@ def test_the_release_that_belongs_to_a_torch_is_asked_for(text: str, requirement
 
     assert find(_question(text), ask=ask, look=_unread).exit_code == 9
     assert asked[0] == (requirement,)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("triton 2.8.0+cu126 3.12 linux 6.1", "triton-pascal==3.4.0"),
+        ("vllm 2.7.1+cu126 3.12 linux 6.1", "vllm-pascal==0.10.0"),
+        ("torch-scatter 2.10.0+cu128 3.12 windows 8.9", "cuda-wheels/cu128/torch2.10/torch-scatter/"),
+        ("llama-cpp-python 2.0.1+cu117 3.9 windows 6.1", "llama-cpp-python-cuBLAS-wheels/AVX2/cu117"),
+        ("bitsandbytes 2.1.2+cu118 3.10 windows 6.1", "bitsandbytes==0.41.2.post2"),
+    ],
+)
+def test_the_shelves_of_others_come_with_their_age_and_a_warning(text: str, said: str) -> None:
+    found = _offline(text)
+    assert said in str(found.command) and found.exit_code == 9
+    assert found.wheels[0].observed_at and "look into it before you trust it" in found.wheels[0].why
+
+
+def test_the_own_list_of_a_project_comes_before_a_shelf() -> None:
+    found = _offline("torch-scatter 2.8.0+cu128 3.12 windows 8.6")
+    assert ["data.pyg.org" in str(each.address) for each in found.wheels] == [True, False]
+
+
+def test_a_list_that_was_read_and_has_no_wheel_is_not_proposed() -> None:
+    """It was said that the list could not be read, and pip would have built from source."""
+    found = find(_question("torch-scatter 2.8.0+cu128 3.14 linux 8.6"), ask=_empty_index, look=_unread)
+    assert not found.wheels and any("at https://data.pyg.org" in each for each in found.refused)
+
+
+def _empty_index(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -> IndexAnswer:
+    return IndexAnswer(place=None, reached=True)
+
+
+def test_an_old_system_is_not_offered_what_it_cannot_load() -> None:
+    place = situation_from_options(["RTX 4090"], system="ubuntu 20.04")
+    asked = msgspec.structs.replace(_question("nvdiffrast 2.8.0+cu128 3.12 linux 8.9"), place=place)
+    found = find(asked, ask=_no_index, look=_unread)
+    assert not found.wheels and any("glibc 2.34" in each for each in found.refused)
+
+
+def test_an_environment_without_pip_is_asked_for_by_our_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It was said that the index has no wheel, because the environment has no pip."""
+    called: list[list[str]] = []
+    monkeypatch.setattr("rekindle.core.run.call", lambda words, **more: called.append(words) or Result(args=(), code=1))
+    there = Environment(
+        root=str(tmp_path), os="linux", kind="venv", python=Version("3.12.1"), site_packages=(str(tmp_path),),
+        interpreter="/there/python", has_headers=True, pip=None,
+    )  # fmt: skip
+    on_index("xformers", (), environment=there, python="3.12", system="linux", machine="x86_64")
+    assert called[0][0] != "/there/python" and "--python-version" in called[0]
+
+
+def test_not_known_and_none_differ() -> None:
+    old = Capability(3, 5)
+    assert isinstance(packages.runs_on("torch-scatter", None, old), Fits)
+    assert isinstance(packages.runs_on("exllamav3", None, old), Clash)
+    assert isinstance(packages.runs_on("torchao", None, old), Unknown)

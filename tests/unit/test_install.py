@@ -16,9 +16,13 @@ from packaging.utils import canonicalize_name
 import rekindle
 from rekindle.cli.main import run
 from rekindle.core.errors import FetchFailed, MissingTool, NoRoute, NotFound, UsageError
+from rekindle.core.findings import State
 from rekindle.core.run import Result
 from rekindle.core.version import Version
+from rekindle.extension.candidates import IndexAnswer
+from rekindle.extension.find import LookedInto
 from rekindle.install import apply, command, record
+from rekindle.install.beside import Beside, fitting
 from rekindle.install.bundle import bundle
 from rekindle.install.command import locate_environment
 from rekindle.install.installer import Pip, Request
@@ -30,9 +34,8 @@ from rekindle.stack import plan as lock
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Change, Route, RuntimeSetting
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Prefer, Wish, situation_from_options
+from rekindle.stack.situation import Prefer, TypedWish, Wish, situation_from_options
 from support.artefacts import unverified
-from support.command import rekindle_command
 from support.fatbins import container
 
 
@@ -364,9 +367,50 @@ def test_a_portable_folder_says_which_python_is_changed(tmp_path: Path) -> None:
         assert not any("nvidia_cu126" in note for note in command.environment_notes(place, (other,)))
 
 
-def test_a_package_where_the_installer_is_named_leads_to_its_wheel() -> None:
-    seen = rekindle_command("install", "--with", "flash-attn")
-    assert seen.code == 2 and "rekindle extension find flash-attn" in seen.err
+def test_an_installer_is_no_extension(env: Environment) -> None:
+    with pytest.raises(UsageError, match="uv is an installer") as error:
+        fitting(
+            ("uv",), Route(route=RouteKind.OFFICIAL_WHEEL), env, situation_from_options(["RTX 4090"], system="linux")
+        )
+    assert error.value.hint == "`--installer uv`"
+
+
+def _asked(env: Environment, card: str, torch: str | None = None, **more: str) -> tuple[Beside, ...]:
+    place = situation_from_options([card], system="linux", driver="580", python="3.11", **more)
+    return fitting(("flash-attn",), resolve(place, TypedWish(torch=torch).wish).recommended, env, place)
+
+
+@pytest.fixture
+def unreached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rekindle.extension.find._ask", lambda *words: IndexAnswer(place=None, reached=False))
+    unread = LookedInto(State.UNVERIFIED, "the file could not be read from here")
+    monkeypatch.setattr("rekindle.extension.find.look_into", lambda *words: unread)
+
+
+@pytest.mark.usefixtures("unreached")
+def test_an_extension_is_found_for_the_torch_that_is_coming(env: Environment) -> None:
+    (found,) = _asked(env, "RTX 4090", "2.8")
+    assert "torch2.8cxx11abiTRUE-cp311-cp311-linux_x86_64.whl" in found.wheel.words[0]
+    request = Request(requirements=("torch==2.8.0",), index=("--index-url", "X"), beside=(found.wheel.words,))
+    assert request.steps == (("torch==2.8.0", "--index-url", "X"), found.wheel.words)
+
+
+@pytest.mark.usefixtures("unreached")
+def test_where_none_fits_the_torch_that_has_one_is_named(env: Environment) -> None:
+    """The command is a promise: what it names is found."""
+    with pytest.raises(NoRoute, match="nothing was installed") as error:
+        _asked(env, "RTX 4090", "2.15")
+    hint = str(error.value.hint)
+    assert "rekindle extension build flash-attn" in hint and "hours for the attention kernels" in hint
+    other = re.search(r"--torch (\S+) --with flash-attn` has one", hint)
+    assert other and _asked(env, "RTX 4090", other[1])
+
+
+@pytest.mark.usefixtures("unreached")
+@pytest.mark.parametrize(("card", "said"), [("GTX 1080 Ti", "it begins with 8.0"), ("GT 610", "cannot go in")])
+def test_a_card_that_no_build_serves_gets_no_extension(env: Environment, card: str, said: str) -> None:
+    with pytest.raises(NoRoute, match=said):
+        _asked(env, card)
 
 
 def test_a_wheel_that_the_machine_rules_out_is_told_the_machines_reason() -> None:

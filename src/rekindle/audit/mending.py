@@ -14,7 +14,8 @@ from rekindle.audit.contents import Contents, InstalledDistribution
 from rekindle.compat.companion import release_for
 from rekindle.core.command import Command, rekindle
 from rekindle.core.findings import Finding, State
-from rekindle.knowledge.builds import programs
+from rekindle.core.paths import architecture
+from rekindle.knowledge.builds import extension_files, programs
 from rekindle.knowledge.cuda.library_packages import providers
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.torch import companions
@@ -40,10 +41,12 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     about: str | None = None
 
 
-def install_command(environment: Environment, cards: Sequence[NamedCard], driver: Driver | None = None) -> Command:
+def install_command(
+    environment: Environment, cards: Sequence[NamedCard], driver: Driver | None = None, *more: str
+) -> Command:
     """The command that puts a torch for these cards into this environment, with what belongs to that torch."""
     told = ("--driver", str(driver.version)) if driver else ()
-    return rekindle("install", environment.root, *words(cards), *told, system=environment.os)
+    return rekindle("install", environment.root, *words(cards), *told, *more, system=environment.os)
 
 
 def bringing(library: str, machine: str, cuda_major: int | None) -> str | None:
@@ -120,7 +123,10 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
         if row := programs.known(name):  # no extension of torch: another release of it is what helps
             return (rekindle("plan", "--for", row.id, *words(self.cards), system=system),)
         pin = f"{there.name}=={there.version.partition('+')[0]}"
-        place = ("--env", self.environment.root, *words(self.cards), "-o", _WHEELS)
+        place = ("--env", self.environment.root, *words(self.cards))
+        if any(row.is_for(system, architecture()) for row in extension_files.files(name)):
+            return (rekindle("extension", "find", there.name, *place, system=system),)  # the line to run, or to build
+        place = (*place, "-o", _WHEELS)
         made = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", _WHEELS, pin)
         return rekindle("extension", "build", pin, *place, system=system), self._pip(*made)
 

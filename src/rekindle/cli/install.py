@@ -11,6 +11,7 @@ from rekindle.core import console
 from rekindle.core.command import rekindle
 from rekindle.core.errors import UsageError
 from rekindle.install.apply import InstallReport
+from rekindle.install.beside import INSTALLERS
 from rekindle.install.shelf_offers import Shelves
 from rekindle.stack.situation import Prefer, TypedWish
 
@@ -29,7 +30,8 @@ from rekindle.stack.situation import Prefer, TypedWish
 @click.option("--require-signed", is_flag=True, help="Use a wheel from a shelf or a file only if it is signed.")
 @options.path("--wheel", "FILE", "Install this wheel.")
 @options.path("--plan", "PLAN", "Install what this plan says; in a folder of plans, this machine's own.")
-@click.option("--with", "tool", metavar="[pip|uv]", help="The installer to use [pip, if the environment has it].")
+@click.option("--with", "beside", multiple=True, metavar="NAME", help="Also a ready-made flash-attn, xformers, ...")
+@click.option("--installer", type=click.Choice(INSTALLERS), help="Which one to use [pip, if the environment has it].")
 @click.option("--undo", is_flag=True, help="Restore the environment to what it was before the last install.")
 @options.dry_run
 @options.as_json
@@ -46,18 +48,16 @@ def command(
     require_signed: bool,
     wheel: Path | None,
     plan: Path | None,
-    tool: str | None,
+    beside: tuple[str, ...],
+    installer: str | None,
     undo: bool,
     dry_run: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """Install the right PyTorch into ENV (a folder, a python, or the active environment) and pin it."""
     from rekindle.install import command as verb
 
     _refuse()
-    if tool not in (None, "pip", "uv"):
-        found = rekindle("extension", "find", str(tool))
-        raise UsageError(f"`--with` names the installer, pip or uv, not `{tool}`", hint=f"torch first, then `{found}`")
     if environment is not None and environment.suffix == ".whl":
         named = rekindle("install", "--wheel", str(environment))
         raise UsageError(f"`{environment}` is a wheel, not an environment", hint=f"name it as one: `{named}`")
@@ -72,11 +72,13 @@ def command(
             shelves=Shelves(addresses=shelves, trust=trust, signed=require_signed),
             wheel=wheel,
             plan=plan,
-            tool=tool,
+            beside=beside,
+            installer=installer,
             dry_run=dry_run,
         )
         report = verb.install(environment, request)
     console.out_json(report) if as_json else _show(report)
+    return report.exit_code
 
 
 def _refuse() -> None:
@@ -95,7 +97,9 @@ def _refuse() -> None:
     )
     modes = options.given("undo", "plan", "wheel")
     if "undo" in modes:
-        options.exclude("undo", (*chosen, "plan", "tool", "dry_run"), hint="an undo restores what was there before")
+        options.exclude(
+            "undo", (*chosen, "plan", "beside", "installer", "dry_run"), hint="an undo restores what was there before"
+        )
     elif "plan" in modes:
         options.exclude("plan", chosen, hint="the plan has its cards and its stack already")
     elif "wheel" in modes:
@@ -112,6 +116,8 @@ def _show(report: InstallReport) -> None:
     console.out(f"{said} in `{report.environment.root}`")
     for note in report.notes:
         console.out(console.wrap(note, indent="  "))
+    for wheel in report.beside:
+        console.out(console.finding(wheel.finding))
     if report.state == "would-install":
         console.out("  it would run")
         for line in report.commands:

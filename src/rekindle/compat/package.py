@@ -111,6 +111,8 @@ def _is_of(row: extension_homes.ExtensionWheel, version: str, number: Version | 
 def runs_on(package: str, version: Version | None, card: Capability) -> Judgement:
     """Does any build of a package have code for this card?"""
     row = extension_homes.home_of_folder(package)
+    if row is not None and row.any_card:
+        return Fits()
     if row is None or row.begins is None:
         return Unknown(missing=f"which cards {package} has code for is not in the tables")
     older = row.begins_since is not None and version is not None and version < row.begins_since

@@ -83,7 +83,6 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     return found | present(
         home=row.package,
         home_where=_where(row, facts),
-        home_builds=row.package if facts.os != "windows" or row.compiles_on_windows else None,
         home_fits=_fits(row, facts),
         old_system_release=old and old.version,
         home_install=_command(row, facts),
@@ -153,8 +152,8 @@ def _command(row: ExtensionHome, facts: Facts) -> str | None:
         return f"{_REINSTALL} {row.package} {listed}"
     if fitting is not None:
         return f"{_REINSTALL} --no-build-isolation {row.package}=={fitting.version}"
-    if not row.from_source:
-        return None
+    if not row.from_source or files(row.package):
+        return None  # `rekindle extension find` names the file, which beats hours of compiling
     if distribution(row.modules[0]):
         return f"{_REINSTALL} --no-build-isolation {row.package}"
     return f"{_REINSTALL} --no-build-isolation git+{row.repository}" if row.repository else None

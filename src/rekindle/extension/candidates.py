@@ -72,7 +72,7 @@ def on_index(
 ) -> IndexAnswer:
     """Which wheel pip would take for an environment, or for a Python and a system that need not be these."""
     words = [*_DRY, *switch]
-    if environment is not None and environment.interpreter is not None and environment.here:
+    if environment is not None and environment.interpreter and environment.here and environment.pip:
         result = _pip(environment, [*words, requirement], timeout=_ASKING)
     else:
         with files.scratch("none") as folder:

@@ -46,6 +46,7 @@ from rekindle.stack.situation import Situation, Wish
 
 _MOST = 3
 """Wheels that are proposed at most."""
+_PLATFORMS = {"linux": "linux_x86_64", "windows": "win_amd64"}
 _STRANGERS = "the project did not build it: look into it before you trust it"
 _COST = "minutes for a small project, hours for the attention kernels; needs a CUDA toolkit and a compiler"
 
@@ -86,10 +87,23 @@ class FoundWheel(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     state: State
     why: str
+    words: tuple[str, ...]
+    """What pip is told to install, as in `command`."""
     command: Command
     address: str | None = None
     source: str | None = None
     observed_at: str | None = None
+
+    @property
+    def finding(self) -> Finding:
+        """As a person reads it."""
+        return Finding(
+            id="extension.find",
+            state=self.state,
+            found=f"{self.what}, {self.by}" + (f": {self.why}" if self.state is State.PASS else ""),
+            why=self.why + (f". Known from {self.source}; read on {self.observed_at}" if self.source else ""),
+            source=self.source,
+        )
 
 
 class FoundExtension(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,16 +136,7 @@ class FoundExtension(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """As a person reads it."""
-        found = [
-            Finding(
-                id="extension.find",
-                state=wheel.state,
-                found=f"{wheel.what}, {wheel.by}" + (f": {wheel.why}" if wheel.state is State.PASS else ""),
-                why=wheel.why + (f". Known from {wheel.source}; read on {wheel.observed_at}" if wheel.source else ""),
-                source=wheel.source,
-            )
-            for wheel in self.wheels
-        ]
+        found = [wheel.finding for wheel in self.wheels]
         state = State.WARN if self.wheels or self.build_cost else State.FAIL
         found += [Finding(id="extension.refused", state=state, found=said) for said in self.refused]
         return tuple(found)
@@ -155,11 +160,12 @@ def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker 
     name = "triton-windows" if name == "triton" and question.system == "windows" else name
     home = extension_homes.home_of_folder(name)
     question = msgspec.structs.replace(question, package=canonicalize_name(home.package) if home else name)
-    clashes = (*_elsewhere(question), *_no_code(question))
-    if clashes:
-        return _answer(question, (), clashes, instead=home.instead if home else None)
-    search = _Search(question, home, ask or _ask, look or _look)
-    wheels = search.wheels()
+    elsewhere, barred = _elsewhere(question), _no_code(question)
+    search = _Search(question, home, ask or _ask, look or look_into)
+    search.refused += barred
+    wheels = () if elsewhere else search.wheels()
+    if elsewhere or (barred and not wheels):
+        return _answer(question, (), (*elsewhere, *barred), instead=home.instead if home else None)
     build = not wheels and _builds(question, home)
     refused = tuple(dict.fromkeys(search.refused)) if wheels else (*dict.fromkeys(search.refused), *search.near())
     where = home.windows if home and question.system == "windows" and home.windows else home.builds if home else None
@@ -179,6 +185,7 @@ def _elsewhere(question: ExtensionQuestion) -> tuple[str, ...]:
 
 
 def _no_code(question: ExtensionQuestion) -> tuple[str, ...]:
+    """Why no build of the project runs on a card."""
     judged = [packages.runs_on(question.package, None, card.capability) for card in question.cards]
     return tuple(dict.fromkeys(each.sentence for each in judged if isinstance(each, Clash)))
 
@@ -233,21 +240,35 @@ class _Search:
         return tuple(unverified)
 
     def _every(self) -> Iterator[FoundWheel]:
-        known = False
-        for row in extension_files.fitting(self.question.package, self.question.asked):
-            known = True
+        """Of the project first: its files, else its list; then what others built, or changed for a card it has not."""
+        rows = extension_files.fitting(self.question.package, self.question.asked)
+        own = [row for row in rows if row.by is None]
+        barred = bool(self.refused)
+        if not barred:
+            yield from self._of_rows(own) if own else self._otherwise()
+        cards = [card.capability for card in self.question.cards]
+        others = [row for row in rows if row.by is not None]
+        yield from self._of_rows([row for row in others if not barred or all(map(row.serves, cards))])
+
+    def _of_rows(self, rows: Sequence[ExtensionFile]) -> Iterator[FoundWheel]:
+        for row in rows:
             lacks = self._lacks(row)
             if lacks:
                 self.refused.append(lacks)
             elif (row.by, row.version) not in self.seen_unfit:
                 before = len(self.refused)
-                yield from self._of_file(row) if row.name else self._of_index(row)
+                for found in self._of_file(row) if row.name else self._of_index(row):
+                    notes = (found.why, _STRANGERS if row.by else None, row.note)
+                    yield msgspec.structs.replace(
+                        found, why="; ".join(filter(None, notes)), source=row.source, observed_at=row.observed_at
+                    )
                 self.seen_unfit |= {(row.by, row.version)} if len(self.refused) > before else set()
-        if not known:
-            yield from self._otherwise()
 
     def _lacks(self, row: ExtensionFile) -> str | None:
-        """Why a row is not for a card."""
+        """Why a row is not for a card, or for the system."""
+        loaded = wheel_platform.loads(row.requirement, row.glibc, self._glibc)
+        if isinstance(loaded, Clash):
+            return loaded.sentence
         _, line = row.parts(row.build_for(self.question.torch, self.question.line) or "")
         own = CudaLine.parse(line)
         cuda = row.toolkit or (own.cuda if own else None)
@@ -274,24 +295,25 @@ class _Search:
             what=name,
             by=_by(row),
             state=seen.state,
-            why=seen.said + (f"; {_STRANGERS}" if row.by else ""),
+            why=seen.said,
+            words=(address,),
             command=self.question.pip_install(address),
             address=address,
-            source=row.source,
-            observed_at=row.observed_at,
         )
 
     def _of_index(self, row: ExtensionFile) -> Iterator[FoundWheel]:
-        switch = row.switch.format(line=self.question.line).split(" ") if row.switch else []
-        found = self._asked(row.requirement, switch, pure=row.pure, known=True)
+        minor = Version(self.question.torch).major_minor
+        told = (row.switch or "").format(line=self.question.line, minor=minor, package=row.package)
+        found = self._asked(row.requirement, told.split(), pure=row.pure, known=True)
         if found is not None:
-            yield msgspec.structs.replace(found, source=row.source, observed_at=row.observed_at)
+            yield msgspec.structs.replace(found, by=_by(row)) if row.by else found
 
     def _otherwise(self) -> Iterator[FoundWheel]:
         """A package without rows: its own list of wheels, else what the index has."""
         question, home = self.question, self.home
         release = release_for(question.package, question.torch) if extension_builds.project(question.package) else None
-        here = [row for row in extension_files.files(question.package) if row.is_for(question.system, question.machine)]
+        known = [row for row in extension_files.files(question.package) if not row.installs and not row.packages]
+        here = [row for row in known if row.is_for(question.system, question.machine)]
         if release is not None:
             usual = ordinary_line(torch_release(question.torch), question.system, question.machine)
             switch = ["--index-url", index_of(question.line)] if question.line and question.line != usual else []
@@ -325,17 +347,21 @@ class _Search:
         told = self.ask(requirement, switch, self.question)
         page = next((word for word in switch if word.startswith("http")), None)
         by = "in the project's own list" if page else "on the index"
-        command = self.question.pip_install(requirement, *switch)
+        words = (requirement, *switch)
+        command = self.question.pip_install(*words)
         if told.place is None:
-            if told.reached and not page:
-                self.refused.append(f"the index has no wheel of {requirement} for this Python and system")
+            if told.reached:
+                where = f" at {page}" if page else ""
+                self.refused.append(f"the index has no wheel of {requirement} for this Python and system{where}")
                 return None
             if not known and "==" not in requirement:
                 self.refused.append(f"no index could be asked for {requirement}")
                 return None
             said = f"{page or 'the index'} could not be read from here"
-            return FoundWheel(what=requirement, by=by, state=State.UNVERIFIED, why=said, command=command, address=page)
-        name = _name(told.place)
+            return FoundWheel(
+                what=requirement, by=by, state=State.UNVERIFIED, why=said, words=words, command=command, address=page
+            )
+        name = name_of(told.place)
         seen = self._loaded(name) or self.look(told.place, self.question, pure)
         if seen.state is State.FAIL:
             self.refused.append(f"{name} {by} {seen.said}")
@@ -346,14 +372,19 @@ class _Search:
             by=by,
             state=seen.state if fits else State.UNVERIFIED,
             why=seen.said if fits else f"{seen.said}; which torch and CUDA it was built for is not known",
+            words=words,
             command=command,
             address=page,
         )
 
+    @property
+    def _glibc(self) -> Version | None:
+        return self.question.place.glibc if self.question.place else None
+
     def _loaded(self, name: str) -> LookedInto | None:
         """What the tag of a file says against this system; None: nothing."""
         need = tagged_glibc(name.removesuffix(".whl").rpartition("-")[2])
-        judged = wheel_platform.loads("it", need, self.question.place.glibc if self.question.place else None)
+        judged = wheel_platform.loads("it", need, self._glibc)
         return LookedInto(State.FAIL, judged.sentence) if isinstance(judged, Clash) else None
 
     def near(self) -> tuple[str, ...]:
@@ -364,7 +395,7 @@ class _Search:
             return ()
         there = [row for row in rows if extension_files.lacking(row, asked) != "system"]
         if not there:
-            systems = " and ".join(dict.fromkeys(f"{row.system} {each}" for row in rows for each in row.machines))
+            systems = " and ".join(dict.fromkeys(each for row in rows for each in _places(row)))
             return (f"the ready-made files that are known are for {systems}",)
         if any(not extension_files.lacking(row, asked) for row in there):
             return self._for_the_cards(there)
@@ -385,6 +416,10 @@ class _Search:
         return (f"it has code for your card with torch {said}",) if said else ()
 
 
+def _places(row: ExtensionFile) -> Iterator[str]:
+    return (f"{system} {machine}" for system in row.systems for machine in row.machines)
+
+
 def _number(text: str) -> list[int]:
     return [int("".join(filter(str.isdigit, part)) or 0) for part in text.replace("+", ".").split(".")]
 
@@ -401,7 +436,7 @@ def _file_name(row: ExtensionFile, question: ExtensionQuestion) -> str | None:
     for abi in own:
         name = (row.name or "").format(
             version=row.version, torch=torch, minor=Version(question.torch).major_minor, line=line, major=line[2:4],
-            abi=abi, python="cp" + question.python.replace(".", ""),
+            abi=abi, python="cp" + question.python.replace(".", ""), platform=_PLATFORMS[question.system],
         )  # fmt: skip
         built = wheel_platform.built_for(name)
         built = msgspec.structs.replace(built, cxx_abi=None) if len(own) == 1 else built
@@ -413,7 +448,7 @@ def _file_name(row: ExtensionFile, question: ExtensionQuestion) -> str | None:
     return None
 
 
-def _name(place: str | Path) -> str:
+def name_of(place: str | Path) -> str:
     return place.name if isinstance(place, Path) else unquote(urlsplit(place).path).rpartition("/")[2]
 
 
@@ -431,7 +466,7 @@ def _ask(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -
     return found
 
 
-def _look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
+def look_into(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
     """Its GPU code against the cards, and its symbols against the torch that is installed. Only headers are read."""
     try:
         targets, wrong, partly = served_by(place, question.cards, question.line)

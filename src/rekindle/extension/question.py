@@ -18,7 +18,10 @@ from rekindle.knowledge.torch.releases import torch_release
 from rekindle.machine import snapshot
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.cuda_line import CudaLine
+from rekindle.model.environment import Environment
 from rekindle.stack.from_machine import situation_here, situation_of
+from rekindle.stack.route import Stack
+from rekindle.stack.situation import Situation
 from rekindle.wheels.inspect.inspection import inspect
 
 
@@ -75,7 +78,13 @@ def _installed(name: str, place: Path | None, gpus: Sequence[str], said: dict[st
     extra = next((option for option, value in said.items() if value is not None), None)
     if extra is not None:
         raise UsageError(f"`--{extra}` needs `--torch`", hint="without it the environment says all of them")
-    environment = find_environment(place)
+    return in_environment(name, find_environment(place), situation_of(snapshot.here(), gpus=gpus), gpus)
+
+
+def in_environment(
+    name: str, environment: Environment, where: Situation, gpus: Sequence[str] = ()
+) -> ExtensionQuestion:
+    """With the torch that is there."""
     found = installed_torch(environment)
     number = Version.find(found.version) if found else None
     if found is None or number is None or environment.version is None:
@@ -84,7 +93,6 @@ def _installed(name: str, place: Path | None, gpus: Sequence[str], said: dict[st
     if found.cuda is None:
         message = f"torch {found.version} in `{environment.root}` is a build without CUDA"
         raise NotFound(message, hint="install one with CUDA first (`rekindle install`), or ask for another: `--torch`")
-    where = situation_of(snapshot.here(), gpus=gpus)
     return ExtensionQuestion(
         package=name,
         torch=str(number),
@@ -97,6 +105,21 @@ def _installed(name: str, place: Path | None, gpus: Sequence[str], said: dict[st
         environment=environment,
         installed=found,
         cxx_abi=_cxx_abi(Path(found.root) / "lib" / "libc10.so"),
+    )
+
+
+def beside(name: str, stack: Stack, environment: Environment, where: Situation) -> ExtensionQuestion:
+    """With a torch that will be installed there."""
+    return ExtensionQuestion(
+        package=name,
+        torch=str(stack.torch),
+        line=CudaLine(stack.cuda).name if stack.cuda else None,
+        python=environment.version or "",
+        system=environment.os,
+        machine=where.arch,
+        place=where,
+        cards=cards_of((), where),
+        environment=environment,
     )
 
 

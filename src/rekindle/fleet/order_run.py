@@ -205,7 +205,7 @@ class Running:
 
     def _make_environment(self, place: Path) -> None:
         self._program_run(python.isolated(self._interpreter(), "-m", "venv", "--clear", str(place)))
-        words = ["install", str(place), "--with", "pip"]
+        words = ["install", str(place), "--installer", "pip"]
         if self.order.torch_wheel is not None:
             assert self.order.torch_wheel_name is not None
             wheel = self.folder / self.order.torch_wheel_name

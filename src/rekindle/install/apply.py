@@ -15,9 +15,12 @@ from packaging.utils import canonicalize_name
 
 from rekindle.core import console, files
 from rekindle.core.command import Command, rekindle
-from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NoRoute, StepFailed
+from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NoRoute, StepFailed, Unverified
+from rekindle.core.findings import State
 from rekindle.core.paths import cache_folder, sha256_of
+from rekindle.extension.find import FoundWheel
 from rekindle.install import conda, record
+from rekindle.install.beside import Beside
 from rekindle.install.installer import Installer, Request
 from rekindle.install.record import Replaced
 from rekindle.knowledge.gpu.capability import Capability, Coverage
@@ -41,7 +44,13 @@ class InstallReport(msgspec.Struct, frozen=True, kw_only=True):
     coverage: dict[str, Coverage] = {}
     """What was read off the files that arrived, for each capability asked for."""
     constraints: str | None = None
+    beside: tuple[FoundWheel, ...] = ()
+    """The wheels of extensions that go in with torch, and what was found in them."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        return Unverified.exit_code if any(each.state is State.UNVERIFIED for each in self.beside) else 0
 
 
 def request_of(route: Route) -> Request:
@@ -99,29 +108,36 @@ def install(
     installer: Installer | None,
     capabilities: tuple[Capability, ...],
     *,
+    beside: tuple[Beside, ...] = (),
     dry_run: bool = False,
 ) -> InstallReport:
     """Download, look inside, keep what will be replaced, install, look again, write the constraints."""
     if route.route is RouteKind.CONDA_FORGE:
         return _by_conda(environment, route, capabilities, dry_run=dry_run)
-    request = request_of(route)
-    if route.route is RouteKind.INSTALLED:
+    request = Request() if route.route is RouteKind.INSTALLED else request_of(route)
+    request = msgspec.structs.replace(request, beside=tuple(each.wheel.words for each in beside))
+    if route.route is RouteKind.INSTALLED and not beside:
         return InstallReport(
             state="already", environment=environment, route=route.route, torch=route.version, notes=(route.summary,)
         )
     if installer is None:
-        raise MissingTool("no installer was chosen", hint="`--with pip` or `--with uv`")
+        raise MissingTool("no installer was chosen", hint="`--installer pip` or `--installer uv`")
     commands = installer.commands(request)
     if dry_run:
         return InstallReport(
-            state="would-install", environment=environment, route=route.route, torch=route.version, commands=commands
+            state="would-install",
+            environment=environment,
+            route=route.route,
+            torch=route.version,
+            commands=commands,
+            beside=tuple(each.wheel for each in beside),
         )
     if route.route is RouteKind.SHELF and route.location and (wheel := Path(route.location)).is_file():
         unchanged(wheel)
     # One for the processor is not held against a card.
     asked = () if route.route is RouteKind.CPU_WHEEL else capabilities
     with _alone(environment):
-        return _install(environment, route, installer, request, asked)
+        return _install(environment, route, installer, request, asked, beside)
 
 
 def _pinned(arrived: list[Path], hashes: dict[str, str], installer: Installer) -> None:
@@ -130,7 +146,7 @@ def _pinned(arrived: list[Path], hashes: dict[str, str], installer: Installer) -
         return
     if not arrived:
         message = f"{installer.name} does not show the files it installs, so the plan's hashes cannot be checked"
-        raise MissingTool(message, hint="install with `--with pip`")
+        raise MissingTool(message, hint="install with `--installer pip`")
     pins = {_project(name): name for name in hashes}
     for wheel in arrived:
         pin = pins.get(_project(wheel.name))
@@ -170,6 +186,7 @@ def _install(
     installer: Installer,
     request: Request,
     capabilities: tuple[Capability, ...],
+    beside: tuple[Beside, ...],
 ) -> InstallReport:
     site = environment.site
     # What has arrived is kept until it is installed: after Ctrl-C the same command goes on with it.
@@ -190,7 +207,9 @@ def _install(
             installer.install(request, wheels)
             after = record.installed(site)
             coverage = _serves(site / "torch", capabilities)
+            wheels_beside = tuple(each.as_installed(arrived) for each in beside)
             pins = _pins(after)
+            _kept(pins, route, beside)
             constraints = write_constraints(environment, pins, (route.numpy,) if route.numpy else ())
             name_in_pip(environment, constraints)
             if route.settings:
@@ -214,6 +233,7 @@ def _install(
         changes=changes,
         coverage=coverage,
         constraints=str(constraints),
+        beside=wheels_beside,
     )
 
 
@@ -286,6 +306,15 @@ def _forget_if_empty(environment: Environment) -> None:
     left = [path for path in environment.folder.iterdir() if path.name != "lock"]
     if not left:
         shutil.rmtree(environment.folder, ignore_errors=True)
+
+
+def _kept(pins: dict[str, str], route: Route, beside: tuple[Beside, ...]) -> None:
+    """An extension that asks for another torch must not bring it."""
+    have = pins.get("torch", "").partition("+")[0]
+    if beside and have != route.torch:
+        names = ", ".join(each.found.package for each in beside)
+        message = f"{names} brought torch {have} instead of {route.version}"
+        raise StepFailed(message, hint="the environment was restored; `rekindle install --installer pip` asks first")
 
 
 def _pins(after: dict[str, record.Distribution]) -> dict[str, str]:

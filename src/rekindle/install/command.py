@@ -14,6 +14,7 @@ from rekindle.core.errors import ChecksFailed, NoRoute, NotFound, UsageError
 from rekindle.core.version import Version
 from rekindle.install import apply
 from rekindle.install.apply import InstallReport
+from rekindle.install.beside import fitting
 from rekindle.install.installer import installer_of
 from rekindle.install.shelf_offers import Shelves, on_shelves, require_signed
 from rekindle.knowledge.gpu.capability import Capability, Coverage
@@ -42,7 +43,9 @@ class InstallRequest(msgspec.Struct, frozen=True, kw_only=True):
     shelves: Shelves = Shelves()
     wheel: Path | None = None
     plan: Path | None = None
-    tool: str | None = None
+    beside: tuple[str, ...] = ()
+    """The extensions that go in with it."""
+    installer: str | None = None
     dry_run: bool = False
 
 
@@ -67,10 +70,11 @@ def install(where: Path | None, request: InstallRequest) -> InstallReport:
             hint = "then run this again, or name the driver that will be there: `--driver 580`"
             raise NoRoute(f"first {route.change.text}", hint=hint)
     apply.check(route, environment)
+    beside = fitting(request.beside, route, environment, situation)
     for note in environment_notes(environment, situation.capabilities):
         console.say(note)
-    installer = None if route.route is RouteKind.CONDA_FORGE else installer_of(environment, request.tool)
-    return apply.install(environment, route, installer, situation.capabilities, dry_run=request.dry_run)
+    installer = None if route.route is RouteKind.CONDA_FORGE else installer_of(environment, request.installer)
+    return apply.install(environment, route, installer, situation.capabilities, beside=beside, dry_run=request.dry_run)
 
 
 def _plan(named: Path) -> lock.Plan:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 import msgspec
 
@@ -25,29 +26,31 @@ _FIRST_PIP = Version("22.2")
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What to install. Without `index` words: from the index that is configured, as `first` and `last` always are.
 
-    `last` goes in without what it needs: that is there already.
+    `last` goes in without what it needs: that is there already. `beside` are extensions, each with pip's words for it.
     """
 
-    requirements: tuple[str, ...]
+    requirements: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
     index: tuple[str, ...] = ()
+    beside: tuple[tuple[str, ...], ...] = ()
 
     def key(self, environment: Environment) -> str:
         """The name of the folder that its downloads are kept in."""
-        said = json.dumps([self.requirements, self.first, self.last, self.index, environment.tag, environment.os])
+        said = json.dumps([*msgspec.structs.astuple(self), environment.tag, environment.os])
         return hashlib.sha256(said.encode("utf-8")).hexdigest()[:16]
 
     @property
     def steps(self) -> tuple[tuple[str, ...], ...]:
         """What the installer is told, one call after the other."""
-        first = (self.first,) if self.first else ()
-        return (*first, (*self.requirements, *self.index), *(("--no-deps", pin) for pin in self.last))
+        torch = (*self.requirements, *self.index)
+        return tuple(filter(None, (self.first, torch, *(("--no-deps", pin) for pin in self.last), *self.beside)))
 
     @property
     def calls(self) -> tuple[tuple[str, ...], ...]:
-        """The same without indexes, in as few calls as it takes."""
-        return ((*self.first, *self.requirements), *([("--no-deps", *self.last)] if self.last else []))
+        """The same without indexes and extensions, in as few calls as it takes."""
+        last = ("--no-deps", *self.last) if self.last else ()
+        return tuple(filter(None, ((*self.first, *self.requirements), last)))
 
     @property
     def index_url(self) -> str | None:
@@ -70,25 +73,36 @@ class Pip:
     def download(self, request: Request, folder: Path) -> list[Path]:
         """Every wheel of the request and of what it needs, one after the other; what is there already is kept."""
         folder.mkdir(parents=True, exist_ok=True)
-        wanted = [
+        torch = [
             (item, request.index if words == request.requirements else ())
             for words in (request.first, request.requirements, *((pin,) for pin in request.last))
             for item in (self._resolved(words, request) if words else [])
         ]
-        found: list[Path] = []
+        found = self._brought(torch, folder, request)
+        # An extension with the very torch that has arrived: the index may have another one of the same version.
+        own = [str(path) for path in found if path.name.startswith("torch-")]
+        for requirement, *switch in request.beside:
+            more = ["--find-links", str(folder), *switch]
+            items = self._resolved((requirement, *own, *request.first), request, more)
+            found += self._brought([(item, tuple(switch)) for item in items], folder, request)
+        return [path for path in dict.fromkeys(found) if path.is_file()] or sorted(folder.glob("*.whl"))
+
+    def _brought(
+        self, wanted: list[tuple[python.PipWheel, tuple[str, ...]]], folder: Path, request: Request
+    ) -> list[Path]:
         for number, (item, index) in enumerate(wanted, start=1):
             path = folder / item.file
             # pip puts a file here only when it is whole; its hash is compared where the index tells one.
             if not (path.is_file() and item.sha256 in (None, sha256_of(path))):
                 console.say(f"downloading {number} of {len(wanted)}: {item.name} {item.version}")
                 self._fetch(item, index, folder, request)
-            found.append(path)
-        return [path for path in found if path.is_file()] or sorted(folder.glob("*.whl"))
+        return [folder / item.file for item, _ in wanted]
 
-    def _resolved(self, wanted: tuple[str, ...], request: Request) -> list[python.PipWheel]:
+    def _resolved(self, wanted: tuple[str, ...], request: Request, more: Sequence[str] = ()) -> list[python.PipWheel]:
         """What pip chooses, by its own resolver, before anything large is fetched."""
-        words = [*self._words, "install", "--dry-run", "--ignore-installed", "--only-binary=:all:"]
-        words += request.index if wanted == request.requirements else []
+        words = [*self._words, "install", "--dry-run", "--only-binary=:all:"]
+        words += ["--ignore-installed"] if request.requirements else []  # else torch is there already
+        words += request.index if wanted == request.requirements else more
         words += ["--no-deps"] if set(wanted) <= set(request.last) else []
         console.say(f"resolving {', '.join(wanted)}")
         # Not quiet: why an index could not be read, pip says beside its progress.
@@ -115,7 +129,11 @@ class Pip:
 
     def _from(self, folder: Path, request: Request, *options: str) -> list[str]:
         words = [*self._words, "install", "-q", *options, "--no-index", "--find-links", str(folder)]
-        return [_done(run.call([*words, *wanted], timeout=_LONG)) for wanted in request.calls]
+        # What was named by an address is the file that came from there.
+        named = [each[0] for each in request.beside]
+        beside = [str(folder / unquote(each.rpartition("/")[2])) if "://" in each else each for each in named]
+        calls = [*request.calls, *((each,) for each in beside)]
+        return [_done(run.call([*words, *wanted], timeout=_LONG)) for wanted in calls]
 
 
 class Uv:
@@ -148,7 +166,7 @@ class Uv:
             _done(run.call(words, timeout=_LONG))
 
     def _calls(self, request: Request) -> list[list[str]]:
-        first, *rest = request.calls
+        first, *rest = (*request.calls, *request.beside)
         return [[*self._words, *request.index, *first], *([*self._words, *each] for each in rest)]
 
 
@@ -164,10 +182,10 @@ def installer_of(environment: Environment, wanted: str | None = None) -> Install
             raise MissingTool(message, hint=f"`{_ensurepip(environment)}`, or install uv")
         return Uv(environment, uv)
     if environment.pip is None:
-        raise MissingTool("the environment has no pip", hint=f"`{_ensurepip(environment)}`, or `--with uv`")
+        raise MissingTool("the environment has no pip", hint=f"`{_ensurepip(environment)}`, or `--installer uv`")
     if Version.find(environment.pip) is not None and Version(environment.pip) < _FIRST_PIP:
         message = f"the environment's pip {environment.pip} cannot say beforehand what it would change"
-        raise MissingTool(message, hint=f"`{environment.pip_command('install', '-U', 'pip')}`, or `--with uv`")
+        raise MissingTool(message, hint=f"`{environment.pip_command('install', '-U', 'pip')}`, or `--installer uv`")
     return Pip(environment)
 
 

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
-from rekindle.knowledge.tables import NamedRow, rows
+from rekindle.knowledge.tables import NamedRow, cached, rows
 from rekindle.knowledge.torch.releases import parse_arch_list
 
 _BUILD = re.compile(r"(?P<torch>\d+(?:\.\d+)+)?\+?(?P<line>cu\d+)?")
@@ -18,17 +18,25 @@ _BUILD = re.compile(r"(?P<torch>\d+(?:\.\d+)+)?\+?(?P<line>cu\d+)?")
 class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The files of one release for one system. The head of the table says what each field means."""
 
-    package: str
-    version: str
+    package: str = ""
+    packages: tuple[str, ...] = ()
+    """The packages of a shelf that has the same builds of each: `gsplat==1.5.3`, or a name alone."""
+    version: str = ""
     """A release, a range (`>=3.4,<3.5`), or nothing: whichever pip takes."""
+    installs: str | None = None
+    """The name that pip knows it by, where that is not the package's own."""
     builds: tuple[str, ...]
     pythons: tuple[str, ...]
-    system: str
+    systems: tuple[str, ...]
     machines: tuple[str, ...] = ("x86_64",)
     name: str | None = None
     address: str | None = None
     switch: str | None = None
     by: str | None = None
+    note: str | None = None
+    """What has to be known of it besides."""
+    glibc: Version | None = None
+    """What it needs of the system, where its name is not made here."""
     toolkit: Version | None = None
     """The CUDA it was compiled with, where its name does not say."""
     targets: str = ""
@@ -41,10 +49,10 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def requirement(self) -> str:
         exact = "==" if self.version[:1].isdigit() else ""
-        return f"{self.package}{exact}{self.version}"
+        return f"{self.installs or self.package}{exact}{self.version}"
 
     def is_for(self, system: str, machine: str) -> bool:
-        return system == self.system and machine in self.machines
+        return system in self.systems and machine in self.machines
 
     def build_for(self, torch: str, line: str | None) -> str | None:
         """The newest of its builds that is for this torch and CUDA line."""
@@ -80,11 +88,19 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
 _files = rows("extension_files.toml", "file", ExtensionFile)
 
 
+@cached
+def _each() -> tuple[ExtensionFile, ...]:
+    """A row for each package."""
+    named = [(row, name.partition("==")) for row in _files() for name in row.packages]
+    shelves = (msgspec.structs.replace(row, package=name, version=version) for row, (name, _, version) in named)
+    return (*(row for row in _files() if row.package), *shelves)
+
+
 def files(package: str) -> tuple[ExtensionFile, ...]:
-    """Of the project first, then those that others built; the newest release of each first."""
+    """Of the project first, then those that others built, shelves of many last; the newest release of each first."""
     plain = canonicalize_name(package)
-    newest_first = [row for row in reversed(_files()) if row.package == plain]
-    return tuple(sorted(newest_first, key=lambda row: row.by is not None))
+    newest_first = [row for row in reversed(_each()) if row.package == plain]
+    return tuple(sorted(newest_first, key=lambda row: (row.by is not None, bool(row.packages))))
 
 
 class AskedFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,106 @@
+"""Extensions that go in with a torch: ready-made wheels that fit it, by the judgement of `rekindle extension find`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from packaging.utils import canonicalize_name
+
+from rekindle.audit.mending import install_command
+from rekindle.core.errors import ChecksFailed, NoRoute, UsageError
+from rekindle.core.findings import State
+from rekindle.core.version import Version
+from rekindle.extension import question as asking
+from rekindle.extension.candidates import IndexAnswer
+from rekindle.extension.find import ExtensionQuestion, FoundExtension, FoundWheel, LookedInto, find, look_into, name_of
+from rekindle.knowledge.torch.releases import torch_releases
+from rekindle.model.environment import Environment
+from rekindle.stack.resolver import resolve
+from rekindle.stack.route import Route
+from rekindle.stack.rules import RouteKind
+from rekindle.stack.situation import Situation, TypedWish
+
+INSTALLERS = ("pip", "uv")
+_MOST = 8
+"""Releases of torch that are tried for one with a ready-made wheel."""
+
+
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """An extension, with what was found for the torch that it goes in with."""
+
+    found: FoundExtension
+    environment: Environment
+    situation: Situation
+
+    @property
+    def wheel(self) -> FoundWheel:
+        return self.found.wheels[0]
+
+    def as_installed(self, arrived: Sequence[Path]) -> FoundWheel:
+        """Judged again by the file that arrived and the torch that is there now; an error if they do not fit."""
+        files = {each.name: each for each in arrived}
+
+        def look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
+            return look_into(files.get(name_of(place), place), question, pure)
+
+        again = find(asking.in_environment(self.found.package, self.environment, self.situation), look=look)
+        if not again.wheels or again.wheels[0].what != self.wheel.what:
+            message = f"{self.wheel.what} does not fit the torch that was installed"
+            raise ChecksFailed("\n  ".join((message, *again.refused)), hint="the environment is as it was")
+        return again.wheels[0]
+
+
+def fitting(names: Sequence[str], route: Route, environment: Environment, situation: Situation) -> tuple[Beside, ...]:
+    """The wheel of each for the torch of a route. An error where one has none: torch is not installed without it."""
+    for name in names:
+        if canonicalize_name(name) in INSTALLERS:
+            raise UsageError(f"`--with` names an extension, and {name} is an installer", hint=f"`--installer {name}`")
+    if not names:
+        return ()
+    if route.cuda is None or not (route.route.by_pip or route.route is RouteKind.INSTALLED):
+        message = f"{', '.join(names)} cannot go in with this torch: {route.summary}"
+        raise NoRoute(message, hint="ready-made extensions are for a torch with CUDA that pip installs")
+    found = [_found(name, route, environment, situation) for name in names]
+    return tuple(Beside(found=each, environment=environment, situation=situation) for each in found)
+
+
+def _found(name: str, route: Route, environment: Environment, situation: Situation) -> FoundExtension:
+    if route.route is RouteKind.INSTALLED:
+        asked = asking.in_environment(name, environment, situation)
+    else:
+        asked = asking.beside(name, route, environment, situation)
+    found = find(asked)
+    if found.wheels:
+        return found
+    own = install_command(environment, asked.cards, situation.driven_by, "--torch", route.version)
+    built = f"`{own}`, then `{found.command}` builds it ({found.build_cost})" if found.build_cost else None
+    other = _other_torch(asked, situation)
+    told = ("--torch", other, "--with", name) if other else ()
+    again = install_command(environment, asked.cards, situation.driven_by, *told)
+    hints = [f"`{again}` has one" if other else None, built, found.instead and f"instead: {found.instead}"]
+    message = f"no ready-made wheel of {found.package} fits torch {route.version}; nothing was installed"
+    raise NoRoute("\n  ".join((message, *found.refused)), hint="\n".join(filter(None, hints)) or None)
+
+
+def _other_torch(asked: ExtensionQuestion, situation: Situation) -> str | None:
+    """The newest other torch for these cards that there is a wheel for."""
+    assert asked.environment is not None
+    others = [row.minor for row in torch_releases() if not asked.torch.startswith(f"{row.minor}.")]
+    for minor in sorted(others, key=Version, reverse=True)[:_MOST]:
+        best = resolve(situation, TypedWish(torch=minor).wish).recommended
+        if best.route.by_pip and best.cuda is not None:
+            other = asking.beside(asked.package, best, asked.environment, situation)
+            # The tables first: an index is asked only about what they know.
+            if find(other, ask=_offline, look=_unread).wheels and find(other).wheels:
+                return best.version
+    return None
+
+
+def _offline(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -> IndexAnswer:
+    return IndexAnswer(place=None, reached=False)
+
+
+def _unread(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
+    return LookedInto(State.UNVERIFIED, "")
