@@ -332,7 +332,9 @@ def command_of(template: str, system: str | None, values: Mapping[str, str]) -> 
         if _NEEDS_A_SHELL.search(_IN_QUOTES.sub("", text)):
             return _line_for_a_shell(text, values)
         if (system == "windows" and verb not in _OF_UNIX) or verb == "call" or "%" in text:
-            words = [_command_word(each.replace('"', ""), _WINDOWS_NAME, values) for each in _WINDOWS_WORD.findall(text)]
+            words = [
+                _command_word(each.replace('"', ""), _WINDOWS_NAME, values) for each in _WINDOWS_WORD.findall(text)
+            ]
             return Command(*words, system="windows", shell=Shell.CMD if verb == "call" or "%" in text else None)
         split = shlex.split(text)
         if verb == "unset":
