@@ -116,7 +116,7 @@ def test_a_fault_in_the_source_is_nobodys_to_fix() -> None:
     ],
 )
 def test_variables_are_read_off_a_fix_and_shell_is_not(command: str, variables: dict[str, str]) -> None:
-    assert fixes.assignments([fix.command_of(command, None)]) == variables
+    assert fixes.assignments([fix.command_of(command, None, {})]) == variables
 
 
 def test_what_was_fixed_stays_in_force_but_for_the_jobs(tmp_path: Path) -> None:

@@ -334,7 +334,7 @@ def test_a_line_of_sh_keeps_its_variables_whatever_the_system(system: str | None
     """With `--os windows` the quotes around `$PATH` emptied it."""
     from rekindle.diagnose.fix import command_of
 
-    assert command_of("export PATH=/usr/local/cuda/bin:$PATH", system) == 'export PATH="/usr/local/cuda/bin:$PATH"'
+    assert command_of("export PATH=/usr/local/cuda/bin:$PATH", system, {}) == 'export PATH="/usr/local/cuda/bin:$PATH"'
 
 
 _804 = "RuntimeError: cuda runtime error (804) : forward compatibility was attempted on non supported HW"

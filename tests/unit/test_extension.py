@@ -268,7 +268,7 @@ def test_the_commands_are_for_the_python_that_built() -> None:
     lines = ("pip install ninja", "python -m pip install ninja", "pipx run a")
     cause = Cause(
         family="x", label="x", title="x", confidence=1.0, explanation="x", line=1, evidence=(),
-        fix=Fix(text="x", commands=tuple(fix.command_of(line, "linux") for line in lines)),
+        fix=Fix(text="x", commands=tuple(fix.command_of(line, "linux", {}) for line in lines)),
     )  # fmt: skip
     diagnosis = Diagnosis(outcome=LogOutcome.CAUSE, summary="x", lines=1, causes=(cause,))
     made = for_python(diagnosis, "/other env/bin/python")

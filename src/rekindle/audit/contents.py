@@ -7,6 +7,7 @@ at four gigabytes costs about as much as listing them.
 # ruff: noqa: PTH116, PTH118, PTH120 - plain strings: a Path object for each of 24,000 files takes longer than the rest
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from rekindle.core import codec, files
 from rekindle.core.errors import RekindleError
-from rekindle.core.untrusted import leads_inside
+from rekindle.core.untrusted import PipVersion, ProjectName, leads_inside
 from rekindle.formats import elf, pe
 from rekindle.formats.access import File
 from rekindle.formats.constants import numpy_abi
@@ -35,8 +36,8 @@ _MODULE_TAG = re.compile(r"\.(?:cpython-(?P<linux>\d{2,3}t?)-[\w-]+\.so|cp(?P<wi
 class InstalledDistribution(msgspec.Struct, frozen=True, kw_only=True):
     """`requires` are the lines of its metadata, without those of extras; `binaries` the compiled files it brought."""
 
-    name: str
-    version: str
+    name: ProjectName
+    version: PipVersion
     requires: tuple[str, ...] = ()
     binaries: tuple[str, ...] = ()
     stamp: int = 0
@@ -121,8 +122,10 @@ def read(environment: Environment, *, cache: Path | None = None) -> Contents:
             if is_module(relative):
                 modules.append(_module(path, relative, kept, fresh))
             elif relative.endswith("/METADATA"):
-                found = _distribution(os.path.dirname(path), kept, fresh)
-                distributions.setdefault(canonicalize_name(found.name), found)
+                # pip does not take what cannot be called so for installed, and no command could name it.
+                with contextlib.suppress(ValueError):
+                    found = _distribution(os.path.dirname(path), kept, fresh)
+                    distributions.setdefault(canonicalize_name(found.name), found)
             else:
                 path_lines += _lines(Path(path))
     _store(cache, kept, fresh)
@@ -251,7 +254,8 @@ def _distribution(folder: str, kept: _KeptFiles, fresh: _KeptFiles) -> Installed
 
 
 def _read_distribution(folder: Path, stamp: int) -> InstalledDistribution:
-    name, version, requires = folder.name.removesuffix(".dist-info").rpartition("-")[0], "", []
+    name, _, version = folder.name.removesuffix(".dist-info").rpartition("-")
+    requires = []
     for line in _lines(folder / "METADATA"):
         if not line:
             break
@@ -264,7 +268,9 @@ def _read_distribution(folder: Path, stamp: int) -> InstalledDistribution:
             requires.append(value.strip())
     recorded = (line.rpartition(",")[0].rpartition(",")[0].strip('"') for line in _lines(folder / "RECORD"))
     binaries = tuple(path for path in recorded if is_module(path))
-    return InstalledDistribution(name=name, version=version, requires=tuple(requires), binaries=binaries, stamp=stamp)
+    return InstalledDistribution(
+        name=ProjectName(name), version=PipVersion(version), requires=tuple(requires), binaries=binaries, stamp=stamp
+    )
 
 
 def _lines(path: Path) -> list[str]:

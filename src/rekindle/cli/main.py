@@ -18,7 +18,7 @@ from rekindle import __version__
 from rekindle.cli.options import once, talking
 from rekindle.core import console, files
 from rekindle.core.command import Command, tell_shell
-from rekindle.core.errors import Interrupted, RekindleError, UsageError, did_you_mean
+from rekindle.core.errors import Interrupted, NotFound, RekindleError, UsageError, did_you_mean
 
 # verb -> (module, what it does). The module holds a click command named `command`.
 VERBS: dict[str, tuple[str, str]] = {
@@ -261,6 +261,8 @@ def _end(argv: list[str], ended: int | RekindleError) -> int:
 
 def _of_system(error: OSError) -> RekindleError:
     """What no verb foresaw and the system refused: a full or read-only disk, a place that is not ours."""
+    if error.errno == errno.ENAMETOOLONG:
+        return NotFound(f"no file can be called `{str(error.filename)[:80]}…`", hint="give the path of a file")
     if error.errno in _NOT_OURS:
         return files.not_writable(error.filename or "a file", error)
     return _bug(error)

@@ -47,6 +47,8 @@ def locked(path: Path, busy: RekindleError, *, timeout: float = 0.0) -> Iterator
     process ends, however it ends."""
     from filelock import FileLock, Timeout
 
+    # Older releases of filelock empty what a link leads to.
+    no_links(path, path.parent)
     lock = FileLock(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from rekindle.compat.host_compiler import toolsets_of
 from rekindle.compat.library_card import last_cudnn
 from rekindle.core.command import Command, Piece, Shell, ShellVariable, Word, pip
 from rekindle.core.console import clean
+from rekindle.core.errors import BadInput
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
 from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, package_facts, pairs, symbols
@@ -29,6 +30,7 @@ from rekindle.knowledge.torch.options import options
 from rekindle.model.cuda_line import CudaLine
 
 _FIELD = re.compile(r"\{(\w+)\}")
+_FIRST_IN_WORD = re.compile(r"(?<![^\s\"'])\{(\w+)\}")
 # Several projects put their modules below these names.
 _SHARED_NAMES = frozenset({"google", "nvidia", "azure", "ruamel", "zope", "backports", "sphinxcontrib", "jaraco"})
 # The major versions of cuDNN that the package nvidia-cudnn-cu12 has.
@@ -41,6 +43,12 @@ _OUR_BUILD = re.compile(r"^rekindle (?:install|plan)\b")
 _INSTALLS = re.compile(r"^(?:pip|rekindle) install\b")
 # What came from a log goes into a command that a person may paste: only harmless characters pass.
 _HARMLESS = re.compile(r"[\w.+,:;/\\ ()\[\]<>=~-]*")
+_ONE_WORD = re.compile(r"[\w.+,:/\\=-]+")
+# What the tables, not a log, write into a command, as words of it.
+_OUR_WORDS = frozenset(
+    {"load_vcvars", "home_install", "package_install", "missing_install", "part_option"}
+    | {"built_set", "parties_set", "companions"}
+)
 
 
 # The facts that a step may name.
@@ -185,10 +193,10 @@ def _fits(step: FixStep, facts: Facts) -> bool:
 
 def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
     text = _filled(step.text, values)
-    command = _filled(step.command, values) if step.command else None
+    command = command_of(step.command, step.os or facts.os, values) if step.command else None
     if text is None or (step.command and command is None):
         return None
-    commands = (command_of(command, step.os or facts.os),) if command else ()
+    commands = (command,) if command else ()
     if step.plan:
         advised = advice.advise(facts, keep_torch=step.keep)
         if advised is None and not step.alone:
@@ -306,46 +314,68 @@ _UNIX_NAME = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _WINDOWS_NAME = re.compile(r"%([A-Za-z_]\w*)%")
 
 
-def command_of(text: str, system: str | None) -> Command:
-    """`system`: where it will be pasted, if that is known; a line that only one shell reads says it itself."""
+def command_of(template: str, system: str | None, values: Mapping[str, str]) -> Command | None:
+    """`system`: where it will be pasted, if that is known; a line that only one shell reads says it itself.
+
+    The words are those of the template: what a log says is a part of one word, however it is written, and never an
+    option. None where a value is missing, or cannot stand where the template wants it.
+    """
+    if any(name not in values for name in _FIELD.findall(template)):
+        return None
+    text = _FIELD.sub(lambda match: values[match[1]] if match[1] in _OUR_WORDS else match[0], template)
+    if any(values[match[1]].startswith("-") for match in _FIRST_IN_WORD.finditer(text)):
+        return None
     verb = text.partition(" ")[0]
-    if verb == "set":
-        return _set_command(text)
-    if _NEEDS_A_SHELL.search(_IN_QUOTES.sub("", text)):
-        return Command.parse(text)
-    if (system == "windows" and verb not in _OF_UNIX) or verb == "call" or "%" in text:
-        words = [_command_word(each.replace('"', ""), _WINDOWS_NAME) for each in _WINDOWS_WORD.findall(text)]
-        return Command(*words, system="windows", shell=Shell.CMD if verb == "call" or "%" in text else None)
     try:
+        if verb == "set":
+            return _set_command(text, values)
+        if _NEEDS_A_SHELL.search(_IN_QUOTES.sub("", text)):
+            return _line_for_a_shell(text, values)
+        if (system == "windows" and verb not in _OF_UNIX) or verb == "call" or "%" in text:
+            words = [
+                _command_word(each.replace('"', ""), _WINDOWS_NAME, values) for each in _WINDOWS_WORD.findall(text)
+            ]
+            return Command(*words, system="windows", shell=Shell.CMD if verb == "call" or "%" in text else None)
         split = shlex.split(text)
-    except ValueError:
-        return Command.parse(text)
-    if verb == "unset":
-        return Command(environment=dict.fromkeys(split[1:]), system="linux")
-    given = split[1:] if verb == "export" else split
-    count = next((at for at, each in enumerate(given) if not _ASSIGNED.match(each)), len(given))
-    environment = dict(each.split("=", 1) for each in given[:count])
-    return Command(
-        *(_command_word(each, _UNIX_NAME) for each in given[count:]),
-        environment={name: _command_word(value, _UNIX_NAME) for name, value in environment.items()},
-        system="linux" if environment else system,
-    )
+        if verb == "unset":
+            return Command(environment=dict.fromkeys(split[1:]), system="linux")
+        given = split[1:] if verb == "export" else split
+        count = next((at for at, each in enumerate(given) if not _ASSIGNED.match(each)), len(given))
+        environment = dict(each.split("=", 1) for each in given[:count])
+        return Command(
+            *(_command_word(each, _UNIX_NAME, values) for each in given[count:]),
+            environment={name: _command_word(value, _UNIX_NAME, values) for name, value in environment.items()},
+            system="linux" if environment else system,
+        )
+    except (BadInput, ValueError):
+        return None
 
 
-def _set_command(text: str) -> Command:
+def _line_for_a_shell(text: str, values: Mapping[str, str]) -> Command | None:
+    """Nothing quotes it again: outside of the template's own quotes only values that mean nothing to a shell stand."""
+    for match in _FIELD.finditer(text):
+        before = text[: match.start()]
+        allowed = _HARMLESS if before.count('"') % 2 or before.count("'") % 2 else _ONE_WORD
+        if not allowed.fullmatch(values[match[1]]):
+            return None
+    return Command.parse(_FIELD.sub(lambda match: values[match[1]], text))
+
+
+def _set_command(text: str, values: Mapping[str, str]) -> Command | None:
     found = [_SETTING.match(each.strip()) for each in text.split(" & ")]
     if not all(found):
-        return Command.parse(text)
+        return _line_for_a_shell(text, values)
     pairs = {each[1] or each[3]: each[2] if each[1] else each[4] for each in found if each}
     # To cmd, a variable without a value is none.
-    environment = {name: _command_word(value, _WINDOWS_NAME) or None for name, value in pairs.items()}
+    environment = {name: _command_word(value, _WINDOWS_NAME, values) or None for name, value in pairs.items()}
     return Command(environment=environment, system="windows")
 
 
-def _command_word(text: str, variable: re.Pattern[str]) -> Word:
+def _command_word(text: str, variable: re.Pattern[str], values: Mapping[str, str]) -> Word:
     pieces: list[Piece] = []
     end = 0
     for match in variable.finditer(text):
         pieces += [text[end : match.start()], ShellVariable(next(name for name in match.groups() if name))]
         end = match.end()
-    return tuple(each for each in (*pieces, text[end:]) if each != "") if pieces else text
+    filled = [_filled(each, values) or "" if isinstance(each, str) else each for each in (*pieces, text[end:])]
+    return tuple(each for each in filled if each != "") if pieces else str(filled[0])

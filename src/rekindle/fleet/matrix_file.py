@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from pathlib import Path
@@ -202,10 +203,11 @@ def snapshots_of(matrix: MatrixFile, root: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for word in _words(matrix.machines):
         if any(sign in word for sign in "*?["):
-            named = sorted(root.glob(word)) if not Path(word).is_absolute() else []
+            # `**` would look through everything below the folder that it begins at, which may be the whole disk.
+            named = sorted(root.glob(word)) if "**" not in word and not Path(word).is_absolute() else []
         else:
             named = [root / word]
-        if not named or not all(path.is_file() for path in named):
+        if not named or not all(os.path.isfile(path) for path in named):  # noqa: PTH113 - a name may be too long to ask
             raise NotFound(f"there is no snapshot `{word[:120]}`", hint="`rekindle doctor --save FILE` writes one")
         found |= {str(path): path for path in named}
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import msgspec
@@ -25,7 +26,7 @@ class NinjaStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(path: Path) -> list[NinjaStep]:
-    return parse(files.read_bytes(path), name=str(path))
+    return parse(files.read_bytes(path, limit=64 << 20), name=str(path))
 
 
 def parse(data: bytes, *, name: str = "the log") -> list[NinjaStep]:
@@ -33,12 +34,12 @@ def parse(data: bytes, *, name: str = "the log") -> list[NinjaStep]:
 
     A command with several outputs has a line for each, with the same times.
     """
-    lines = data.decode("utf-8", "replace").splitlines()
-    if not lines or not lines[0].startswith("# ninja log v"):
+    lines = io.TextIOWrapper(io.BytesIO(data), "utf-8", "replace")
+    if not lines.readline().startswith("# ninja log v"):
         raise BadInput(f"`{name}` is not a ninja log", hint="it is called `.ninja_log` and lies in the build folder")
     steps: dict[str, NinjaStep] = {}
-    for line in lines[1:]:
-        fields = line.split("\t")
+    for line in lines:
+        fields = line.rstrip("\n").split("\t")
         # A build that was killed leaves half a line.
         if len(fields) < 5 or not (_number(fields[0]) and _number(fields[1])):
             continue

@@ -137,13 +137,20 @@ class Pip:
 
 
 class Uv:
-    """uv has no download step; it keeps its own cache and changes nothing when it cannot fetch."""
+    """uv has no download step; it keeps its own cache and changes nothing when it cannot fetch.
+
+    It obeys the `uv.toml` and `pyproject.toml` of the folder it stands in and of those above, which may be anybody's
+    project: it is started at the root of the disk. What the user has set for all projects holds.
+    """
 
     name = "uv"
 
     def __init__(self, environment: Environment, program: str) -> None:
         self._system = environment.os
         self._words = [program, "pip", "install", "--python", environment.program]
+
+    def _call(self, words: Sequence[str]) -> run.Result:
+        return run.call(words, cwd=Path(self._words[-1]).absolute().parents[-1], timeout=_LONG)
 
     def commands(self, request: Request) -> tuple[Command, ...]:
         return tuple(Command("uv", *self._words[1:], *words, system=self._system) for words in request.steps)
@@ -155,7 +162,7 @@ class Uv:
     def changes(self, request: Request, folder: Path) -> dict[str, str]:
         lines: list[str] = []
         for words in self._calls(request):
-            result = run.call([*words, "--dry-run"], timeout=_LONG)
+            result = self._call([*words, "--dry-run"])
             if not result.ok:
                 raise _fetch_failed(result, request, self.commands(request))
             lines += [line.strip() for line in result.err.splitlines()]
@@ -163,7 +170,7 @@ class Uv:
 
     def install(self, request: Request, folder: Path) -> None:
         for words in self._calls(request):
-            _done(run.call(words, timeout=_LONG))
+            _done(self._call(words))
 
     def _calls(self, request: Request) -> list[list[str]]:
         first, *rest = (*request.calls, *request.beside)

@@ -117,7 +117,9 @@ def build_report(path: Path, title: str | None = None) -> BuildSummary:
         overview=shown,
         memory=_memory(entries),
         cache=_cache(entries, drawn),
-        warnings=read_warnings(sorted(folders.logs.glob("*.log"))) if folders else BuildWarnings(),
+        warnings=read_warnings(each for each in sorted(folders.logs.glob("*.log")) if each.is_file())
+        if folders
+        else BuildWarnings(),
         failures=tuple(f"{entry.step}: {entry.note}" for entry in entries if entry.event == "failed" and entry.note),
     )
 

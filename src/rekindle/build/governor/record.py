@@ -63,10 +63,9 @@ def line(one: Compile) -> bytes:
 def read(path: Path) -> list[Compile]:
     """The compiles of a build's folder, oldest first; of a line that a power cut tore nothing."""
     try:
-        data = path.read_bytes()
+        return _parsed(files.plain_bytes(path))
     except OSError:
         return []
-    return _parsed(data)
 
 
 class Tail:

@@ -16,6 +16,7 @@ import msgspec
 
 from rekindle.build.run.folders import Folders, held
 from rekindle.build.script.standalone_libraries import size_of
+from rekindle.core import files
 from rekindle.core.errors import Locked, NotFound
 
 _TRIES = 5
@@ -32,13 +33,14 @@ def clean(folders: Folders, *, keep: Sequence[Path] = ()) -> int:
 
 def remove(path: Path) -> int:
     gone = 0
-    if path.is_dir() and not path.is_symlink():
+    folder = path.is_dir() and not files.is_link(path)
+    if folder:
         _writable(path)
         for entry in list(path.iterdir()):
             gone += remove(entry)
     for attempt in range(_TRIES):
         try:
-            if path.is_dir() and not path.is_symlink():
+            if folder:
                 path.rmdir()
             else:
                 path.unlink(missing_ok=True)

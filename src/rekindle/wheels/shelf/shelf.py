@@ -243,7 +243,7 @@ def offers(folder: Path) -> ShelfOffers:
             good.append(store.read_entry(path))
         except RekindleError as error:
             aside[path.name.removesuffix(store.ENTRY)] = str(error)
-    found = offers_of(good, lambda entry: str(folder / "wheels" / entry.file), "on the shelf")
+    found = offers_of(good, lambda entry: str(folder.absolute() / "wheels" / entry.file), "on the shelf")
     return ShelfOffers(offers=found.offers, set_aside={**aside, **found.set_aside})
 
 
