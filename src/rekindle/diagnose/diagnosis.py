@@ -108,7 +108,7 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
         told["gpus"] = ", ".join(gpu.sm for gpu in facts.gpus)
     causes = tuple(_cause(entry, order, events, facts) for entry in order)
     if ending.outcome is not LogOutcome.NONE:
-        causes = _with_patches(causes, events) or _by_facts(pairs, entities, ending, facts)
+        causes = _behind(_by_facts(pairs, entities, ending, facts), _with_patches(causes, events))
     if causes:
         ending = Ending(outcome=LogOutcome.CAUSE, summary=causes[0].title)
     return Diagnosis(
@@ -224,6 +224,14 @@ def _by_facts(pairs: Sequence[Judged], entities: Sequence[Entity], ending: Endin
     found = _of_row(row, LIKELY, line, tuple(shown), fix.write(row, fields, facts))
     told = f"{clash.text[:1].upper()}{clash.text[1:]}. {row.explanation}"
     return (msgspec.structs.replace(found, explanation=told),)
+
+
+def _behind(clash: tuple[Cause, ...], causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
+    """Two things that cannot go together come before a vague message that follows from it, and where there is none."""
+    row = signatures.cause(clash[0].label) if clash else None
+    if not causes or row is None or causes[0].confidence > POSSIBLE or causes[0].label not in row.over:
+        return causes or clash
+    return (*clash, msgspec.structs.replace(causes[0], explained_by=row.id), *causes[1:])
 
 
 def _clean(entity: Entity) -> Entity:

@@ -68,6 +68,9 @@ def read(lines: Iterable[LogLine]) -> tuple[Event, ...]:
         kind, tool = classify(line.text)
         block = _cmake_block(line, kind, tool, block)
         answers = line.text.startswith(_STATUS)
+        opened = events[-1] if events and events[-1].number == line.number - 1 else None
+        if opened and opened.kind is LineKind.WARNING and opened.tool == "python" and opened.text.endswith(":"):
+            kind, tool = LineKind.WARNING, "python"
         if block is LineKind.WARNING and not answers and not (kind is LineKind.ERROR and tool in _PLAIN_SPEAKERS):
             kind, tool = LineKind.WARNING, "cmake"
         failed = _FAILED_TARGET.match(line.text)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from rekindle.compat import companion, driver_card, driver_cuda, host_compiler, package, toolkit_card
+from rekindle.compat import companion, driver_card, driver_cuda, extension_torch, host_compiler, package, toolkit_card
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.core.version import Version
 from rekindle.diagnose import coverage
@@ -42,7 +42,8 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
     cuda = version_of(facts.cuda)
     torch = f"torch {facts.torch}{f'+{facts.variant}' if facts.variant else ''}"
     if driver and line:
-        yield _said("driver and CUDA of torch", driver_cuda.runs(driver, line.cuda), "driver_too_old", alone=True)
+        answer = driver_cuda.runs(driver, line.cuda)
+        yield _said("driver and CUDA of torch", answer, "driver_too_old", alone=not facts.torch_works)
     for each in sorted(set(facts.gpus)):
         called = name if each == card else each.sm
         if driver:
@@ -62,7 +63,10 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
         yield _said(f"{name} and card", answer, "gpu_too_old_for_kernel", alone=True)
     if card and cuda:
         answer = toolkit_card.compiles(cuda, card, name)
-        yield _said("toolkit and card", answer, "cuda_arch_unsupported_by_nvcc")
+        yield _said("toolkit and card", answer, "cuda_arch_unsupported_by_nvcc", alone=not facts.names_torch)
+    if cuda and line:
+        answer = extension_torch.same_cuda("what the toolkit compiles", cuda, line.cuda)
+        yield _said("toolkit and CUDA of torch", answer, "cuda_torch_version_mismatch")
     if cuda and facts.gcc:
         yield _said("toolkit and GCC", host_compiler.takes_gcc(cuda, int(facts.gcc)), "gcc_too_new_for_cuda")
     if cuda and facts.toolset:

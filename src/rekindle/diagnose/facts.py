@@ -158,13 +158,6 @@ _ADDRESS = re2.compile(r"https?://\S+\.whl\S*")
 _WISHED = re2.compile(r"(?i)\b(?:install|requires?|required)\b|[=<>~]=")
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
-# By the first digit of cl's minor version: 19.3x and 19.4x are Visual Studio 2022.
-_STUDIO_OF = {"1": "2017", "2": "2019", "3": "2022", "4": "2022", "5": "2026"}
-# The builds of Windows 10 by the names that people call them (Microsoft: Windows 10 release information).
-_BUILD_OF = {
-    "1809": "17763", "1903": "18362", "1909": "18363", "2004": "19041",
-    "20H2": "19042", "21H1": "19043", "21H2": "19044", "22H2": "19045",
-}  # fmt: skip
 
 
 def facts_from_options(
@@ -270,6 +263,8 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
         title = title and not text.strip()
     if any(systems.values()):
         found["os"] = "windows" if systems["windows"] >= systems["linux"] else "linux"
+    if found.get("jetson") and found.get("torch_works"):
+        found["nvidia_torch"] = True
     found["vendor"] = _vendor(found, bool(seen))
     found["memory_free"] = _much_free(found.pop("wanted", None), found.pop("free", None))
     facts = Facts(gpus=tuple(seen), gpu_name=seen[min(seen)] if seen else None, **found)
@@ -303,12 +298,8 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
     value = match.group(1)
     if name == "python" and "." not in value:
         return {name: f"3.{value}"}
-    if name == "cl":
-        return {"studio_year": _STUDIO_OF[value]} if value in _STUDIO_OF else {}
     if name == "hidden":
         return {name: value} if isinstance(container.shows_cards(value), Clash) else {}
-    if name == "windows_build":
-        return {name: _BUILD_OF.get(value.upper(), value)}
     if name == "bits":
         return {name: int(value)}
     if name == "status":
@@ -318,7 +309,7 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
     if name == "torch":
         local = match.groups()[1] if len(match.groups()) > 1 else None
         return {name: value} | ({"variant": local} if local else {})
-    return {name: value}
+    return {name: row.values.get(value.upper(), value)}
 
 
 def _covered(facts: Facts) -> Facts:

@@ -19,12 +19,10 @@ _SYSTEMS = ("linux", "windows")
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     found = present(pairing=_pairing(), index_story=_index(fields.get("package", ""), facts)) | _parties(facts.demands)
-    if facts.torch and facts.variant and facts.variant != "cpu":
-        pinned = _companions(facts.torch, facts.variant, facts.os)
-        found |= {"companions": pinned, "variant": facts.variant} if pinned else {}
-    elif facts.torch:
-        found |= _belonging(facts.torch)
     if facts.torch:
+        built = facts.variant if facts.variant != "cpu" else None
+        pinned = _companions(facts.torch, built, facts.os) if built else None
+        found |= {"companions": pinned, "variant": built} if pinned and built else _belonging(facts.torch)
         found |= _lines_of(facts.torch) | present(early_cuda=releases.newest_cuda(Version(facts.torch)))
     if "built_for" in fields and "built_variant" in fields:
         pinned = _companions(fields["built_for"], fields["built_variant"], facts.os)

@@ -139,13 +139,14 @@ class WordRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class FactRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a fact shows itself: the first group of a pattern is its value. `{LINE}` stands for the name of a CUDA line.
 
-    `flag`: it is only yes or no. `listed`: it is named with its line.
+    `flag`: it is only yes or no. `listed`: it is named with its line. `values`: what stands for another value.
     """
 
     name: str
     match: tuple[str, ...]
     flag: bool = False
     listed: bool = False
+    values: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class _Lines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
