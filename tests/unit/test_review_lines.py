@@ -28,6 +28,7 @@ IMAGE_37 = "FROM pytorch/pytorch:1.10.0-cuda11.3-cudnn8-devel\n"
 LIGHTNING = "pip install pytorch-lightning==1.7.7\n"
 NUMPY = "RUN pip install numpy"
 UPDATE = "RUN apt-get update\n"
+CLONE = "git clone https://github.com/pytorch/pytorch\n"
 OLD = "FROM nvidia/cuda:10.2-devel-ubuntu18.04\n"
 TREE = "git clone --recursive https://github.com/pytorch/pytorch\ncd pytorch\npython setup.py {}\n"
 CUDA = "      - uses: Jimver/cuda-toolkit@v0.2.14\n        with:\n          cuda: '{}'\n"
@@ -137,6 +138,25 @@ BUILD = (
         (
             "source-in-sh", 2, "Dockerfile", OLD + "RUN cd x && source run.sh\n",
             OLD + 'SHELL ["/bin/bash", "-c"]\nRUN source run.sh\n',
+        ),
+        ("not-for-sh", 2, "a.sh", "#!/bin/sh\nsource a/bin/activate\n", "#!/bin/bash\nsource a/bin/activate\n"),
+        ("not-for-sh", 2, "a.sh", "#!/bin/sh\nset -euo pipefail\n", "#!/bin/sh\nset -eu\n"),
+        ("not-for-sh", 2, "a.sh", "#!/bin/sh\nif [[ -d x ]]; then :; fi\n", "#!/bin/sh\nif [ -d x ]; then :; fi\n"),
+        (
+            "stub-at-run-time", 1, "a.sh", "export LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LD_LIBRARY_PATH\n",
+            "export LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LIBRARY_PATH\n",
+        ),
+        (
+            "submodules-not-recursive", 2, "a.sh", f"{CLONE}git submodule update --init\n",
+            f"{CLONE}git submodule update --init --recursive\n",
+        ),
+        (
+            "set-with-quotes", 1, "a.bat", 'set CUDNN_ROOT="C:\\tools\\cudnn"\n', 'set "CUDNN_ROOT=C:\\tools\\cudnn"\n',
+        ),
+        ("no-nccl-on-windows", 1, "a.bat", "set USE_NCCL=1\n", "set USE_NCCL=0\n"),
+        (
+            "built-replaced", 4, "a.sh", TREE.format("develop") + "pip install torchvision==0.19.0\n",
+            TREE.format("develop") + "pip install --no-deps torchvision==0.19.0\n",
         ),
         ("export-space", 1, "a.sh", "export MAX_JOBS= 8\n", "export MAX_JOBS= OTHER=3\n"),
         ("path-replaced", 1, "a.bat", "set PATH=C:\\CUDA\\bin\n", "set PATH=C:\\CUDA\\bin;%PATH%\n"),

@@ -69,7 +69,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def newest(self) -> bool:
         """The last commit of a repository: no tag and no commit is named."""
-        return bool(self.source and re.match(r"git\+\w+://[^@#]+(?:#|\Z)", self.source))
+        branch = r"(?:@(?:main|master|HEAD|dev|develop))?"
+        return bool(self.source and re.match(rf"git\+\w+://[^@#]+?{branch}(?:#|\Z)", self.source))
 
     def applies(self, system: str, python: str | None) -> bool:
         """Whether its marker holds; one that cannot be read does."""

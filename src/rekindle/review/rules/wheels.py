@@ -49,6 +49,7 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _without_cards(subject)
     yield from _shown(subject)
     yield from _drivers(subject)
+    yield from _over_built(subject)
 
 
 def _wheels(subject: Subject) -> Iterator[Raised]:
@@ -203,6 +204,20 @@ def _changes(subject: Subject) -> Iterator[TorchReplaced]:
             continue
         if before.kind != "image" or before.version:
             yield change
+
+
+def _over_built(subject: Subject) -> Iterator[Raised]:
+    """A wheel that asks for a torch of the index, behind one that was built: 2.4.0a0+git is no 2.4.0."""
+    named = any(each.name == "PYTORCH_BUILD_VERSION" and each.value for each in subject.trace.assignments)
+    installed = [step for step in subject.torch_builds if {"install", "develop"} & set(step.item.arguments)]
+    step = None if named or subject.notes or not installed else installed[0]
+    for found in subject.installs if step else ():
+        if step is None or found.item.order <= step.item.order or found.has("--no-deps") or found.item.conditional:
+            continue
+        asks = next((each for each in found.wanted if pins_torch(each.name) and not (each.source or each.wheel)), None)
+        if asks is not None and found.verb == "install" and found.tool != "conda":
+            yield raised("built-replaced", asks.line, name=asks.name, build=step.line)
+            return
 
 
 def _kept(found: Install) -> bool:
