@@ -356,3 +356,11 @@ def test_an_install_inside_another_command_is_read(line: str) -> None:
 def test_an_install_that_was_not_read_is_not_accepted(line: str) -> None:
     assert verdict(f"pip install torch==2.6.0\n{line}\n", "GTX 1080 Ti") == "open"
     assert verdict("pip install torch==2.6.0\necho 'or: pip install torch==2.8.0'\n", "GTX 1080 Ti") == "accepted"
+
+
+def test_a_path_that_begins_with_a_variable_ends_with_its_word() -> None:
+    """The grammar of PowerShell took the next lines for a part of it, so nobody saw which Python is taken."""
+    clone = "git clone -b v2.7.1 --recursive https://github.com/pytorch/pytorch $Root\\pytorch"
+    text = f"{clone}\ncd $Root/pytorch\npy -3.8 -m venv v\n"
+    found = reviewed(f"{text}Copy-Item $a\\* $b\\lib\npython setup.py install\n", "K40c", "a.ps1").remarks
+    assert any("Python 3.8" in each.found for each in found)

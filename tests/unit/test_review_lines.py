@@ -153,6 +153,9 @@ BUILD = (
         (
             "set-with-quotes", 1, "a.bat", 'set CUDNN_ROOT="C:\\tools\\cudnn"\n', 'set "CUDNN_ROOT=C:\\tools\\cudnn"\n',
         ),
+        ("no-star-for-pip", 1, "a.ps1", "pip install dist\\*.whl\n", "pip install (Get-Item dist\\*.whl)\n"),
+        ("no-star-for-pip", 1, "a.bat", "pip install -U dist\\*.whl\n", "for %%f in (*.whl) do pip install %%f\n"),
+        ("loop-variable", 1, "a.bat", "for /r %i in (*.whl) do echo %i\n", "for /r %%i in (*.whl) do echo %%i\n"),
         ("no-nccl-on-windows", 1, "a.bat", "set USE_NCCL=1\n", "set USE_NCCL=0\n"),
         (
             "built-replaced", 4, "a.sh", TREE.format("develop") + "pip install torchvision==0.19.0\n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -28,11 +29,21 @@ def _parser(language: str) -> Any:
     return tree_sitter.Parser(tree_sitter.Language(grammar.language()))
 
 
+# `$Root\\src` without quotes: the grammar of PowerShell takes what follows, the next lines too, for a part of it. It is
+# read as a plain word.
+_PATH_FROM_VARIABLE = re.compile(
+    r"(?<=[ \t])\$(?=(?:\w+:)?\w+\\[\w.$%*{-])|(?<=[\w\"'.] )\$(?=(?:\w+:)?\w+/[A-Za-z_.$%*{-])"
+)
+_STANDS_FOR_DOLLAR = "\x01"
+
+
 def parsed(language: str, text: str) -> Node:
     # The grammar of the shell takes time by the square of the texts (`<<END`) that one line begins.
     if language == "bash" and any(line.count("<<") > _MOST_TEXTS for line in text.split("\n")):
         message = f"a line of this script begins more than {_MOST_TEXTS} texts with `<<`"
         raise BadInput(message, hint="give each its own command, or check that this is a script")
+    if language == "powershell":
+        text = _PATH_FROM_VARIABLE.sub(_STANDS_FOR_DOLLAR, text)
     node: Node = _parser(language).parse(text.encode("utf-8")).root_node
     return node
 
@@ -49,7 +60,8 @@ def broken(root: Node) -> Iterator[Node]:
 
 
 def text_of(node: Node | None) -> str:
-    return (node.text or b"").decode("utf-8", "replace") if node is not None else ""
+    text = (node.text or b"").decode("utf-8", "replace") if node is not None else ""
+    return text.replace(_STANDS_FOR_DOLLAR, "$")
 
 
 def first_line(node: Node) -> int:
