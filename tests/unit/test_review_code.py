@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rekindle.knowledge.torch.releases import newest_python
@@ -11,6 +13,8 @@ from rekindle.review.report import text
 from rekindle.review.review import Review, Reviewed, review_script
 
 WHL = "https://download.pytorch.org/whl"
+
+DATA = Path(__file__).parent.parent / "data"
 
 
 def reviewed(script: str, card: str, name: str = "a.sh", **place: str) -> Reviewed:
@@ -364,3 +368,12 @@ def test_a_path_that_begins_with_a_variable_ends_with_its_word() -> None:
     text = f"{clone}\ncd $Root/pytorch\npy -3.8 -m venv v\n"
     found = reviewed(f"{text}Copy-Item $a\\* $b\\lib\npython setup.py install\n", "K40c", "a.ps1").remarks
     assert any("Python 3.8" in each.found for each in found)
+
+
+@pytest.mark.parametrize(("file", "name"), [("powershell", "a.ps1"), ("shell", "a.sh"), ("batch", "a.bat")])
+def test_no_line_swallows_the_one_behind_it(file: str, name: str) -> None:
+    """What people write in scripts, one thing at a time: the install below it is always seen."""
+    lines = (DATA / "script-lines" / f"{file}.txt").read_text(encoding="utf-8").strip("\n").split("\n\n")
+    install = "pip install torch==2.8.0\n"
+    lost = [each for each in lines if verdict(f"{each}\n{install}", "GTX 1080 Ti", name) != "refused"]
+    assert len(lines) > 50 and not lost

@@ -34,7 +34,14 @@ def _parser(language: str) -> Any:
 _PATH_FROM_VARIABLE = re.compile(
     r"(?<=[ \t])\$(?=(?:\w+:)?\w+\\[\w.$%*{-])|(?<=[\w\"'.] )\$(?=(?:\w+:)?\w+/[A-Za-z_.$%*{-])"
 )
-_STANDS_FOR_DOLLAR = "\x01"
+# `-DX=1`, `--format=csv,noheader`: there too.
+_OPTION = re.compile(r"(?<=[ \t])--?[A-Za-z][\w:.-]*=[^\s\"'(){}$;|&<>`]*")
+_STANDS_FOR = {ord(sign): chr(number) for number, sign in enumerate("$-,", start=1)}
+_SIGNS = {ord(value): chr(key) for key, value in _STANDS_FOR.items()}
+
+
+def _plain_word(found: re.Match[str]) -> str:
+    return found[0].translate(_STANDS_FOR)
 
 
 def parsed(language: str, text: str) -> Node:
@@ -43,7 +50,7 @@ def parsed(language: str, text: str) -> Node:
         message = f"a line of this script begins more than {_MOST_TEXTS} texts with `<<`"
         raise BadInput(message, hint="give each its own command, or check that this is a script")
     if language == "powershell":
-        text = _PATH_FROM_VARIABLE.sub(_STANDS_FOR_DOLLAR, text)
+        text = _PATH_FROM_VARIABLE.sub(_plain_word, _OPTION.sub(_plain_word, text))
     node: Node = _parser(language).parse(text.encode("utf-8")).root_node
     return node
 
@@ -61,7 +68,7 @@ def broken(root: Node) -> Iterator[Node]:
 
 def text_of(node: Node | None) -> str:
     text = (node.text or b"").decode("utf-8", "replace") if node is not None else ""
-    return text.replace(_STANDS_FOR_DOLLAR, "$")
+    return text.translate(_SIGNS)
 
 
 def first_line(node: Node) -> int:
