@@ -28,6 +28,7 @@ IMAGE_37 = "FROM pytorch/pytorch:1.10.0-cuda11.3-cudnn8-devel\n"
 LIGHTNING = "pip install pytorch-lightning==1.7.7\n"
 NUMPY = "RUN pip install numpy"
 UPDATE = "RUN apt-get update\n"
+RUNNER = "on: push\njobs:\n  t:\n    runs-on: windows-latest\n    steps:\n"
 CLONE = "git clone https://github.com/pytorch/pytorch\n"
 OLD = "FROM nvidia/cuda:10.2-devel-ubuntu18.04\n"
 TREE = "git clone --recursive https://github.com/pytorch/pytorch\ncd pytorch\npython setup.py {}\n"
@@ -156,6 +157,13 @@ BUILD = (
         ("no-star-for-pip", 1, "a.ps1", "pip install dist\\*.whl\n", "pip install (Get-Item dist\\*.whl)\n"),
         ("no-star-for-pip", 1, "a.bat", "pip install -U dist\\*.whl\n", "for %%f in (*.whl) do pip install %%f\n"),
         ("loop-variable", 1, "a.bat", "for /r %i in (*.whl) do echo %i\n", "for /r %%i in (*.whl) do echo %%i\n"),
+        ("folder-lost", 2, "Dockerfile", OLD + "RUN cd apex\nRUN make\n", OLD + "RUN cd apex && make\n"),
+        ("folder-lost", 6, "ci.yml", RUNNER + "      - run: cd x\n", RUNNER + "      - run: cd x && make\n"),
+        (
+            "studio-not-on-runner", 6, "ci.yml",
+            RUNNER + '      - run: dir "C:\\Program Files (x86)\\Microsoft Visual Studio\\2019"\n',
+            RUNNER + '      - run: dir "C:\\Program Files\\Microsoft Visual Studio\\2022"\n',
+        ),
         ("no-nccl-on-windows", 1, "a.bat", "set USE_NCCL=1\n", "set USE_NCCL=0\n"),
         (
             "built-replaced", 4, "a.sh", TREE.format("develop") + "pip install torchvision==0.19.0\n",
