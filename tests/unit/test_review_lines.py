@@ -164,6 +164,20 @@ BUILD = (
             RUNNER + '      - run: dir "C:\\Program Files (x86)\\Microsoft Visual Studio\\2019"\n',
             RUNNER + '      - run: dir "C:\\Program Files\\Microsoft Visual Studio\\2022"\n',
         ),
+        (
+            "failure-waved-through", 3, "a.sh", TREE.format("bdist_wheel || true"),
+            TREE.format("bdist_wheel || exit 1"),
+        ),
+        ("make-line-lost", 2, "Makefile", "a:\n\tcd ext\n\tmake\n", "a:\n\tcd ext && make\n"),
+        ("make-dollar", 2, "Makefile", "a:\n\techo $PATH\n", "a:\n\techo $$PATH\n"),
+        (
+            "cudatoolkit-not-read", 1, "a.sh", "conda install pytorch==2.2.0 cudatoolkit=11.8 -c pytorch\n",
+            "conda install pytorch==2.2.0 pytorch-cuda=11.8 -c pytorch -c nvidia\n",
+        ),
+        (
+            "cudatoolkit-not-read", 3, "environment.yml", "dependencies:\n  - pytorch=2.2.0\n  - cudatoolkit=11.8\n",
+            "dependencies:\n  - pytorch=1.12.1\n  - cudatoolkit=11.3\n",
+        ),
         ("no-nccl-on-windows", 1, "a.bat", "set USE_NCCL=1\n", "set USE_NCCL=0\n"),
         (
             "built-replaced", 4, "a.sh", TREE.format("develop") + "pip install torchvision==0.19.0\n",
