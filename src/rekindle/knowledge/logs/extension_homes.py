@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, rows
+from rekindle.knowledge.torch.releases import full_version
 
 
 class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,7 +42,9 @@ class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
         minor = Version(torch).major_minor
         if self.find is None or not Version(self.find_torch[0]) <= minor <= Version(self.find_torch[1]):
             return None
-        return self.find.format(minor=minor, variant=variant)
+        return self.find.format(
+            minor=minor, variant=variant, torch=full_version(torch), digits=str(minor).replace(".", "")
+        )
 
 
 class ExtensionWheel(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
