@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, rows
-from rekindle.knowledge.torch.releases import full_version
 
 
 class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,9 +41,8 @@ class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
         minor = Version(torch).major_minor
         if self.find is None or not Version(self.find_torch[0]) <= minor <= Version(self.find_torch[1]):
             return None
-        return self.find.format(
-            minor=minor, variant=variant, torch=full_version(torch), digits=str(minor).replace(".", "")
-        )
+        full = torch if torch.count(".") > 1 else f"{torch}.0"
+        return self.find.format(minor=minor, variant=variant, torch=full, digits=str(minor).replace(".", ""))
 
 
 class ExtensionWheel(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
