@@ -122,12 +122,93 @@ MORE: tuple[tuple[str, str | None], ...] = (
 )
 
 
+# A third and a fourth round, labelled first from the projects' own pages, matrices and lists (kaolin, NATTEN, gsplat,
+# exllamav3, triton-windows, SageAttention, mamba, bitsandbytes, xformers, mjun0812). A sixth word is the processor.
+LATER: tuple[tuple[str, str | None], ...] = (
+    ("kaolin 2.8.0+cu128 3.12 linux 8.6", "torch-2.8.0_cu128.html"),
+    ("kaolin 2.5.1+cu124 3.10 windows 8.6", "torch-2.5.1_cu124.html"),
+    ("kaolin 2.6.0+cu126 3.11 linux 7.5", "torch-2.6.0_cu126.html"),
+    ("kaolin 2.10.0+cu128 3.12 linux 8.9", None),
+    ("kaolin 2.7.1+cu128 3.12 linux 12.0", "torch-2.7.1_cu128.html"),
+    ("natten 2.12.0+cu130 3.12 linux 9.0", "natten==0.21.6+torch2120cu130"),
+    ("natten 2.11.0+cu128 3.12 linux 8.9", "natten==0.21.6+torch2110cu128"),
+    ("natten 2.10.0+cu126 3.11 linux 8.6", "natten==0.21.6+torch2100cu126"),
+    ("natten 2.11.0+cu130 3.12 windows 8.9", None),
+    ("gsplat 2.4.0+cu121 3.10 linux 8.6", "docs.gsplat.studio/whl"),
+    ("gsplat 2.0.1+cu118 3.10 windows 8.6", "docs.gsplat.studio/whl"),
+    ("gsplat 2.9.1+cu128 3.12 linux 8.9", "cuda-wheels/cu128/torch2.9/gsplat"),
+    ("exllamav3 2.9.1+cu128 3.13 windows 8.9", "exllamav3-1.4.1%2Bcu128.torch2.9.0-cp313-cp313-win_amd64.whl"),
+    ("exllamav3 2.11.0+cu132 3.12 linux 12.0", "exllamav3-1.4.1%2Bcu132.torch2.11.0-cp312-cp312-linux_x86_64.whl"),
+    ("exllamav3 2.11.0+cu128 3.11 linux 8.6", None),
+    ("exllamav3 2.8.0+cu128 3.12 linux 7.5", None),
+    ("triton 2.12.0+cu130 3.12 windows 8.9", "triton-windows>=3.7,<3.8"),
+    ("triton 2.11.0+cu130 3.13 windows 12.0", "triton-windows>=3.6,<3.7"),
+    ("triton 2.8.0+cu126 3.12 windows 6.1", None),
+    ("sageattention 2.11.0+cu130 3.12 windows 8.9", "woct0rdho"),
+    ("sageattention 2.8.0+cu129 3.12 windows 8.9", "woct0rdho"),
+    ("sageattention 2.9.1+cu128 3.12 linux 7.5", None),
+    ("mamba-ssm 2.9.1+cu128 3.12 linux 8.6", "cu12torch2.9cxx11abiTRUE-cp312-cp312-linux_x86_64"),
+    ("mamba-ssm 2.6.0+cu118 3.10 linux 8.6", "cu11torch2.6cxx11abiFALSE-cp310-cp310-linux_x86_64"),
+    ("mamba-ssm 2.12.0+cu130 3.12 linux 9.0", None),
+    ("nunchaku 2.8.0+cu126 3.11 linux 7.5", "torch2.8-cp311-cp311-linux_x86_64"),
+    ("nunchaku 2.13.0+cu130 3.12 linux 8.9", None),
+    ("autoawq-kernels 2.4.1+cu124 3.11 linux 7.0", None),
+    ("spconv 2.5.1+cu124 3.12 windows 8.6", "spconv-cu124"),
+    ("spconv 2.3.1+cu118 3.10 linux 6.1", "spconv-cu118"),
+    ("spconv 2.8.0+cu128 3.14 linux 8.6", None),
+    (
+        "flash-attn 2.9.1+cu128 3.12 linux 9.0 aarch64",
+        "v0.7.16/flash_attn-2.8.3%2Bcu128torch2.9-cp312-cp312-linux_aarch64",
+    ),
+    (
+        "flash-attn 2.12.0+cu130 3.13 linux 9.0 aarch64",
+        "v0.9.22/flash_attn-2.8.3%2Bcu130torch2.12-cp313-cp313-linux_aarch64",
+    ),
+    ("flash-attn 2.8.0+cu128 3.12 linux 9.0 aarch64", None),
+    ("xformers 2.8.0+cu128 3.12 linux 6.1", None),
+    ("bitsandbytes 2.1.2+cu118 3.10 windows 6.1", "bitsandbytes==0.41.2.post2"),
+    ("llama-cpp-python 2.5.1+cu125 3.12 windows 8.6", "llama-cpp-python/whl/cu125"),
+    ("vllm 2.7.1+cu126 3.12 linux 6.1", "vllm-pascal==0.10.0"),
+    ("torch-scatter 2.12.0+cu130 3.12 linux 8.9", "cuda-wheels/cu130/torch2.12/torch-scatter"),
+    ("dgl 2.4.0+cu124 3.11 linux 8.6", "data.dgl.ai/wheels/torch-2.4/cu124"),
+    ("flash-attn 2.9.0+cu130 3.12 windows 12.0", "v0.9.28/flash_attn-2.8.3%2Bcu130torch2.9-cp312-cp312-win_amd64.whl"),
+    ("flash-attn 2.11.0+cu128 3.14 windows 8.9", "v0.9.6/flash_attn-2.8.3%2Bcu128torch2.11-cp314-cp314-win_amd64.whl"),
+    ("flash-attn 2.13.0+cu130 3.13 windows 8.9", "v0.9.52/flash_attn-2.8.3%2Bcu130torch2.13-cp313-cp313-win_amd64.whl"),
+    (
+        "flash-attn 2.12.0+cu132 3.14 linux 9.0",
+        "v0.9.17/flash_attn-2.8.3%2Bcu132torch2.12-cp314-cp314-linux_x86_64.whl",
+    ),
+    ("flash-attn 2.13.0+cu130 3.12 linux 8.9", "v0.9.47/flash_attn-2.8.3%2Bcu130torch2.13-cp312-cp312"),
+    ("exllamav2 2.9.0+cu128 3.12 windows 6.1", "exllamav2-0.3.2%2Bcu128.torch2.9.0-cp312-cp312-win_amd64.whl"),
+    ("exllamav2 2.9.1+cu130 3.12 linux 8.9", None),
+    ("causal-conv1d 2.10.0+cu130 3.13 linux 9.0", "cu13torch2.10cxx11abiTRUE-cp313-cp313-linux_x86_64.whl"),
+    ("causal-conv1d 2.8.0+cu128 3.9 linux 8.6", None),
+    ("bitsandbytes 2.9.1+cu130 3.12 linux 7.0", None),
+    ("bitsandbytes 2.6.0+cu124 3.11 windows 5.2", "bitsandbytes>=0.50,<0.51"),
+    ("xformers 2.7.0+cu126 3.12 linux 6.1", "xformers==0.0.30"),
+    ("xformers 2.5.1+cu124 3.12 windows 6.1", "xformers==0.0.28.post3|xformers==0.0.29.post1"),
+    ("torch-cluster 2.5.1+cu124 3.11 linux 6.1", "data.pyg.org/whl/torch-2.5.0+cu124.html"),
+    ("pyg-lib 2.13.0+cu126 3.12 linux 6.1", "cuda-wheels/cu126/torch2.13/pyg-lib"),
+    ("pytorch3d 2.11.0+cu130 3.14 windows 8.9", "cuda-wheels/cu130/torch2.11/pytorch3d"),
+    ("detectron2 1.10.0+cu113 3.9 linux 7.5", "detectron2/wheels/cu113/torch1.10"),
+    ("mmcv 2.1.0+cu121 3.10 linux 8.6", "download.openmmlab.com/mmcv/dist/cu121/torch2.1.0"),
+    ("tinycudann 2.8.0+cu128 3.12 linux 8.9", None),
+    ("sageattention 2.10.0+cu130 3.14 windows 12.0", "woct0rdho"),
+)
+
+
 def _question(text: str) -> ExtensionQuestion:
-    package, torch, python, system, card = text.split(" ")
+    package, torch, python, system, card, *machine = text.split(" ")
     release, _, line = torch.partition("+")
     cards = (NamedCard(name="the card", capability=Capability.parse(card)),)
     return ExtensionQuestion(
-        package=package, torch=release, line=line, python=python, system=system, machine="x86_64", cards=cards
+        package=package,
+        torch=release,
+        line=line,
+        python=python,
+        system=system,
+        machine=(*machine, "x86_64")[0],
+        cards=cards,
     )
 
 
@@ -182,7 +263,7 @@ def test_the_labelled_questions(text: str, expected: str | None) -> None:
         assert found.command == found.wheels[0].command
 
 
-@pytest.mark.parametrize(("text", "expected"), MORE)
+@pytest.mark.parametrize(("text", "expected"), (*MORE, *LATER))
 def test_the_second_round_of_labelled_questions(text: str, expected: str | None) -> None:
     """Never a wrong file; where the label names none, none is proposed."""
     found = _offline(text)

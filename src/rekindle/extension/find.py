@@ -303,8 +303,9 @@ class _Search:
 
     def _of_index(self, row: ExtensionFile) -> Iterator[FoundWheel]:
         minor = Version(self.question.torch).major_minor
-        told = (row.switch or "").format(line=self.question.line, minor=minor, package=row.package)
-        found = self._asked(row.requirement, told.split(), pure=row.pure, known=True)
+        fields = {"line": self.question.line, "minor": minor, "digits": str(minor).replace(".", "")}
+        told = (row.switch or "").format(package=row.package, **fields).split()
+        found = self._asked(row.requirement.format(**fields), told, pure=row.pure, known=True)
         if found is not None:
             yield msgspec.structs.replace(found, by=_by(row)) if row.by else found
 
@@ -321,8 +322,10 @@ class _Search:
         elif home is not None and (listed := self._list(home)) is not None:
             found = self._asked(question.package, listed.split(" "), pure=False, known=True)
             found = msgspec.structs.replace(found, source=home.source, observed_at=home.observed_at) if found else None
-        elif any(row.knows(question.torch) for row in here) or self._none_for_windows:
-            found = None  # the rows name every file for this torch, and none is for the rest of the question
+        elif any(row.knows(question.torch) for row in here) or any(row.by is None and row.name for row in known):
+            found = None  # the rows name every file, and none is for this question: the index has none of them
+        elif self._none_for_windows:
+            found = None
         else:
             made = extension_homes.wheel_for(question.package, question.torch)
             # A row of two numbers is every release that begins with them.

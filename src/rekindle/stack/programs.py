@@ -133,6 +133,8 @@ def _an_extension(name: str, situation: Situation) -> UnknownName:
     find = rekindle("extension", "find", name, *words, system=situation.system)
     one_of = ", ".join(row.id for row in programs())
     hint = f"it is an extension of torch: `{find}` looks for its ready-made wheels"
+    if situation.here:
+        hint += f", and `{rekindle('install', '--with', name, system=situation.system)}` installs it with its torch"
     return UnknownName(f"`{name}` is not one of {one_of}", hint=hint)
 
 

@@ -41,7 +41,8 @@ class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
         minor = Version(torch).major_minor
         if self.find is None or not Version(self.find_torch[0]) <= minor <= Version(self.find_torch[1]):
             return None
-        return self.find.format(minor=minor, variant=variant)
+        full = torch if torch.count(".") > 1 else f"{torch}.0"
+        return self.find.format(minor=minor, variant=variant, torch=full, digits=str(minor).replace(".", ""))
 
 
 class ExtensionWheel(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
