@@ -17,6 +17,7 @@ from rekindle.core import files, paths, run
 from rekindle.core.command import Shell
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.diagnose import fix
+from rekindle.diagnose import report as diagnose_report
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.fleet import matrix_file
 from rekindle.install import installer
@@ -174,3 +175,11 @@ def test_a_shelf_of_this_computer_answers_to_its_names_only(tmp_path: Path, name
         connection.request("GET", "/simple/", headers={"Host": name})
         assert connection.getresponse().status == status
         connection.close()
+
+
+@pytest.mark.parametrize("end", ["", "-----END RSA PRIVATE KEY-----\nerror: it failed\n"])
+def test_the_lines_of_a_key_are_not_quoted_one_by_one(end: str) -> None:
+    body = "".join(f"MIIEpAIBAAKCAQEAabcdEFGH0123456789+/abcdEFGH0123456789+/{number:04}\n" for number in range(30))
+    answer = diagnose_text(f"begun\n-----BEGIN RSA PRIVATE KEY-----\n{body}{end}")
+    assert "MIIEpAIB" not in answer.to_json()
+    assert "MIIEpAIB" not in diagnose_report.text(answer, everything=True)

@@ -63,6 +63,8 @@ _FOREIGN = b"|".join(
     for said in row.said
 )
 PREFILTER = re2.compile(b"(?m:" + _WORDS + b"|" + _CODES + b"|" + _FOREIGN + b")", _LATIN)
+_KEY_LETTERS = re.compile(rb"[A-Za-z0-9+/=]{24,}")
+_KEY_LINES = 200
 # A compiler's warning is looked at only where it stands near a failure; a large build has a hundred thousand of them.
 _WARNED = re2.compile(rb": warning(?: #| C\d|:)", _LATIN)
 
@@ -104,6 +106,8 @@ class LogScanner:
         self._hits: list[int] = []
         self._after_until = 0
         self._dropped = 0
+        self._of_key = 0
+        """So many lines more may be a private key's."""
 
     def feed(self, data: bytes, *, last: bool = False) -> None:
         data = self._rest + self._decoder.feed(data, last=last)
@@ -113,7 +117,20 @@ class LogScanner:
             self._rest = data[-2 * BLOCK :]
             return
         self._rest = data[end:]
-        self._take(data[:end])
+        self._take(self._without_keys(data[:end]))
+
+    def _without_keys(self, block: bytes) -> bytes:
+        """Without the letters of a private key: its lines are quoted one by one, and nobody would know them for it."""
+        if not self._of_key and b"PRIVATE KEY" not in block:
+            return block
+        lines = block.split(b"\n")
+        for place, line in enumerate(lines):
+            if b"PRIVATE KEY" in line:
+                self._of_key = _KEY_LINES if b"BEGIN" in line else 0
+            elif self._of_key:
+                self._of_key -= 1
+                lines[place] = _KEY_LETTERS.sub(b"<secret>", line)
+        return b"\n".join(lines)
 
     def finish(self) -> KeptLines:
         self.feed(b"", last=True)
