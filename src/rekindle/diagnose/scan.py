@@ -106,6 +106,8 @@ class LogScanner:
         self._hits: list[int] = []
         self._after_until = 0
         self._dropped = 0
+        self._next = (0, 0)
+        """The line behind the last that was kept for what stands before it, and where it begins in the block."""
         self._of_key = 0
         """So many lines more may be a private key's."""
 
@@ -151,6 +153,7 @@ class LogScanner:
 
     def _take(self, block: bytes) -> None:
         first = self._count + 1
+        self._next = (0, 0)
         if first <= SMALL:
             for offset, line in enumerate(islice(_split(block), max(0, SMALL - self._count))):
                 self._head[first + offset] = line
@@ -162,13 +165,14 @@ class LogScanner:
             match = search(block, position)
             if match is None:
                 break
-            start = block.rfind(b"\n", 0, match.end()) + 1
-            if start == match.end() and match.end() > match.start():
-                start = block.rfind(b"\n", 0, match.end() - 1) + 1
-            end = block.find(b"\n", match.end())
+            begins, ends = match.span()
+            start = block.rfind(b"\n", 0, ends) + 1
+            if start == ends > begins:
+                start = block.rfind(b"\n", 0, ends - 1) + 1
+            end = block.find(b"\n", ends)
             end = size if end < 0 else end
             number += block.count(b"\n", position, start)
-            if not _WARNED.search(block[start:end]):
+            if b": warning" not in (line := block[start:end]) or not _WARNED.search(line):
                 self._hit(number, block, start, end, first)
             number += 1
             position = end + 1
@@ -198,13 +202,16 @@ class LogScanner:
             self._thin()
 
     def _keep(self, number: int, block: bytes, position: int, count: int) -> None:
-        for _ in range(count):
-            if position >= len(block):
-                return
+        """From this line on, `count` lines of the block; those that an earlier hit had kept are there."""
+        last = number + count
+        if self._next[0] > number:
+            number, position = self._next
+        while number < last and position < len(block):
             end = block.find(b"\n", position)
             end = len(block) if end < 0 else end
             self._lines.setdefault(number, block[position:end])
             number, position = number + 1, end + 1
+        self._next = number, position
 
     def _thin(self) -> None:
         """Bounded memory: of too many candidates keep the first and the last."""
