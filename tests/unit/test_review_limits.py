@@ -155,3 +155,13 @@ def test_the_words_of_an_install_are_searched_once() -> None:
     finally:
         sys.setprofile(None)
     assert calls < 3_000_000, calls
+
+
+def test_a_small_workflow_that_names_a_command_a_million_times() -> None:
+    steps = "".join(f"x{i + 1}: &x{i + 1} [*x{i},*x{i}]\n" for i in range(30))
+    text = f"x0: &x0 {{run: pip install torch}}\n{steps}jobs:\n  b:\n    runs-on: u\n    steps: *x30\n"
+    answered(text, "w.yml", 3)
+
+
+def test_a_dockerfile_of_nothing_that_docker_knows() -> None:
+    answered("FROM x\n" + "    @' ${A:-${B}}\n" * 6000, "Dockerfile", 2)

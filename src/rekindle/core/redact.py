@@ -37,7 +37,8 @@ _TOKENS = (
 )  # fmt: skip
 _SIGNS = (
     "://", "bearer", "bas", "token", "secret", "passw", "passphrase", "sshpass", "pass:", "_pwd", "cred", "auth",
-    "_pass", "github_pat", "key", "nature", "sig=", "cook", "begin ", "login", " -u", " -p", "--user", "/user:",
+    "_pass", "github_pat", "key", "nature", "sig=", "cook", "begin ", "login", " -u", " -p", "--user", "/user:", ";pwd",
+    "redis-cli", "net use", "net  use", "sudo",
     "securestring",
     "gh", "gl", "hf_", "api_org_", "xox", "xapp-", "sk-", "k_live_", "k_test_", "akia", "asia", "nvap", "aiza",
     "ya29.", "gocspx", "npm_", "pypi-", "dckr_", "sg.", "shp", "_v1_", "hvs.", "hvb.", "hvr.", "atatt3", "r8_", "gsk_",
@@ -88,7 +89,7 @@ def _secrets() -> re.Pattern[str]:
         rf"""(?x)
         (?P<pem>-----BEGIN\ [A-Z0-9 ]{{0,40}}PRIVATE\ KEY(?:\ BLOCK)?-----)(?s:(?:(?!-----).){{0,20000}})
           (?:-----END\ [A-Z0-9 ]{{1,60}}-----|\Z)
-        | (?P<scheme>\b[a-z][a-z0-9+.-]{{0,30}}://)[^/\s:@"'`<>]*:[^/\s@"'`<>]+(?=@)     # user:password@host
+        | (?P<scheme>\b[a-z][a-z0-9+.-]{{0,30}}://)[^/\s:@"'`<>]*:[^/\s"'`<>]+(?=@)      # user:p@ssword@host
         | (?P<web>https?://)[^/\s:@"'`<>?\#]{{8,}}(?=@)                                  # token@host
         | (?P<path>://[^/\s"'`<>]{{1,255}}/t/|//hooks\.slack\.com/services/|//discord(?:app)?\.com/api/webhooks/)[\w/-]{{8,255}}
         | (?P<digest>(?<![A-Za-z-])(?i:(?:proxy-)?authorization\s*:\s*digest\s+))[^\r\n]{{4,4000}}
@@ -97,21 +98,32 @@ def _secrets() -> re.Pattern[str]:
           [^\s"'`][^\r\n"'`]{{3,4000}}
         | (?P<bearer>\b(?i:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{{8,}}
         | (?P<login>(?<![\w-])(?:sshpass\s+-p\s*|(?:curl|wget)(?:\s[^\r\n|;&]{{0,400}}?)?\s
-              (?:-u|--user|--proxy-user|-U)[\s=]+
+              (?:(?:-u|--user|--proxy-user|-U)[\s=]+|-u(?=[^\s:-][^\s:]{{0,64}}:))
+            |-pass(?:in|out)?\s+pass:|redis-cli\s[^\r\n|;&]{{0,200}}?-a\s+|htpasswd\s+-[a-z]*b[a-z]*\s+\S+\s+\S+\s+
+            |net\s+use\s+(?:\S{{1,3}}:\s+)?\\\\\S{{1,255}}\s+
             |(?:mysql|mysqldump|mariadb|smbclient)\s[^\r\n|;&]{{0,200}}?\s-p
             |(?:docker|podman|oras|helm|az)\s(?:[^\r\n|;&]{{0,40}}?\s)?login\s[^\r\n|;&]{{0,200}}?-p\s+
             |twine\s[^\r\n|;&]{{0,200}}?\s-p\s+|wandb\s+login\s+(?:--relogin\s+)?|cmdkey\s[^\r\n|;&]{{0,200}}?/pass:
             |ConvertTo-SecureString\s+(?:-String\s+)?|machine\s+\S{{1,255}}\s+login\s+\S{{1,255}}\s+password\s+))
           (?:"[^"\r\n]{{1,255}}"|'[^'\r\n]{{1,255}}'|(?![-$%/])[^\s"'`;&|]{{4,}})
         | (?P<option>(?<!\S)--?(?i:(?:[a-z]{{1,20}}-)?
-            (?:token|password|passwd|passphrase|secret|(?:api|access|secret)-key))\s+)
+            (?:token|password|passwd|passphrase|secret|auth|(?:api|access|secret)-key))\s+)
           (?![-$%])[^\s"'`;&]{{4,}}
+        | (?P<setting>(?<!\S)(?i:setx?|setenv|env|configure\s+set|config\s+set)\s+(?:/[mM]\s+)?
+            (?i:[\w.]{{0,60}}(?<![a-zA-Z]){_KEY}(?![a-zA-Z])\w{{0,20}})\s+)(?![-$%=])[^\s;&=]{{4,}}
+        | (?P<call>(?i:setenvironmentvariable|setdefault|putenv|setenv)\(\s{{0,3}}["']
+            (?i:[\w.]{{0,60}}(?<![a-zA-Z]){_KEY}(?![a-zA-Z])\w{{0,20}})["']\s{{0,3}},\s{{0,3}}["'])[^"'\r\n]{{4,4000}}
+        | (?P<element><(?i:[\w.:-]{{0,40}}(?:token|secret|passw(?:or)?d|passphrase|apikey))>
+            |(?i:key=["'][\w.]{{0,40}}(?:token|secret|password|apikey)["']\s{{1,3}}value=["']))[^<"'\r\n]{{4,4000}}
+        | (?P<piped>\becho\s+(?:-n\s+)?)(?:"[^"\r\n]{{4,255}}"|'[^'\r\n]{{4,255}}'|(?![$%])[^\s"'`;&|]{{4,255}})
+          (?=\s{{0,3}}\|[^\r\n]{{0,200}}(?:--password-stdin|\bsudo\s+-S))
         | (?P<named>(?<![A-Za-z])(?i:{_KEY})(?:[_-]\w{{1,40}})?
             |(?<=[a-z])(?:Token|Secret|Password|Passwd|Passphrase|ApiKey|AccessKey)
-            |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=[?&])(?:sig|key|sv)(?==)
+            |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=;)(?i:pwd)|(?<=[?&])(?:sig|key|sv)(?==)
             |(?<=")key(?=":))
-          (?P<sep>["']?\]?\s{{0,3}}(?::=|[=:])\s{{0,3}})
-          (?:(?P<quote>["'])(?P<quoted>[^"'\r\n]{{4,4000}})(?P=quote)|["']?(?![=<>~!\s])(?P<value>[^\s"'`;&,)}}\]<]{{4,}}))
+          (?P<sep>\\?["']?\]?\s{{0,3}}(?::=|[=:])\s{{0,3}}\\?)
+          (?:(?P<quote>["'])
+            (?P<quoted>(?:\\[^\r\n]|(?P=quote){{2}}|(?!(?P=quote))[^\r\n\\]){{4,4000}})(?P=quote)|["']?(?![=<>~!\s])(?P<value>[^\s"'`;&,)}}\]<]{{4,}}))
         | (?P<token>(?<![\w-])(?:{"|".join(_TOKENS)}))
         """
     )

@@ -6,6 +6,7 @@ Every connection has a deadline for its request and for its silence in between.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import socket
 import sys
@@ -41,6 +42,23 @@ def listen(host: str, port: int) -> socket.socket:
             raise UsageError(message, hint="`--host` takes an address of this computer") from error
         raise NotWritable(message, hint="`--port 0` takes any free port") from error
     return opened
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this computer can come by that address."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def names_us(header: str, bound: str) -> bool:
+    """Names of this computer, and numbers: a page of a stranger's can only come by a name of its own."""
+    name = header.rsplit(":", 1)[0] if not header.endswith("]") else header
+    name = name.strip("[]").lower().rstrip(".")
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(name).is_loopback or not is_loopback(bound)
+    others = () if is_loopback(bound) else (bound.lower(), socket.gethostname().lower(), socket.getfqdn().lower())
+    return name in ("localhost", *others)
 
 
 class WebServer:

@@ -63,6 +63,8 @@ _FOREIGN = b"|".join(
     for said in row.said
 )
 PREFILTER = re2.compile(b"(?m:" + _WORDS + b"|" + _CODES + b"|" + _FOREIGN + b")", _LATIN)
+_KEY_LETTERS = re.compile(rb"[A-Za-z0-9+/=]{24,}")
+_KEY_LINES = 200
 # A compiler's warning is looked at only where it stands near a failure; a large build has a hundred thousand of them.
 _WARNED = re2.compile(rb": warning(?: #| C\d|:)", _LATIN)
 
@@ -104,6 +106,10 @@ class LogScanner:
         self._hits: list[int] = []
         self._after_until = 0
         self._dropped = 0
+        self._next = (0, 0)
+        """The line behind the last that was kept for what stands before it, and where it begins in the block."""
+        self._of_key = 0
+        """So many lines more may be a private key's."""
 
     def feed(self, data: bytes, *, last: bool = False) -> None:
         data = self._rest + self._decoder.feed(data, last=last)
@@ -113,7 +119,20 @@ class LogScanner:
             self._rest = data[-2 * BLOCK :]
             return
         self._rest = data[end:]
-        self._take(data[:end])
+        self._take(self._without_keys(data[:end]))
+
+    def _without_keys(self, block: bytes) -> bytes:
+        """Without the letters of a private key: its lines are quoted one by one, and nobody would know them for it."""
+        if not self._of_key and b"PRIVATE KEY" not in block:
+            return block
+        lines = block.split(b"\n")
+        for place, line in enumerate(lines):
+            if b"PRIVATE KEY" in line:
+                self._of_key = _KEY_LINES if b"BEGIN" in line else 0
+            elif self._of_key:
+                self._of_key -= 1
+                lines[place] = _KEY_LETTERS.sub(b"<secret>", line)
+        return b"\n".join(lines)
 
     def finish(self) -> KeptLines:
         self.feed(b"", last=True)
@@ -134,6 +153,7 @@ class LogScanner:
 
     def _take(self, block: bytes) -> None:
         first = self._count + 1
+        self._next = (0, 0)
         if first <= SMALL:
             for offset, line in enumerate(islice(_split(block), max(0, SMALL - self._count))):
                 self._head[first + offset] = line
@@ -145,13 +165,14 @@ class LogScanner:
             match = search(block, position)
             if match is None:
                 break
-            start = block.rfind(b"\n", 0, match.end()) + 1
-            if start == match.end() and match.end() > match.start():
-                start = block.rfind(b"\n", 0, match.end() - 1) + 1
-            end = block.find(b"\n", match.end())
+            begins, ends = match.span()
+            start = block.rfind(b"\n", 0, ends) + 1
+            if start == ends > begins:
+                start = block.rfind(b"\n", 0, ends - 1) + 1
+            end = block.find(b"\n", ends)
             end = size if end < 0 else end
             number += block.count(b"\n", position, start)
-            if not _WARNED.search(block[start:end]):
+            if b": warning" not in (line := block[start:end]) or not _WARNED.search(line):
                 self._hit(number, block, start, end, first)
             number += 1
             position = end + 1
@@ -181,13 +202,16 @@ class LogScanner:
             self._thin()
 
     def _keep(self, number: int, block: bytes, position: int, count: int) -> None:
-        for _ in range(count):
-            if position >= len(block):
-                return
+        """From this line on, `count` lines of the block; those that an earlier hit had kept are there."""
+        last = number + count
+        if self._next[0] > number:
+            number, position = self._next
+        while number < last and position < len(block):
             end = block.find(b"\n", position)
             end = len(block) if end < 0 else end
             self._lines.setdefault(number, block[position:end])
             number, position = number + 1, end + 1
+        self._next = number, position
 
     def _thin(self) -> None:
         """Bounded memory: of too many candidates keep the first and the last."""

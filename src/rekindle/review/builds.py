@@ -150,9 +150,10 @@ class ScriptBuilds:
         dialect = item.dialect if item is not None else self.document.dialect
         if dialect.windows:
             return "windows"
+        if item is not None or dialect not in (Dialect.NOTES, Dialect.WORKFLOW):
+            return "linux"
         votes = [each.system or ("windows" if each.dialect.windows else "linux") for each in self.trace.invocations]
-        several = item is None and dialect in (Dialect.NOTES, Dialect.WORKFLOW) and votes
-        return max(set(votes), key=votes.count) if several else "linux"
+        return max(set(votes), key=votes.count, default="linux")
 
     # --- what is built ---------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ nothing here changes anything, whoever asks.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -18,7 +17,7 @@ from urllib.parse import parse_qs, urlencode
 
 import msgspec
 
-from rekindle.core.web_server import listen
+from rekindle.core.web_server import is_loopback, listen, names_us
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -49,12 +48,7 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @property
     def address(self) -> str:
@@ -99,22 +93,11 @@ class Guard:
         if scope["method"] not in ("GET", "HEAD"):
             return 405, "this server only shows: nothing here can be changed"
         headers = {name.lower(): value for name, value in scope["headers"]}
-        if not self._ours(headers.get(b"host", b"").decode("latin-1")):
+        if not names_us(headers.get(b"host", b"").decode("latin-1"), self._place.host):
             return 421, "this is not the name of this server"
         if self._place.token and not self._typed(scope) and not self._shown(headers):
             return 401, "open the address that was printed when the server started: it holds the token"
         return None
-
-    def _ours(self, host: str) -> bool:
-        """Names of this computer, and numbers: a stranger's page can only come by a name of its own."""
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        name = name.strip("[]").lower().rstrip(".")
-        with contextlib.suppress(ValueError):
-            return ipaddress.ip_address(name).is_loopback or not self._place.loopback
-        known = {"localhost"}
-        if not self._place.loopback:
-            known |= {self._place.host.lower(), socket.gethostname().lower(), socket.getfqdn().lower()}
-        return name in known
 
     def _typed(self, scope: Scope) -> bool:
         given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[0]

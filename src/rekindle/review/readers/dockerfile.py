@@ -62,6 +62,8 @@ class _DockerReader:
         self.directory: str | None = None
         self.shell = Dialect.SHELL
         self.pipefail = False
+        # Templates and here-documents that begin further down are no Dockerfile line by line.
+        self.templated = re.search(r"\{[%{]|<<-?\s*[\"']?[A-Za-z_]", text) is not None
 
     def instruction(self, name: str, value: str, start: int, end: int) -> None:
         line = start + 1
@@ -84,8 +86,7 @@ class _DockerReader:
             near = get_close_matches(name, _INSTRUCTIONS, 1, 0.7)
             right = re.sub(r"\w+", near[0], self.lines[start], count=1) if near else None
             words = f"{near[0]} is" if near else "does the line before lack a backslash at its end?"
-            # Templates and here-documents that begin further down are no Dockerfile line by line.
-            if near or not re.search(r"\{[%{]|<<-?\s*[\"']?[A-Za-z_]", "\n".join(self.lines)):
+            if near or not self.templated:
                 self.trace.slip("instruction-unknown", line, right, what=name, near=words)
             self.trace.unread(line, value, f"`{name}` is not a Dockerfile instruction")
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from rekindle.core import files
 from rekindle.core.errors import NotFound
-from rekindle.core.web_server import WebServer, listen
+from rekindle.core.web_server import WebServer, is_loopback, listen, names_us
 from rekindle.wheels.shelf import store
 from rekindle.wheels.shelf.index import LISTING, SIGNED_LISTING
 
@@ -32,8 +32,10 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 class Application:
     """ASGI: GET and HEAD of the files of the index; nothing else, no lists of folders, nothing that a link leads to."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str) -> None:
         self.root = folder.resolve()
+        self.host = host if is_loopback(host) else None
+        """Bound to this computer, only names of this computer are answered: any page in its browser could ask."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         from starlette.responses import FileResponse, PlainTextResponse, Response
@@ -44,6 +46,8 @@ class Application:
         response: Response
         if scope["method"] not in ("GET", "HEAD"):
             response = PlainTextResponse("only GET and HEAD\n", 405, headers={"allow": "GET, HEAD"})
+        elif self.host and not names_us(headers.get("host", ""), self.host):
+            response = PlainTextResponse("this is not the name of this server\n", 421)
         else:
             found = self._file(scope["path"], headers.get("accept", "*/*"))
             if found is None:
@@ -104,4 +108,4 @@ def server(folder: Path, host: str, port: int) -> WebServer:
     store.guard(folder)
     if not (folder / "simple" / "index.html").is_file():
         raise NotFound(f"`{folder}` is not a shelf", hint="make one with `rekindle shelf add WHEEL`")
-    return WebServer(Application(folder), listen(host, port))
+    return WebServer(Application(folder, host), listen(host, port))
