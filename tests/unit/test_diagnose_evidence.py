@@ -97,3 +97,48 @@ def test_the_message_is_shown_and_not_what_is_said_of_it(log: str) -> None:
 
 def test_what_people_say_is_shown_where_no_program_says_anything() -> None:
     assert diagnose_text("I get an error and cannot start it\n").unexplained
+
+
+def test_two_things_that_cannot_go_together_come_before_a_vague_message() -> None:
+    found = diagnose_text(
+        "torch.cuda.is_available() returns False\nPyTorch version: 1.3.0\nCUDA used to build PyTorch: 10.1.243\n"
+        "GPU models and configuration: GPU 0: Tesla T4\nNvidia driver version: 410.104\n"
+    )
+    assert [(cause.label, cause.explained_by) for cause in found.causes][:2] == [
+        ("driver_too_old", None),
+        ("gpu_not_visible", "driver_too_old"),
+    ]
+
+
+def test_a_driver_that_runs_torch_is_not_too_old_for_it() -> None:
+    log = "PyTorch version: 1.3.0\nCUDA used to build PyTorch: 10.1\nNvidia driver version: 410.104\n"
+    assert diagnose_text(f"Training is stuck.\n{log}").causes[0].label == "driver_too_old"
+    assert not diagnose_text(f"Training is stuck.\nIs CUDA available: True\n{log}").causes
+
+
+def test_what_a_warning_announces_is_part_of_it() -> None:
+    log = "connections.py:8: RuntimeWarning: Failed to read commit hash:\nNo module named 'vllm._version'\n"
+    assert not diagnose_text(f"{log}I can't start the server\n").causes
+
+
+@pytest.mark.parametrize("card", ["Nvidia GeForce GT 520M", "Quadro 600", "Tesla M2090"])
+def test_a_card_that_no_pytorch_has_code_for_is_the_cause(card: str) -> None:
+    found = diagnose_text(f"The program does not see the graphics card\n\nGPU: {card}\n")
+    assert found.causes[0].label == "torch_lacks_gpu_arch"
+    assert "No PyTorch runs on" in found.causes[0].fix.text
+
+
+def test_a_toolkit_that_is_older_than_the_card_is_the_cause() -> None:
+    found = diagnose_text("darknet does not work on my RTX 3080\nwin 10, vs 2017, CUDA10.0 CUDNN7.6.5\n")
+    assert found.causes[0].label == "cuda_arch_unsupported_by_nvcc"
+    assert "CUDA 11.1 or newer" in found.causes[0].fix.text
+
+
+def test_the_torch_of_a_jetson_that_uses_its_gpu_is_kept() -> None:
+    found = diagnose_text(
+        "Couldn't load custom C++ ops. This can happen if your PyTorch and torchvision versions are incompatible\n"
+        "Jetson Xavier\nPyTorch version: 1.11.0\nCUDA used to build PyTorch: 11.4\nIs CUDA available: True\n"
+        "Python platform: Linux-5.10.65-tegra-aarch64-with-glibc2.29\n"
+    )
+    assert found.facts["l4t"] == "35"
+    assert "rekindle extension build torchvision==0.12.0" in str(found.causes[0].fix.commands[0])

@@ -41,9 +41,12 @@ SETS = (
     "sixteenth.toml",
     "seventeenth.toml",
     "eighteenth.toml",
+    "nineteenth.toml",
+    "twentieth.toml",
+    "twenty-first.toml",
 )
 # What the first run missed and nobody has mended: whoever mends one must take it out here.
-MISSED = frozenset({"n16"})
+MISSED = frozenset({"n16", "sa01", "sa21", "sa39", "sa44", "sb32", "sc07", "sc16", "sc22"})
 BLIND = Path(__file__).parents[1] / "data" / "blind"
 
 

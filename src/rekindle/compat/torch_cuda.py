@@ -10,6 +10,7 @@ from rekindle.compat.torch_python import takes
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.releases import TorchRelease, newest_cuda, torch_release, torch_releases
@@ -63,6 +64,10 @@ def has_line(torch: str, line: str) -> Judgement:
 
 def any_code(torch: str | None, line: str | None, card: Capability) -> Judgement:
     """Whether any build of a release, or of a line, can have code for a card: not if none of its CUDAs makes any."""
+    row = capabilities.facts(card)
+    if row and row.torch.startswith("never: "):
+        text = f"no PyTorch has code for a GPU of capability {card}: {row.torch.removeprefix('never: ')}"
+        return Clash(sentence=text, source=row.source)
     said = CudaLine.parse(line)
     cudas = [said.cuda] if said else _cudas(torch)
     able = able_toolkits(card)

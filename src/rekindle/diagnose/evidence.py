@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 import msgspec
 
-from rekindle.compat import companion, driver_card, driver_cuda, extension_torch, host_compiler, package, toolkit_card
+from rekindle.compat import (
+    companion,
+    driver_card,
+    driver_cuda,
+    extension_torch,
+    host_compiler,
+    package,
+    toolkit_card,
+    torch_cuda,
+)
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.core.version import Version
 from rekindle.diagnose import coverage
@@ -54,6 +63,9 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
         if lacks is not None:
             clash = Clash(sentence=f"{torch} has no code for {called} ({each})", source="the wheels of PyTorch")
             yield _said(f"{torch} and card", clash if lacks else Fits(), "torch_lacks_gpu_arch", alone=True)
+    if facts.gpus and not facts.torch:
+        newest = max(facts.gpus)
+        yield _said("card and PyTorch", torch_cuda.any_code(None, None, newest), "torch_lacks_gpu_arch", alone=True)
     if facts.variant == "cpu" and (card or facts.smi):
         clash = Clash(sentence=f"{torch} has no CUDA in it, and {name or 'the card'} needs one that has", source="PyPI")
         yield _said(f"{torch} and card", clash, "torch_cpu_only")
