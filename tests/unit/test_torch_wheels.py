@@ -30,7 +30,7 @@ def figures(release: str, card: Capability) -> dict[str, tuple[str, int, int]]:
 
 def covers(release: str, card: Capability) -> str:
     wheel = wheel_of(release)
-    return gpu_code.overall(gpu_code.served(code, card).coverage for code in gpu_code.own(wheel.gpu_code)).value
+    return gpu_code.covers(wheel.gpu_code, card).value
 
 
 def test_every_minor_release_is_there_once() -> None:
@@ -68,8 +68,5 @@ def test_kernels_for_one_card_alone_do_not_spoil_the_answer() -> None:
 
 def test_the_stated_coverage_is_what_the_code_gives() -> None:
     for wheel in torch_wheels():
-        computed = {
-            str(card): gpu_code.overall(gpu_code.served(code, card).coverage for code in gpu_code.own(wheel.gpu_code))
-            for card in capabilities.known()
-        }
+        computed = {str(card): gpu_code.covers(wheel.gpu_code, card) for card in capabilities.known()}
         assert computed == wheel.coverage, wheel.version
