@@ -64,8 +64,8 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
             clash = Clash(sentence=f"{torch} has no code for {called} ({each})", source="the wheels of PyTorch")
             yield _said(f"{torch} and card", clash if lacks else Fits(), "torch_lacks_gpu_arch", alone=True)
     if facts.gpus and not facts.torch:
-        newest = max(facts.gpus)
-        yield _said("card and PyTorch", torch_cuda.any_code(None, None, newest), "torch_lacks_gpu_arch", alone=True)
+        answer = torch_cuda.any_code(None, None, max(facts.gpus))
+        yield _said("card and PyTorch", answer, "torch_lacks_gpu_arch", alone=True)
     if facts.variant == "cpu" and (card or facts.smi):
         clash = Clash(sentence=f"{torch} has no CUDA in it, and {name or 'the card'} needs one that has", source="PyPI")
         yield _said(f"{torch} and card", clash, "torch_cpu_only")
