@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ _REGISTERED = ".nv_fatbin"
 _SUFFIXES = (".dll", ".pyd", ".exe", ".so", ".a", ".lib", ".o", ".obj", ".fatbin", ".cubin", ".dylib")
 
 
-class Binary(msgspec.Struct, frozen=True, kw_only=True):
+class Binary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """`format` is `elf`, `pe`, `static`, `fatbin` or `other`; `problem` says why the headers could not be read.
 
     `texts` are those of the texts asked for that occur anywhere in the file.
@@ -38,7 +39,7 @@ class Binary(msgspec.Struct, frozen=True, kw_only=True):
     dlls: tuple[str, ...] = ()
     """The DLLs that a Windows file names in its data, in small letters; those of its import tables are others."""
 
-    @property
+    @cached_property
     def code(self) -> GpuCode:
         return fatbin.gpu_code(self.name, self.containers)
 

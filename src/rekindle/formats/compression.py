@@ -61,7 +61,9 @@ def lz4_block(data: bytes, size: int, name: str = "the data", *, whole: bool = T
     try:
         while at < end and (whole or len(out) < size):
             token = data[at]
-            at, literals = _length(data, at + 1, token >> 4)
+            literals, at = token >> 4, at + 1
+            if literals == 15:
+                at, literals = _length(data, at)
             if whole and (literals > end - at or len(out) + literals > size):
                 raise IndexError
             out += data[at : at + literals]
@@ -69,8 +71,9 @@ def lz4_block(data: bytes, size: int, name: str = "the data", *, whole: bool = T
             if at >= end:
                 break
             back = data[at] | data[at + 1] << 8
-            at, copied = _length(data, at + 2, token & 15)
-            copied += 4
+            copied, at = (token & 15) + 4, at + 2
+            if copied == 19:
+                at, copied = _length(data, at, copied)
             if not 0 < back <= len(out) or (whole and len(out) + copied > size):
                 raise IndexError
             _copy(out, back, copied if whole else min(copied, size))
@@ -81,16 +84,14 @@ def lz4_block(data: bytes, size: int, name: str = "the data", *, whole: bool = T
     return bytes(out[:size])
 
 
-def _length(data: bytes, at: int, length: int) -> tuple[int, int]:
+def _length(data: bytes, at: int, length: int = 15) -> tuple[int, int]:
     """A length of 15 goes on in the following bytes, as long as they are 255."""
-    if length == 15:
-        while True:
-            more = data[at]
-            at += 1
-            length += more
-            if more != 255:
-                break
-    return at, length
+    while True:
+        more = data[at]
+        at += 1
+        length += more
+        if more != 255:
+            return at, length
 
 
 def _copy(out: bytearray, back: int, length: int) -> None:

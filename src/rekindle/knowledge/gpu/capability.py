@@ -76,12 +76,15 @@ class Capability:
 class Target:
     """What code was compiled for: `sm_35` (a cubin), `compute_86` (PTX), `sm_90a`, `sm_120f`."""
 
-    __slots__ = ("capability", "ptx", "suffix")
+    __slots__ = ("_hash", "_key", "capability", "ptx", "suffix")
 
     def __init__(self, capability: Capability, *, ptx: bool = False, suffix: str = "") -> None:
         self.capability = capability
         self.ptx = ptx
         self.suffix = suffix
+        # A wheel has thousands of entries, which are counted and sorted by it.
+        self._key = (capability.major, capability.minor, ptx, suffix)
+        self._hash = hash(self._key)
 
     @classmethod
     @lru_cache(maxsize=512)
@@ -91,17 +94,14 @@ class Target:
             raise ValueError(f"`{text[:40]}` is not a target like sm_35 or compute_86")
         return cls(Capability(int(match[2]), int(match[3])), ptx=match[1] == "compute", suffix=match[4])
 
-    def _key(self) -> tuple[Capability, bool, str]:
-        return (self.capability, self.ptx, self.suffix)
-
     def __eq__(self, other: object) -> bool:
-        return self._key() == other._key() if isinstance(other, Target) else NotImplemented
+        return self._key == other._key if isinstance(other, Target) else NotImplemented
 
     def __lt__(self, other: Target) -> bool:
-        return self._key() < other._key()
+        return self._key < other._key
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return self._hash
 
     def __str__(self) -> str:
         return f"{'compute' if self.ptx else 'sm'}_{self.capability.major}{self.capability.minor}{self.suffix}"
