@@ -377,3 +377,22 @@ def test_no_line_swallows_the_one_behind_it(file: str, name: str) -> None:
     install = "pip install torch==2.8.0\n"
     lost = [each for each in lines if verdict(f"{each}\n{install}", "GTX 1080 Ti", name) != "refused"]
     assert len(lines) > 50 and not lost
+
+
+def test_a_command_in_torch_command_is_run_by_the_program_behind_it() -> None:
+    """As people with AUTOMATIC1111 choose their torch, with the Python that they name."""
+    text = "set PYTHON=C:\\Python{}\\python.exe\nset TORCH_COMMAND=pip install torch==2.1.2{}\ncall webui.bat\n"
+    line = " --extra-index-url https://download.pytorch.org/whl/cu121"
+    assert verdict(text.format("310", line), "RTX 5070", "webui-user.bat") == "refused"
+    assert any("Python 3.12" in each.found for each in reviewed(text.format("312", line), "3060", "a.bat").remarks)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["sudo apt-get install -y cuda-toolkit-12-6", "sudo sh cuda_12.6.0_560.28.03_linux.run --silent --toolkit",
+     "choco install cuda --version=12.6.0 -y"],
+)  # fmt: skip
+def test_the_toolkit_that_a_script_installs_compiles(line: str) -> None:
+    build = 'export TORCH_CUDA_ARCH_LIST="12.0a"\npip install --no-build-isolation git+https://github.com/x/y_cuda@v1\n'
+    found = reviewed(f"{line}\npip install torch==2.8.0\n{build}", "RTX 5070").remarks
+    assert any("12.6 cannot compile" in each.found for each in found)

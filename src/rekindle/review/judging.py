@@ -330,7 +330,7 @@ def instead(torch: ScriptTorch, situation: Situation, offer: offers.Offer | None
 
 def _taking(archs: Sequence[str]) -> str:
     """The toolkits of the tables that compile for all of a list, as the end of a question."""
-    cards = [Capability.parse(each) for each in archs if each.startswith("sm_")]
+    cards = [Target.parse(each).capability for each in archs if each.startswith("sm_")]
     able = set.intersection(*(set(able_toolkits(card)) for card in cards)) if cards else set()
     if not cards or len(able) == len(toolkits()):
         return ""

@@ -67,6 +67,10 @@ def _looked_for(subject: Subject) -> tuple[Known | None, Known | None]:
             )
             if match:
                 made = Known.python(match[1] or match[2], item.line)
+    for setting in subject.trace.assignments:
+        if re.fullmatch(r"(?i)PYTHON(?:_?(?:EXE|EXECUTABLE|BIN|CMD))?", setting.name) and setting.known:
+            match = re.search(r"(?i)\bpython(3)\.?(\d{1,2})\b", setting.value)
+            named += [Known.python(f"{match[1]}.{match[2]}", setting.line)] if match else []
     for used in subject.trace.used:
         given = used.given.get("python-version")
         stated = _typed(*given) if given else None

@@ -29,6 +29,13 @@ _TOOLKIT = re.compile(
 _IMAGE = re.compile(rf"nvidia/cuda:(\d{{1,9}}\.\d{{1,9}})|[-:_]cuda[-_]?(\d{{1,9}}\.\d{{1,9}})|[-:]({LINE})\b")
 
 
+# `apt install cuda-toolkit-12-6`, `sh cuda_12.0.0_525.60.13_linux.run`, `choco install cuda --version=11.8.0`.
+_INSTALLED_TOOLKIT = re.compile(
+    r"(?i)\binstall\b.*\bcuda(?:-toolkit|-nvcc|-compiler)?-(\d{1,2})-(\d)\b|\bcuda_(\d{1,2}\.\d)[\d._]*(?:_linux|_windows|_win)"
+    r"|\binstall\b.*\bcuda\b.*--version[= ](\d{1,2}\.\d)"
+)
+
+
 class Known(msgspec.Struct, frozen=True):
     """A version with the line that says it. `sure`: told, said or inferred."""
 
@@ -217,6 +224,11 @@ class Subject(ScriptBuilds):
                 match = re.search(r"(?i)\bcuda(?:toolkit|[-_]toolkit)?[/@](\d{1,9}\.\d{1,9})", " ".join(each.arguments))
                 if match:
                     points.append((each.order, Known(Version(match[1]), each.line)))
+            elif each.order <= item.order and each.program not in ("wget", "curl", "aria2c", "chmod", "rm"):
+                match = _INSTALLED_TOOLKIT.search(each.text)
+                if match:
+                    number = Version(match[3] or match[4] or f"{match[1]}.{match[2]}")
+                    points.append((each.order, Known(number, each.line)))
         for found in self.installs:
             if found.tool == "conda" and found.item.order <= item.order:
                 points += self._cuda_package(found)

@@ -34,6 +34,9 @@ _WRAPPERS: dict[str, frozenset[str]] = {
 }
 
 
+# Variables that hold a command, which the program that is started behind them runs: AUTOMATIC1111's and Forge's.
+_RUN_LATER = frozenset({"TORCH_COMMAND"})
+
 # Files that set an environment up and are nobody's own script: what they do is known.
 _ELSEWHERE = re.compile(
     r"(?i)activate|vcvars|vsdevcmd|devshell|launch-vsdevshell|conda|mamba|bashrc|bash_profile|\.profile|zshrc|setvars"
@@ -115,6 +118,8 @@ class Recorder:
         if item.how in ("environment", "shell"):
             exported = item.how == "environment"
             self.scope.put(item.name, Value(value, known, item.line, exported, item.order, item.conditional))
+        if name.upper() in _RUN_LATER and known and value:
+            self.run([Word(word, word, line) for word in value.strip("\"'").split()], line, line, value)
         return item
 
     def run(self, words: Sequence[Word], line: int, last: int, text: str, **said: Any) -> Invocation | None:
