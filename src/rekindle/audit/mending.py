@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from packaging.requirements import Requirement
@@ -132,14 +132,20 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
 
     def _libraries(self, renewed: set[str]) -> list[MendingStep]:
         """Packages with libraries that something needs; what is renewed brings its own, or needs others."""
-        missing = [
-            each
-            for each in self.wrong
-            if each.finding.id == "audit.missing" and each.about and each.package not in renewed
+        missing = [each for each in self.wrong if each.finding.id == "audit.missing" and each.package not in renewed]
+        # What one of them asks for and is not here has its libraries, or brings who has them, in the right version.
+        owners = [self.found.distributions.get(name) for name in dict.fromkeys(each.package or "" for each in missing)]
+        unmet = {
+            canonicalize_name(wanted.name): wanted
+            for owner in owners
+            for wanted in (_requirements(owner, self.environment) if owner else ())
+            if canonicalize_name(wanted.name) not in self.found.distributions
+        }
+        names = dict.fromkeys(str(each.about) for each in missing if each.about and each.about not in unmet)
+        asked = [str(wanted).partition(";")[0].strip() for wanted in unmet.values()] + [
+            self._as_required(name) for name in names
         ]
-        names = tuple(dict.fromkeys(str(each.about) for each in missing))
-        asked = [self._as_required(name) for name in names]
-        return [self._step(names, ["missing"], (self._pip(*asked),))] if names else []
+        return [self._step((*unmet, *names), ["missing"], (self._pip(*asked),))] if asked else []
 
     def _as_required(self, name: str) -> str:
         """In the version that somebody here asks for."""
@@ -189,15 +195,17 @@ def _of_line(pin: str, torch: str) -> tuple[str, ...]:
     return (f"{pin}+{line}", "--index-url", index_of(line))
 
 
-def _required(by: InstalledDistribution, name: str, environment: Environment) -> Requirement | None:
-    """What a distribution asks of another in this environment; None when it does not need it."""
+def _requirements(by: InstalledDistribution, environment: Environment) -> Iterator[Requirement]:
+    """What a distribution asks for in this environment."""
     python = {"python_version": environment.version or "3", "python_full_version": str(environment.python)}
     here = place(environment.os == "windows", **python)
-    for line in by.requires:
-        wanted = requirement(line)
-        if wanted is not None and canonicalize_name(wanted.name) == name and holds(wanted, here):
-            return wanted
-    return None
+    wanted = (requirement(line) for line in by.requires)
+    return (each for each in wanted if each is not None and holds(each, here))
+
+
+def _required(by: InstalledDistribution, name: str, environment: Environment) -> Requirement | None:
+    """What it asks of another; None when it does not need it."""
+    return next((each for each in _requirements(by, environment) if canonicalize_name(each.name) == name), None)
 
 
 def required(found: Contents, name: str, environment: Environment) -> bool:

@@ -11,6 +11,7 @@ import click
 
 from rekindle.cli import options
 from rekindle.core import console
+from rekindle.core.command import Command
 from rekindle.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ cache = click.option(
     "--cache", metavar="URL",
     help="A compile cache that all share: redis://HOST:PORT or http://…; also REKINDLE_FLEET_CACHE.",
 )  # fmt: skip
+
+_WHERE = ("state", "shelf", "scheduler", "certs")
+"""Where a run is: who tries again says the same."""
 
 
 def running(command: F) -> F:
@@ -363,7 +367,15 @@ def _ended(status: FleetStatus, as_json: bool) -> int:
 def _show(status: FleetStatus, as_json: bool) -> None:
     from rekindle.fleet import view
 
-    console.out_json(status) if as_json else _lines(view.status_lines(status))
+    if as_json:
+        console.out_json(status)
+        return
+    _lines(view.status_lines(status))
+    if status.counts.keys() & {"failed", "aside", "unplaced"}:
+        said = click.get_current_context().params
+        places = [str(said[name]) for name in options.given("matrix")]
+        words = [word for name in options.given(*_WHERE) for word in (f"--{name}", str(said[name]))]
+        console.out(f"Next: fix the cause, then `{Command('rekindle', 'fleet', 'retry', *places, '--failed', *words)}`")
 
 
 def _lines(lines: Any) -> None:

@@ -31,7 +31,7 @@ def of(
 ) -> ExtensionQuestion:
     """A torch that is named is a question about it; without one, the one that is installed is meant.
 
-    `said` of that torch: `cuda`, `python`, `os` and `arch`. Said with cards alone, they mean the torch that `plan` takes.
+    `said` of that torch: `cuda`, `python`, `os` and `arch`; with cards and these alone it is the one `plan` takes.
     """
     if canonicalize_name(name) == "torch":
         raise UsageError("torch itself is no extension", hint="`rekindle plan` finds the PyTorch for your GPUs")
