@@ -132,20 +132,17 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
 
     def _libraries(self, renewed: set[str]) -> list[MendingStep]:
         """Packages with libraries that something needs; what is renewed brings its own, or needs others."""
-        missing = [each for each in self.wrong if each.finding.id == "audit.missing" and each.package not in renewed]
+        missing = self._about("audit.missing", renewed)
         # What one of them asks for and is not here has its libraries, or brings who has them, in the right version.
-        owners = [self.found.distributions.get(name) for name in dict.fromkeys(each.package or "" for each in missing)]
-        unmet = {
-            canonicalize_name(wanted.name): wanted
-            for owner in owners
-            for wanted in (_requirements(owner, self.environment) if owner else ())
-            if canonicalize_name(wanted.name) not in self.found.distributions
-        }
+        owners = filter(None, map(self.found.distributions.get, {each.package or "": each for each in missing}))
+        every = [wanted for owner in owners for wanted in _requirements(owner, self.environment)]
+        unmet = {name: each for each in every if (name := canonicalize_name(each.name)) not in self.found.distributions}
         names = dict.fromkeys(str(each.about) for each in missing if each.about and each.about not in unmet)
-        asked = [str(wanted).partition(";")[0].strip() for wanted in unmet.values()] + [
-            self._as_required(name) for name in names
-        ]
+        asked = (*(str(each).partition(";")[0].strip() for each in unmet.values()), *map(self._as_required, names))
         return [self._step((*unmet, *names), ["missing"], (self._pip(*asked),))] if asked else []
+
+    def _about(self, id: str, renewed: set[str]) -> list[Trouble]:
+        return [each for each in self.wrong if each.finding.id == id and each.package not in renewed]
 
     def _as_required(self, name: str) -> str:
         """In the version that somebody here asks for."""
@@ -158,8 +155,7 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
 
     def _numpy(self, renewed: set[str]) -> list[MendingStep]:
         """NumPy 1 for what was compiled with it; pip finds releases of the others that can live with that."""
-        old = [each for each in self.wrong if each.finding.id == "audit.numpy" and each.package not in renewed]
-        if not old:
+        if not self._about("audit.numpy", renewed):
             return []
         newer = sorted(by for by, pin in self._asked("numpy").items() if not pin.specifier.contains(_LAST_OF_1))
         return [self._step(("numpy", *newer), ["numpy"], (self._pip("numpy<2", *newer),))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import click
 
 from rekindle.cli import options
 from rekindle.core import console
-from rekindle.core.command import Command
+from rekindle.core.command import rekindle
 from rekindle.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ cache = click.option(
     "--cache", metavar="URL",
     help="A compile cache that all share: redis://HOST:PORT or http://…; also REKINDLE_FLEET_CACHE.",
 )  # fmt: skip
-
-_WHERE = ("state", "shelf", "scheduler", "certs")
-"""Where a run is: who tries again says the same."""
 
 
 def running(command: F) -> F:
@@ -373,9 +371,10 @@ def _show(status: FleetStatus, as_json: bool) -> None:
     _lines(view.status_lines(status))
     if status.counts.keys() & {"failed", "aside", "unplaced"}:
         said = click.get_current_context().params
-        places = [str(said[name]) for name in options.given("matrix")]
-        words = [word for name in options.given(*_WHERE) for word in (f"--{name}", str(said[name]))]
-        console.out(f"Next: fix the cause, then `{Command('rekindle', 'fleet', 'retry', *places, '--failed', *words)}`")
+        which = [str(said[name]) for name in options.given("matrix")]
+        where = [(f"--{each}", str(said[each])) for each in options.given("state", "shelf", "scheduler", "certs")]
+        again = rekindle("fleet", "retry", *which, "--failed", *itertools.chain.from_iterable(where))
+        console.out(f"Next: fix the cause, then `{again}`")
 
 
 def _lines(lines: Any) -> None:

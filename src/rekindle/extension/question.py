@@ -56,15 +56,16 @@ def of(
     else:
         release = typed.release
         line = CudaLine(version).name if version else _usual(release, where, planned)
-        missing = f"which CUDA your torch has was not said, so {line} is taken: `--cuda` names another"
-        notes += [] if version else [missing]
+        notes += (
+            [] if version else [f"which CUDA your torch has was not said, so {line} is taken: `--cuda` names another"]
+        )
     if where.system == "windows":
         notes.append("`--env FOLDER` instead of `--torch` answers for the Python of a portable folder (ComfyUI)")
     return ExtensionQuestion(
         package=name,
         torch=release,
         line=line,
-        python=python or _python_here(),
+        python=python or find_environment(None).version or planned.python or "",
         system=where.system,
         machine=where.arch,
         place=where,
@@ -82,13 +83,6 @@ def _usual(torch: str, where: Situation, planned: Route) -> str:
     if str(planned.torch) == torch and planned.cuda:
         return CudaLine(planned.cuda).name
     return max(release.variants, key=lambda each: each.cuda or Version("0")).name
-
-
-def _python_here() -> str:
-    version = find_environment(None).version
-    if version is None:
-        raise UsageError("the version of Python is not known here", hint="add `--python 3.12`")
-    return version
 
 
 def in_environment(
