@@ -519,6 +519,11 @@ def test_the_package_that_brings_a_missing_library_is_named(place: Environment) 
     assert fix is not None
     assert "nvidia-cudnn-cu12" in fix.text
     assert [line.endswith("-m pip install nvidia-cudnn-cu12") for line in answer.steps[0].commands] == [True]
+    asks = ["cuda-toolkit[cublas,cudart]==13.0.2; platform_system == 'Linux'", "nvidia-cudnn-cu12==9.1.0.70", "torch"]
+    place.distribution("ext", "1.0", requires=asks, files=["ext/_C.cpython-311-x.so"])
+    (line,) = place.audit(H200).steps[0].commands
+    wanted = '-m pip install "cuda-toolkit[cublas,cudart]==13.0.2" nvidia-cudnn-cu12==9.1.0.70'
+    assert line.endswith(wanted), "what it asks for itself, in that version"
 
 
 def test_what_belongs_to_a_torch_comes_from_the_index_of_its_line(tmp_path: Path) -> None:

@@ -184,7 +184,10 @@ LATER: tuple[tuple[str, str | None], ...] = (
     ("causal-conv1d 2.10.0+cu130 3.13 linux 9.0", "cu13torch2.10cxx11abiTRUE-cp313-cp313-linux_x86_64.whl"),
     ("causal-conv1d 2.8.0+cu128 3.9 linux 8.6", None),
     ("bitsandbytes 2.9.1+cu130 3.12 linux 7.0", None),
-    ("bitsandbytes 2.6.0+cu124 3.11 windows 5.2", "bitsandbytes>=0.50,<0.51"),
+    # The project's page says 5.0; its wheel 0.50.2 has code from 6.0 on, and a library for CUDA 13.2.
+    ("bitsandbytes 2.6.0+cu124 3.11 windows 5.2", None),
+    ("bitsandbytes 2.15.0+cu132 3.13 windows 12.0", "bitsandbytes>=0.50,<0.51"),
+    ("bitsandbytes 2.8.0+cu129 3.12 linux 8.6", "bitsandbytes>=0.50,<0.51"),
     ("xformers 2.7.0+cu126 3.12 linux 6.1", "xformers==0.0.30"),
     ("xformers 2.5.1+cu124 3.12 windows 6.1", "xformers==0.0.28.post3|xformers==0.0.29.post1"),
     ("torch-cluster 2.5.1+cu124 3.11 linux 6.1", "data.pyg.org/whl/torch-2.5.0+cu124.html"),
@@ -375,6 +378,23 @@ def test_half_a_question_is_refused(words: tuple[str, ...], said: str) -> None:
     seen = rekindle_command("extension", "find", "xformers", *words)
     assert seen.code == 2
     assert said in seen.err
+
+
+def test_cards_and_a_system_mean_the_torch_that_plan_takes() -> None:
+    """Somebody else's card: which torch goes with it is what they do not know."""
+    words = ("--gpu", "RTX 5090", "--os", "windows", "--python", "3.13")
+    planned = rekindle_command("plan", *words, "--json").json()["recommended"]
+    answer = rekindle_command("extension", "find", "flash-attn", *words, "--json").json()
+    assert f"{answer['torch']}+{answer['cuda']}" == f"{planned['torch']}+{planned['variant']}"
+    assert answer["python"] == "3.13" and "rekindle plan" in answer["note"]
+    named = rekindle_command("extension", "find", "flash-attn", "--torch", planned["torch"], *words, "--json").json()
+    assert named["cuda"] == planned["variant"]
+
+
+def test_what_its_files_are_for_is_said_once_and_of_this_torch_alone() -> None:
+    said = _offline("bitsandbytes 2.15.0+cu140 3.12 linux 9.0").refused[0]
+    assert "2.4+cu118 and later, 2.4+cu121 and later" in said and said.count("cu128") == 1
+    assert "2.1.0" not in _offline("flash-attn 2.10.0+cu118 3.12 linux 9.0").refused[0]
 
 
 def test_the_cuda_that_is_not_said_is_the_one_pip_brings() -> None:

@@ -189,6 +189,8 @@ def test_status_tells_from_the_journal_what_is_where(tmp_path: Path, planned: pl
     assert "1 done, 1 waiting, 1 failed, 1 impossible" in text and "fix:" in text
     seen_ = rekindle_command("fleet", "status", "--state", str(place.root), "--json")
     assert seen_.json()["jobs"][0]["state"] == "done"
+    told = rekindle_command("fleet", "status", "--state", str(place.root)).out
+    assert f"rekindle fleet retry --failed --state {place.root}" in told, "of this run, not of the one in matrix.fleet"
 
 
 def test_two_runs_of_one_matrix_do_not_go_together(tmp_path: Path) -> None:

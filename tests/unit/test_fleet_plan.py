@@ -173,6 +173,18 @@ def test_a_project_of_your_own_is_planned_with_the_toolkits_that_compile_for_the
     assert not before & after, "another source is another job"
 
 
+def test_a_matrix_without_a_toolkit_takes_that_of_the_build_file(tmp_path: Path) -> None:
+    """The cards are not dropped, with a wheel without GPU code in their place; `cpu` asks for one."""
+    shutil.copytree(project("spark"), tmp_path / "spark")
+    made = planning.make(written(tmp_path, CMAKE.replace('cuda = ["11.8", "13.0"]\n', "")))
+    assert sorted(by_state(made, JobState.BUILD)) == [
+        "spark-cu118-sm35-linux-aarch64",
+        "spark-cu118-sm75-linux-aarch64",
+    ]
+    made = planning.make(written(tmp_path, CMAKE.replace('["11.8", "13.0"]', '"cpu"')))
+    assert list(by_state(made, JobState.BUILD)) == ["spark-cpu-linux-aarch64"]
+
+
 PYTHONS = """
 project = "ember"
 cuda = "cpu"

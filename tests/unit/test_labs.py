@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from rekindle.stack.from_machine import situation_here
 from rekindle.stack.situation import Situation, Wish
 from support import labs
 from support.command import rekindle_command
+
+MACHINES = Path(__file__).parents[1] / "machines"
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +71,16 @@ def test_the_table_has_a_line_for_each_stack_and_says_the_price(lab: Path) -> No
     assert "80x A100-SXM4-80GB" in lines[2] and lines[4].endswith("2x Tesla K80")
     assert rest.count("torch==2.14.1+cu126") == 1
     assert "Tesla K80. It would cost the 37 other machines 11 releases" in " ".join(rest.split())
+
+
+def test_a_machine_that_only_lacks_a_driver_is_told_so(tmp_path: Path) -> None:
+    """As `plan` says it of that machine alone: what to change, and what it then gets."""
+    shutil.copy(MACHINES / "no-driver-windows.json", tmp_path / "desk.json")
+    shutil.copy(MACHINES / "rtx5070-windows.json", tmp_path / "other.json")
+    said = rekindle_command("plan", "--machine", str(tmp_path)).out
+    assert "desk: first install the driver 528.33 or newer" in said and "then the official wheel" in " ".join(
+        said.split()
+    )
 
 
 @pytest.mark.long

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from packaging.requirements import Requirement
@@ -132,14 +132,17 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
 
     def _libraries(self, renewed: set[str]) -> list[MendingStep]:
         """Packages with libraries that something needs; what is renewed brings its own, or needs others."""
-        missing = [
-            each
-            for each in self.wrong
-            if each.finding.id == "audit.missing" and each.about and each.package not in renewed
-        ]
-        names = tuple(dict.fromkeys(str(each.about) for each in missing))
-        asked = [self._as_required(name) for name in names]
-        return [self._step(names, ["missing"], (self._pip(*asked),))] if names else []
+        missing = self._about("audit.missing", renewed)
+        # What one of them asks for and is not here has its libraries, or brings who has them, in the right version.
+        owners = filter(None, map(self.found.distributions.get, {each.package or "": each for each in missing}))
+        every = [wanted for owner in owners for wanted in _requirements(owner, self.environment)]
+        unmet = {name: each for each in every if (name := canonicalize_name(each.name)) not in self.found.distributions}
+        names = dict.fromkeys(str(each.about) for each in missing if each.about and each.about not in unmet)
+        asked = (*(str(each).partition(";")[0].strip() for each in unmet.values()), *map(self._as_required, names))
+        return [self._step((*unmet, *names), ["missing"], (self._pip(*asked),))] if asked else []
+
+    def _about(self, id: str, renewed: set[str]) -> list[Trouble]:
+        return [each for each in self.wrong if each.finding.id == id and each.package not in renewed]
 
     def _as_required(self, name: str) -> str:
         """In the version that somebody here asks for."""
@@ -152,8 +155,7 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
 
     def _numpy(self, renewed: set[str]) -> list[MendingStep]:
         """NumPy 1 for what was compiled with it; pip finds releases of the others that can live with that."""
-        old = [each for each in self.wrong if each.finding.id == "audit.numpy" and each.package not in renewed]
-        if not old:
+        if not self._about("audit.numpy", renewed):
             return []
         newer = sorted(by for by, pin in self._asked("numpy").items() if not pin.specifier.contains(_LAST_OF_1))
         return [self._step(("numpy", *newer), ["numpy"], (self._pip("numpy<2", *newer),))]
@@ -189,15 +191,17 @@ def _of_line(pin: str, torch: str) -> tuple[str, ...]:
     return (f"{pin}+{line}", "--index-url", index_of(line))
 
 
-def _required(by: InstalledDistribution, name: str, environment: Environment) -> Requirement | None:
-    """What a distribution asks of another in this environment; None when it does not need it."""
+def _requirements(by: InstalledDistribution, environment: Environment) -> Iterator[Requirement]:
+    """What a distribution asks for in this environment."""
     python = {"python_version": environment.version or "3", "python_full_version": str(environment.python)}
     here = place(environment.os == "windows", **python)
-    for line in by.requires:
-        wanted = requirement(line)
-        if wanted is not None and canonicalize_name(wanted.name) == name and holds(wanted, here):
-            return wanted
-    return None
+    wanted = (requirement(line) for line in by.requires)
+    return (each for each in wanted if each is not None and holds(each, here))
+
+
+def _required(by: InstalledDistribution, name: str, environment: Environment) -> Requirement | None:
+    """What it asks of another; None when it does not need it."""
+    return next((each for each in _requirements(by, environment) if canonicalize_name(each.name) == name), None)
 
 
 def required(found: Contents, name: str, environment: Environment) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 
 from rekindle.cli import options
 from rekindle.core import console
+from rekindle.core.command import rekindle
 from rekindle.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -363,7 +365,16 @@ def _ended(status: FleetStatus, as_json: bool) -> int:
 def _show(status: FleetStatus, as_json: bool) -> None:
     from rekindle.fleet import view
 
-    console.out_json(status) if as_json else _lines(view.status_lines(status))
+    if as_json:
+        console.out_json(status)
+        return
+    _lines(view.status_lines(status))
+    if status.counts.keys() & {"failed", "aside", "unplaced"}:
+        said = click.get_current_context().params
+        which = [str(said[name]) for name in options.given("matrix")]
+        where = [(f"--{each}", str(said[each])) for each in options.given("state", "shelf", "scheduler", "certs")]
+        again = rekindle("fleet", "retry", *which, "--failed", *itertools.chain.from_iterable(where))
+        console.out(f"Next: fix the cause, then `{again}`")
 
 
 def _lines(lines: Any) -> None:

@@ -260,7 +260,7 @@ def _lab(asked_for: PlanOptions, places: dict[str, Situation], found: Nodes, wis
     for reason in dict.fromkeys(left_out.values()):
         console.say(f"left out: {', '.join(name for name, why in left_out.items() if why == reason)}: {reason}")
     if not written:
-        console.say(f"no plan was written, because nothing serves these machines: `{folder / lab.INDEX}` says why")
+        console.say(f"no plan was written for any of these machines: `{folder / lab.INDEX}` says why")
         return left_out
     console.say(f"wrote {console.plural(len(written), 'file')} for {console.plural(len(index.hosts), 'machine')}"
                 f" and `{folder / lab.INDEX}`")  # fmt: skip

@@ -50,7 +50,7 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     have = fields.get("have", facts.torch)
     xformers = wheel_for("xformers", have) if have else None
     codec = wheel_for("torchcodec", facts.torch) if facts.torch else None
-    triton = [row for row in files("triton-windows") if facts.torch and row.knows(facts.torch)]
+    triton = [row for row in files("triton-windows") if facts.torch and row.builds_for(facts.torch)]
     failing = fields.get("failing", "torch")
     python = fields.get("wheel_cp")
     said = fields.get("torch_cuda_said")

@@ -322,7 +322,7 @@ class _Search:
         elif home is not None and (listed := self._list(home)) is not None:
             found = self._asked(question.package, listed.split(" "), pure=False, known=True)
             found = msgspec.structs.replace(found, source=home.source, observed_at=home.observed_at) if found else None
-        elif any(row.knows(question.torch) for row in here) or any(row.by is None and row.name for row in known):
+        elif any(row.builds_for(question.torch) for row in here) or any(row.by is None and row.name for row in known):
             found = None  # the rows name every file, and none is for this question: the index has none of them
         elif self._none_for_windows:
             found = None
@@ -406,21 +406,23 @@ class _Search:
         if other:
             pythons = ", ".join(sorted({each for row in other for each in row.pythons}, key=_number))
             return (f"its files for this torch are for Python {pythons}, not for {asked.python}",)
-        builds = sorted({build for row in there for build in row.builds}, key=_number)
-        same = [build for build in builds if build.partition("+")[0].startswith(str(Version(asked.torch).major_minor))]
-        said = ", ".join(same) or f"{builds[0]} to {builds[-1]}"
+        builds = _builds_of(there)
+        said = ", ".join(_builds_of(there, asked.torch)) or f"{builds[0]} to {builds[-1]}"
         return (f"its ready-made files are for torch {said}, not for {asked.torch}+{asked.line}",)
 
     def _for_the_cards(self, rows: Sequence[ExtensionFile]) -> tuple[str, ...]:
         """With which other torch or CUDA a file has code for the cards."""
         cards = [card.capability for card in self.question.cards]
         able = [row for row in rows if self.question.python in row.pythons and all(map(row.serves, cards))]
-        said = ", ".join(f"{build} and later" if row.and_later else build for row in able for build in row.builds)
-        return (f"it has code for your card with torch {said}",) if said else ()
+        return (f"it has code for your card with torch {', '.join(_builds_of(able))}",) if able else ()
 
 
 def _places(row: ExtensionFile) -> Iterator[str]:
     return (f"{system} {machine}" for system in row.systems for machine in row.machines)
+
+
+def _builds_of(rows: Sequence[ExtensionFile], torch: str | None = None) -> list[str]:
+    return sorted({build for row in rows for build in row.builds_for(torch)}, key=_number)
 
 
 def _number(text: str) -> list[int]:

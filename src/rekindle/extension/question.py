@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from rekindle.audit.audit import installed_torch
 from rekindle.audit.cards import cards_of
 from rekindle.compat.torch_cuda import ordinary_line
-from rekindle.core.errors import NotFound, RekindleError, UsageError
+from rekindle.core.errors import NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.version import Version
 from rekindle.extension.find import ExtensionQuestion
 from rekindle.inputs.torch import with_cuda
@@ -20,8 +20,9 @@ from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.environment import Environment
 from rekindle.stack.from_machine import situation_here, situation_of
-from rekindle.stack.route import Stack
-from rekindle.stack.situation import Situation
+from rekindle.stack.resolver import resolve
+from rekindle.stack.route import Route, Stack
+from rekindle.stack.situation import Situation, Wish
 from rekindle.wheels.inspect.inspection import inspect
 
 
@@ -30,29 +31,42 @@ def of(
 ) -> ExtensionQuestion:
     """A torch that is named is a question about it; without one, the one that is installed is meant.
 
-    `said` of that torch: `cuda`, `python`, `os` and `arch`.
+    `said` of that torch: `cuda`, `python`, `os` and `arch`; with cards and these alone it is the one `plan` takes.
     """
     if canonicalize_name(name) == "torch":
         raise UsageError("torch itself is no extension", hint="`rekindle plan` finds the PyTorch for your GPUs")
-    if torch is None:
-        return _installed(name, place, gpus, said)
+    extra = next((option for option, value in said.items() if value is not None), None)
+    if torch is None and extra is None:
+        return in_environment(name, find_environment(place), situation_of(snapshot.here(), gpus=gpus), gpus)
     if place is not None:
-        raise UsageError("`--env` does not go with `--torch`", hint="leave out one of them")
+        raise UsageError(f"`--env` does not go with `--{extra or 'torch'}`", hint="leave out one of them")
+    if torch is None and not gpus:
+        hint = "or `--gpu`: then the torch that `rekindle plan` takes for that card is meant"
+        raise UsageError(f"`--{extra}` needs `--torch`", hint=hint)
     typed, version = with_cuda(torch, said.get("cuda"))
     python = said.get("python")
     where = situation_here(gpus=gpus, system=said.get("os"), machine=said.get("arch"), python=python)
-    kind = where.system
-    line = CudaLine(version).name if version else _usual(typed.release, kind, where.arch)
+    planned = resolve(where, Wish(torch=typed.wanted, cuda=version)).recommended
     notes = [where.arch_note] if where.arch_note else []
-    notes += [] if version else [f"which CUDA your torch has was not said, so {line} is taken: `--cuda` names another"]
-    if kind == "windows":
+    if torch is None:
+        if planned.torch is None or planned.cuda is None:
+            raise NoRoute(planned.summary, hint="`rekindle plan` says more; `--torch` names a torch")
+        release, line, python = str(planned.torch), CudaLine(planned.cuda).name, python or str(planned.python)
+        notes.append(f"{release}+{line} is what `rekindle plan` takes: `--torch` names another")
+    else:
+        release = typed.release
+        line = CudaLine(version).name if version else _usual(release, where, planned)
+        notes += (
+            [] if version else [f"which CUDA your torch has was not said, so {line} is taken: `--cuda` names another"]
+        )
+    if where.system == "windows":
         notes.append("`--env FOLDER` instead of `--torch` answers for the Python of a portable folder (ComfyUI)")
     return ExtensionQuestion(
         package=name,
-        torch=typed.release,
+        torch=release,
         line=line,
-        python=python or _python_here(),
-        system=kind,
+        python=python or find_environment(None).version or planned.python or "",
+        system=where.system,
         machine=where.arch,
         place=where,
         cards=cards_of(gpus, where),
@@ -60,25 +74,15 @@ def of(
     )
 
 
-def _usual(torch: str, system: str, machine: str) -> str:
-    """The CUDA line that pip brings; where that is none, the newest one."""
+def _usual(torch: str, where: Situation, planned: Route) -> str:
+    """The CUDA line that pip brings; where that is none, the one that is planned, else the newest."""
     release = torch_release(torch)
-    usual = ordinary_line(release, system, machine)
-    return usual if CudaLine.parse(usual) else max(release.variants, key=lambda each: each.cuda or Version("0")).name
-
-
-def _python_here() -> str:
-    version = find_environment(None).version
-    if version is None:
-        raise UsageError("the version of Python is not known here", hint="add `--python 3.12`")
-    return version
-
-
-def _installed(name: str, place: Path | None, gpus: Sequence[str], said: dict[str, str | None]) -> ExtensionQuestion:
-    extra = next((option for option, value in said.items() if value is not None), None)
-    if extra is not None:
-        raise UsageError(f"`--{extra}` needs `--torch`", hint="without it the environment says all of them")
-    return in_environment(name, find_environment(place), situation_of(snapshot.here(), gpus=gpus), gpus)
+    usual = ordinary_line(release, where.system, where.arch)
+    if CudaLine.parse(usual):
+        return usual
+    if str(planned.torch) == torch and planned.cuda:
+        return CudaLine(planned.cuda).name
+    return max(release.variants, key=lambda each: each.cuda or Version("0")).name
 
 
 def in_environment(

@@ -144,6 +144,9 @@ class Resolving:
         overrides = self._overrides(cell)
         options = {name: value for each in overrides for name, value in each.options.items()}
         torch, cuda = with_cuda(cell.torch, cell.cuda if cell.cuda != CPU else None)
+        entry = self.matrix.projects.get(cell.project)
+        if cuda is None and cell.cuda is None and entry and entry.build:
+            cuda = self._file(entry.build).cuda
         wish = Wish(
             torch=torch.wanted,
             cuda=cuda,

@@ -48,7 +48,7 @@ class FleetState:
 
     def planned(self) -> Planned:
         if not self.plan.is_file():
-            raise NotFound(f"there is no run in `{self.root}`", hint="start one with `rekindle fleet run`")
+            raise NotFound(f"there is no run in `{self.root}`", hint="`rekindle fleet run MATRIX` starts one")
         return codec.from_json(files.read_bytes(self.plan, limit=_LIMIT), Planned, name=f"`{self.plan}`")
 
     def ask_cancel(self, keys: tuple[str, ...]) -> None:

@@ -133,10 +133,8 @@ def status_lines(status: FleetStatus) -> Iterator[str]:
     if checked:
         good = sum(each.state in (State.PASS, State.WARN) for each in checked)
         yield f"{good} of {len(checked)} wheels with GPU code were checked on a card"
-    if status.shelf:
+    if status.shelf and status.counts.get("done"):
         yield f"wheels on the shelf {status.shelf}"
-    if status.counts.keys() & {"failed", "aside", "unplaced"}:
-        yield "Next: fix the cause, then `rekindle fleet retry --failed`"
 
 
 _SPOKEN = {"aside": "set aside", "unplaced": "without a worker", "not-needed": "not needed"}

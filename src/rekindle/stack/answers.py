@@ -179,7 +179,7 @@ def _cards(same: list[Node], room: int) -> str:
 
 
 def _version(node: Node) -> str:
-    return f"{node.torch}{'+' + node.variant if node.variant else ''}" if node.torch else "nothing works"
+    return f"{node.torch}{'+' + node.variant if node.variant else ''}" if node.torch else "none as it is"
 
 
 def _price(apart: Apart) -> str:

@@ -103,8 +103,12 @@ def _kinds(places: Mapping[str, Situation], wish: Wish) -> list[_Kind]:
     for names in alike.values():
         place = places[names[0]]
         verdict = resolve(place, wish, as_it_is=True)
+        best = verdict.recommended
+        if best.route is RouteKind.NONE:
+            # Its owner may change something: then what that brings is the answer.
+            best = msgspec.structs.replace(best, summary=resolve(place, wish, as_it_is=False).recommended.summary)
         routes = {_key(route): route for route in reversed(as_good(verdict))}
-        found.append(_Kind(names=tuple(names), place=place, best=verdict.recommended, routes=routes))
+        found.append(_Kind(names=tuple(names), place=place, best=best, routes=routes))
     return found
 
 

@@ -58,9 +58,10 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The newest of its builds that is for this torch and CUDA line."""
         return next((build for build in reversed(self.builds) if self._serves(build, torch, line)), None)
 
-    def knows(self, torch: str) -> bool:
-        """Has it a build for this torch, of whichever CUDA?"""
-        return any(self._serves(build, torch, self.parts(build)[1]) for build in self.builds)
+    def builds_for(self, torch: str | None) -> list[str]:
+        """Its builds as a person reads them: those for this torch, of whichever CUDA, or all."""
+        own = [each for each in self.builds if torch is None or self._serves(each, torch, self.parts(each)[1])]
+        return [f"{each} and later" if self.and_later else each for each in own]
 
     def _serves(self, build: str, torch: str, line: str | None) -> bool:
         own, cuda = self.parts(build)
