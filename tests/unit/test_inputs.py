@@ -240,6 +240,18 @@ def test_a_python_and_a_toolset_are_spelled_plainly() -> None:
         ("centos7", "linux", "2.17"),
         ("RHEL 8.6", "linux", "2.28"),
         ("Rocky Linux 9", "linux", "2.34"),
+        # As /etc/os-release names them.
+        ("Ubuntu 22.04.4 LTS", "linux", "2.35"),
+        ("Debian GNU/Linux 12 (bookworm)", "linux", "2.36"),
+        ("Red Hat Enterprise Linux 8.10 (Ootpa)", "linux", "2.28"),
+        ("CentOS Stream 9", "linux", "2.34"),
+        ("Pop!_OS 22.04 LTS", "linux", "2.35"),
+        ("SUSE Linux Enterprise Server 15 SP6", "linux", None),
+        # These count their releases themselves.
+        ("Linux Mint 22.1", "linux", "2.39"),
+        ("Zorin OS 17.2", "linux", "2.35"),
+        ("Proxmox VE 9", "linux", "2.41"),
+        ("proxmox 10", "linux", None),
         ("arch", "linux", None),
         ("WSL2", "linux", None),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
@@ -98,6 +100,11 @@ def last_cudnn(card: Capability) -> Version | None:
     held = next((version for version in reversed(rows) if _holds(version, card, 11)), None)
     # Before the package index had it: the surest of a run that NVIDIA documents together is its first.
     return held or next((row.first for row in reversed(families()) if _holds(row.first, card, 10)), None)
+
+
+def last_cudnn_of(cards: Iterable[Capability]) -> Version | None:
+    """The last that holds code for all of them."""
+    return min((last for card in cards if (last := last_cudnn(card))), default=None)
 
 
 def _holds(version: Version, card: Capability, cuda_major: int) -> bool | None:

@@ -293,18 +293,16 @@ def jetson_routes(situation: Situation, wish: Wish) -> tuple[list[Route], list[R
     card = next(card for card in situation.cards if card.jetson)
     every = jetpacks(card.jetson or "")
     fitting = [each for each in every if situation.jetpack in (None, each.l4t)]
-    if situation.python is not None:
-        fitting = [each for each in fitting if each.python == situation.python]
     fitting = [each for each in fitting if wish.admits(each.torch) and wish.admits_cuda(each.cuda)]
     if fitting:
-        return [_jetson_route(each, card, situation) for each in fitting], []
-    candidate = Candidate(name="any PyTorch")
+        own = [each for each in fitting if each.python == situation.python]
+        return [_jetson_route(each, card, situation) for each in own or fitting], []
     listed = ", ".join(f"{each.covers} with Python {each.python}, torch {each.torch}" for each in every) or "none"
-    asked = [f"Python {situation.python}"] if situation.python else []
-    asked += [f"torch {wish.torch}"] if wish.torch else []
+    asked = [f"torch {wish.torch}"] if wish.torch else []
+    asked += [f"CUDA {wish.cuda}"] if wish.cuda else []
     asked += [f"L4T R{situation.jetpack}"] if situation.jetpack else []
     why = f"none is for {' and '.join(asked)}" if asked and every else "there is none for it"
-    return [], [broken("place-jetson", candidate, card=card.name, jetpacks=listed, why=why)]
+    return [], [broken("place-jetson", Candidate(name="any PyTorch"), card=card.name, jetpacks=listed, why=why)]
 
 
 def _beside_jetson(jetpack: JetPack) -> tuple[Missing, ...]:
@@ -325,6 +323,8 @@ def _jetson_route(jetpack: JetPack, card: Card, situation: Situation) -> Route:
         belongs = (
             f"torchvision {vision} is built on the board: {its}, which belongs to it, takes no Python {jetpack.python}"
         )
+    # A JetPack's Python is on the board, whatever else was installed beside it.
+    python = None if situation.python in (None, jetpack.python) else f"python{jetpack.python}"
     source = ("git", "clone", "--depth", "1", "--branch", f"v{vision}", "https://github.com/pytorch/vision")
     return Route(
         route=RouteKind.NVIDIA_WHEEL,
@@ -335,9 +335,9 @@ def _jetson_route(jetpack: JetPack, card: Card, situation: Situation) -> Route:
         location=jetpack.wheel,
         requirements=(jetpack.wheel,),
         commands=(
-            pip_install([jetpack.wheel], system=situation.system),
+            pip_install([jetpack.wheel], python=python, system=situation.system),
             Command(*source, system=situation.system),
-            pip("install", "--no-deps", "--no-build-isolation", "./vision", system=situation.system),
+            pip("install", "--no-deps", "--no-build-isolation", "./vision", python=python, system=situation.system),
         ),
         summary=f"NVIDIA's own wheel of torch {jetpack.torch} for {jetpack.covers} is made for {card.name}",
         why=(

@@ -20,7 +20,7 @@ from rekindle.knowledge.torch import projects
 from rekindle.knowledge.torch.projects import ContainerImage
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.driver import Driving, drive
-from rekindle.stack.route import Missing, Route, lacks, weakest
+from rekindle.stack.route import Missing, Route, lacks
 from rekindle.stack.rules import Candidate, RouteKind
 from rekindle.stack.situation import Situation, Wish
 
@@ -96,7 +96,7 @@ def _in_image(image: ContainerImage, route: Route) -> Route:
         builder=image.tag,
         why=(f"known from {image.source}",),
         unverified=(f"the image {image.tag} was not opened", *route.unverified),
-        evidence=weakest([route.evidence, image.evidence]),
+        evidence=Evidence.weakest([route.evidence, image.evidence]),
         missing=(_TOOLKIT,),
         consent=False,
         on_configured_index=False,

@@ -129,8 +129,6 @@ def trials(situation: Situation, wish: Wish) -> Iterator[Trial]:
         free = msgspec.structs.replace(situation, driver=None, driver_note=None, no_driver=False)
         had = str(situation.driver) if situation.driver else None
         yield Trial(what="driver", text="a different driver: {driver}", situation=free, wish=wish, had=had)
-    if situation.python is not None and any(card.jetson for card in situation.cards):
-        yield trial("python", "Python {python}", msgspec.structs.replace(situation, python=None))
     if wish.toolset is not None:
         yield trial("toolset", "a different MSVC toolset: {toolset}", toolset=None)
     if wish.configured_index:

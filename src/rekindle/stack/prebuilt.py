@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import msgspec
+
 from rekindle.compat.companion import none_for
 from rekindle.compat.driver_card import Window
 from rekindle.compat.gpu_code import overall
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
-from rekindle.compat.library_card import cudnn_evidence, cudnn_serves, last_cudnn, math_serves
+from rekindle.compat.library_card import cudnn_evidence, cudnn_serves, last_cudnn, last_cudnn_of, math_serves
 from rekindle.compat.old_wheels import nearly
 from rekindle.compat.toolkit_card import compiles
 from rekindle.compat.torch_python import among
@@ -21,6 +23,7 @@ from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capabilities import on_boards_only
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
+from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
@@ -39,7 +42,6 @@ from rekindle.stack.route import (
     lacks,
     numpy_pin,
     python_missing,
-    weakest,
 )
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
 from rekindle.stack.situation import Card, Situation, Wish, card_words
@@ -183,6 +185,8 @@ def _lacking(offer: Offer, code: GpuCode, capability: Capability) -> str:
 def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, found: list[Rejection]) -> Route:
     choice = choose_python(situation, _pythons(offer, situation, wish), offer.torch)
     official = offer.route is RouteKind.OFFICIAL_WHEEL
+    # conda brings the Python with its package.
+    made = msgspec.structs.replace(choice, changed=choice.changed and offer.route is not RouteKind.CONDA_FORGE)
     beside = _companions(offer, choice.python) if official else {}
     requirements = _requirements(offer, beside) if official else ()
     afterwards = _afterwards(offer, choice.python, beside) if official else ()
@@ -191,7 +195,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
     rows = [offer.evidence, toolkits.toolkit(offer.cuda).evidence]
     of_cudnn = cudnn_evidence(offer.cudnn) if offer.cudnn else None
     why = [choice.why] if choice.why else []
-    why += environment_note(situation, choice) if offer.route is not RouteKind.CONDA_FORGE else ()
+    why += environment_note(situation, made)
     why += driving.loses
     if offer.note:
         why.append(offer.note)
@@ -222,18 +226,18 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
         afterwards=afterwards,
         conda=conda,
         commands=(
-            *(environment_steps(situation, choice) if offer.route is not RouteKind.CONDA_FORGE else ()),
-            *_commands(offer, choice, numpy, conda or requirements, situation),
+            *environment_steps(situation, made),
+            *_commands(offer, made, numpy, conda or requirements, situation),
             *(environment_pip(situation, choice, "install", "--no-deps", pin) for pin in afterwards),
         ),
         loses=tuple(dict.fromkeys(each.sentence for each in found if each.kind is Effect.COSTS)),
-        evidence=weakest([*rows, *([of_cudnn] if of_cudnn else [])]),
+        evidence=Evidence.weakest([*rows, *([of_cudnn] if of_cudnn else [])]),
         why=tuple(why),
         settings=_settings(found),
         lacks=lacks(situation),
         unverified=_unverified(offer, situation),
         missing=(
-            *python_missing(situation, choice),
+            *python_missing(situation, made),
             *_conda_missing(offer, situation),
             *_community_missing(offer, situation),
         ),
@@ -327,7 +331,7 @@ def _commands(
 def _conda_pins(offer: Offer, python: str | None, situation: Situation) -> tuple[str, ...]:
     """What conda is asked for: the newest cuDNN with code for the oldest card, where there is one."""
     pins = [f"python={python}", f"pytorch={offer.torch}=cuda*", f"cuda-version={offer.cuda}"]
-    last = _oldest_cudnn_end(situation)
+    last = last_cudnn_of(situation.capabilities)
     package = "libcudnn" if Version.parse(offer.torch) >= Version.parse("2.10") else "cudnn"
     if last is not None and not isinstance(cudnn_inside(offer, min(situation.capabilities)), Clash):
         pins.append(f"{package}<={last}")
@@ -345,13 +349,7 @@ def _by_hand(offer: Offer, situation: Situation, choice: PythonChoice) -> tuple[
     if any(word.startswith("mkl") for word in offer.beside):
         folders.append(rf"{made}Library\bin" if made else (ShellVariable("VIRTUAL_ENV"), r"\Library\bin"))
     brought = (environment_pip(situation, choice, "install", *offer.beside),) if offer.beside else ()
-    repaired = (
-        "--from",
-        folders[0],
-        *(word for folder in folders[1:] for word in ("--from", folder)),
-        "-o",
-        "repaired",
-    )
+    repaired = (*(word for folder in folders for word in ("--from", folder)), "-o", "repaired")
     wheel = r"repaired\WHEEL"
     return (
         Command.page(str(offer.location)),
@@ -389,11 +387,6 @@ def _settings(found: list[Rejection]) -> tuple[RuntimeSetting, ...]:
     if without is None:
         return ()
     return (RuntimeSetting(code="torch.backends.cudnn.enabled = False", why=without.sentence),)
-
-
-def _oldest_cudnn_end(situation: Situation) -> Version | None:
-    ends = [last for capability in situation.capabilities if (last := last_cudnn(capability))]
-    return min(ends, default=None)
 
 
 def _unverified(offer: Offer, situation: Situation) -> tuple[str, ...]:

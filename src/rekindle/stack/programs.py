@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from rekindle.compat.feature_card import has
-from rekindle.compat.library_card import last_cudnn
+from rekindle.compat.library_card import last_cudnn_of
 from rekindle.compat.torch_python import spread
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command, rekindle
@@ -90,8 +90,7 @@ def for_program(name: str, situation: Situation) -> ProgramAnswer:
     row = program(name)
     if row.torch is not None:
         return _by_torch(row, situation)
-    every = releases(row.id)
-    here = [release for release in every if situation.system in release.systems]
+    here = [release for release in releases(row.id) if situation.system in release.systems]
     if not here or situation.arch != "x86_64":
         return _elsewhere(row, situation)
     refused: dict[str, TooNew] = {}
@@ -195,21 +194,16 @@ def _considered(row: OtherProgram, release: ProgramRelease, situation: Situation
         return f"{name} asks for driver {least} or newer, not {situation.driver}"
     if least and driving.need.floor < least:
         driving = msgspec.structs.replace(driving, need=msgspec.structs.replace(driving.need, floor=least))
-    by_jit = False
-    for card in situation.capabilities:
-        how = release.serves(card)
-        if how is not Runs.NATIVE and not driving.jit:
-            return f"{name} has no code that runs on {card.sm}: it begins with {min(release.targets)}"
-        by_jit = by_jit or how is not Runs.NATIVE
-    ends = [last for card in situation.capabilities if (last := last_cudnn(card))]
-    cudnn = min(ends).release if ends else None
+    compiled = [card for card in situation.capabilities if release.serves(card) is not Runs.NATIVE]
+    if compiled and not driving.jit:
+        return f"{name} has no code that runs on {compiled[0].sm}: it begins with {min(release.targets)}"
+    end = last_cudnn_of(situation.capabilities)
+    cudnn = end.release if end else None
     if release.cudnn_from and cudnn and cudnn < release.cudnn_from:
         return f"{name} needs cuDNN {release.cudnn_from}; the last with code for the card is {cudnn}"
-    torch = None
-    if release.torch is not None:
-        torch = _on_the_index(release.torch, situation)
-        if torch is None:
-            return f"{name} asks for torch {release.torch}, whose wheel on the index does not serve the card"
+    torch = _on_the_index(release.torch, situation) if release.torch else None
+    if release.torch and torch is None:
+        return f"{name} asks for torch {release.torch}, whose wheel on the index does not serve the card"
     pin = f"{release.cudnn}=={cudnn}.*" if release.cudnn and cudnn else None
     notes = [release.note] if release.note else []
     if pin:
@@ -220,8 +214,8 @@ def _considered(row: OtherProgram, release: ProgramRelease, situation: Situation
         situation=situation,
         version=release.version,
         commands=_commands(release, situation, [pin] if pin else []),
-        by_jit=by_jit,
-        driver=driving.words(by_jit=by_jit),
+        by_jit=bool(compiled),
+        driver=driving.words(by_jit=bool(compiled)),
         pythons=release.pythons,
         cuda=release.cuda,
         notes=(*notes, *([row.note] if row.note else [])),
@@ -257,12 +251,6 @@ def _by_torch(row: OtherProgram, situation: Situation) -> ProgramAnswer:
     advice = [capabilities.advice(card) for card in situation.capabilities]
     wanted = [each.comfyui for each in dict.fromkeys(advice) if each and row.id == "comfyui"]
     flags = [f"flags: {each}" for each in (["--cpu"] if best.route is RouteKind.CPU_WHEEL else wanted)]
-    folder = portable(row.id, situation.system, situation.capabilities)
-    inside = rekindle("install", "FOLDER", system=situation.system)
-    ready = [
-        f"in its portable folder `{inside}` does this, with the Python that is in there",
-        f"or take its makers' folder with everything in it: {folder.link}",
-    ] if folder else []  # fmt: skip
     plan = rekindle("plan", *place_words(situation), "--torch", str(row.torch), system=situation.system)
     served = best.route is not RouteKind.NONE
     return ProgramAnswer(
@@ -274,8 +262,21 @@ def _by_torch(row: OtherProgram, situation: Situation) -> ProgramAnswer:
         driver=best.driver,
         pythons=(best.python,) if best.python else (),
         cuda=best.cuda,
-        notes=(row.note, best.summary, *best.loses, *flags, *ready) if served else (row.otherwise,),
+        notes=(row.note, best.summary, *best.loses, *flags, *_folder(row, situation)) if served else (row.otherwise,),
         page=row.page,
         source=row.source,
         evidence=Evidence.weakest([row.evidence, best.evidence]),
     )
+
+
+def _folder(row: OtherProgram, situation: Situation) -> tuple[str, ...]:
+    """What there is to say of the folder that its makers publish; it brings a CUDA, which the driver has to run."""
+    folder = portable(row.id, situation.system, situation.capabilities)
+    if folder is None:
+        return ()
+    inside = rekindle("install", "FOLDER", system=situation.system)
+    done = f"in its portable folder `{inside}` does this, with the Python that is in there"
+    driving = drive(toolkit(folder.cuda), situation, window_of(situation), Candidate(name=row.id, cuda=folder.cuda))
+    if isinstance(driving, Rejection):
+        return (done, f"not its makers' folder as it comes: {driving.sentence}")
+    return (done, f"or take its makers' folder with everything in it: {folder.link}")

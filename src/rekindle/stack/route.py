@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -229,17 +228,13 @@ def environment_note(situation: Situation, choice: PythonChoice) -> tuple[str, .
     return (f"{note}if you have that Python, `{own} -m venv {_FOLDER}` does the same",)
 
 
-def environment_python(situation: Situation, choice: PythonChoice) -> str | None:
-    """The Python of the environment that was made: it need not be activated, which PowerShell refuses as it comes."""
-    folder = environment_folder(situation, choice)
-    return folder + (r"Scripts\python" if situation.system == "windows" else "bin/python") if folder else None
-
-
 def environment_pip(situation: Situation, choice: PythonChoice, *words: Word) -> Command:
-    """pip of the environment that was made, or of the one that is there."""
+    """pip of the environment that was made, which need not be activated, or of the one that is there."""
     if choice.changed and choice.python is not None and _by_conda(choice):
         return Command("conda", "run", "-n", _FOLDER, "python", "-m", "pip", *words, system=situation.system)
-    return pip(*words, python=environment_python(situation, choice), system=situation.system)
+    folder = environment_folder(situation, choice)
+    python = folder + (r"Scripts\python" if situation.system == "windows" else "bin/python") if folder else None
+    return pip(*words, python=python, system=situation.system)
 
 
 def environment_folder(situation: Situation, choice: PythonChoice) -> str:
@@ -276,10 +271,6 @@ def lacks(situation: Situation) -> tuple[str, ...]:
         facts = capabilities.facts(capability)
         found |= dict.fromkeys(facts.lacks if facts else ())
     return tuple(found)
-
-
-def weakest(evidence: Iterable[Evidence]) -> Evidence:
-    return Evidence.weakest(evidence)
 
 
 def python_missing(situation: Situation, choice: PythonChoice, *, activate: bool = False) -> tuple[Missing, ...]:

@@ -32,7 +32,7 @@ from rekindle.knowledge.torch.releases import TorchRelease, oldest_cuda, torch_r
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
 from rekindle.stack.prebuilt import not_on_windows
-from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing, weakest
+from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
 from rekindle.stack.shorter import MAGMA, shorter
 from rekindle.stack.shorter import after_planning as shorter_after
@@ -191,7 +191,7 @@ def _built(
         arch_list=arch_list,
         commands=(planning, *_after(version, situation, "plan.toml")),
         loses=tuple(loses),
-        evidence=weakest(
+        evidence=Evidence.weakest(
             [proof.evidence, release.evidence, toolkit.evidence, _cudnn_evidence(chosen), toolset.evidence]
         ),
         summary=f"PyTorch {version} built here for {arch_list} with CUDA {toolkit.version}",

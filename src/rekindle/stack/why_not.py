@@ -76,19 +76,21 @@ def _cuda(question: str, value: str, situation: Situation, wish: Wish, verdict: 
 
 def _python(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
     python = read_python(value).version
-    asked = resolve(msgspec.structs.replace(situation, python=python), wish)
-    chain = [
-        broken(
-            "torch-python",
-            Candidate(name=f"torch {release.newest}", torch=release.newest, python=python),
-            row=release,
-            sentence=answer.sentence,
-        )
-        for release in reversed(releases.torch_releases())
-        if isinstance(answer := takes(release.newest, python, situation.system), Clash)
-    ]
-    best = verdict.recommended.torch
-    mine = [each for each in chain if each.candidate.torch == best]
+    here = msgspec.structs.replace(situation, python=python)
+    taking: list[str] = []
+    chain: list[Rejection] = []
+    for release in reversed(releases.torch_releases()):
+        answer = takes(release.newest, python, situation.system)
+        if isinstance(answer, Clash):
+            candidate = Candidate(name=f"torch {release.newest}", torch=release.newest, python=python)
+            chain.append(broken("torch-python", candidate, row=release, sentence=answer.sentence))
+        else:
+            taking.append(release.newest)
+    asked = resolve(here, wish)
+    if asked.recommended.python != python and wish.torch is None and taking:
+        # The releases that are for it may work, at a price.
+        asked = resolve(here, msgspec.structs.replace(wish, torch=f">={taking[-1]},<={taking[0]}"))
+    mine = [each for each in chain if each.candidate.torch == verdict.recommended.torch]
     return _answer(question, f"Python {python}", asked, verdict, mine or chain, asked.recommended.python == python)
 
 

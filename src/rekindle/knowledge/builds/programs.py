@@ -33,6 +33,7 @@ class Portable(Row, frozen=True, kw_only=True):
     system: str
     first: Capability
     last: Capability
+    cuda: Version
     link: str
 
 

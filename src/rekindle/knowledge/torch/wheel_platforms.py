@@ -75,6 +75,8 @@ class LinuxSystem(NamedRow, frozen=True, kw_only=True):
     python: dict[str, str] = msgspec.field(default_factory=dict)
     """The `python3` of a release."""
     libc: str = "glibc"
+    of: dict[str, str] = msgspec.field(default_factory=dict)
+    """Which of these releases one of a system is that counts its own: `{"mint 22": "24.04"}`."""
 
 
 linux_systems = rows("linux_systems.toml", "system", LinuxSystem)
@@ -93,11 +95,16 @@ def own_python(text: str) -> str | None:
 
 
 def _named(text: str) -> tuple[LinuxSystem | None, tuple[str, ...]]:
-    """The system, and its release as it was written and by its first number."""
-    match = re.fullmatch(r"([a-z!-]+?)[ _-]?(?:linux)?[ _-]?v?(\d[\d.]*)?(?: lts)?", text.strip().lower())
-    row = next((row for row in linux_systems() if match and match[1].replace("!", "") in row.names), None)
-    release = (match[2] or "") if match else ""
-    return row, (release, release.partition(".")[0])
+    """The system, and its release as it was written, then by fewer numbers."""
+    match = re.fullmatch(r"([a-z!/ _-]+?)[ _-]?(?:v?(\d[\d.]*)(?: lts| sp\d)?)?(?: \(.*\))?", text.strip().lower())
+    name = re.sub(r"linux|\b(gnu|os|ve|server|enterprise|stream|rolling)\b|[^a-z]", "", match[1]) if match else ""
+    row = next((row for row in linux_systems() if name in row.names), None)
+    if match is None or row is None:
+        return None, ()
+    numbers = (match[2] or "").split(".")
+    own = {theirs.removeprefix(f"{name} "): ours for theirs, ours in row.of.items() if theirs.startswith(f"{name} ")}
+    releases = (".".join(numbers[:count]) for count in range(len(numbers), 0, -1))
+    return row, tuple(own.get(each, "") if own else each for each in releases)
 
 
 class RuntimeLibrary(Row, frozen=True, kw_only=True):
