@@ -396,3 +396,22 @@ def test_the_toolkit_that_a_script_installs_compiles(line: str) -> None:
     build = 'export TORCH_CUDA_ARCH_LIST="12.0a"\npip install --no-build-isolation git+https://github.com/x/y_cuda@v1\n'
     found = reviewed(f"{line}\npip install torch==2.8.0\n{build}", "RTX 5070").remarks
     assert any("12.6 cannot compile" in each.found for each in found)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("pip install llama-cpp-python", True),
+        ("pip install 'llama-cpp-python[cuda] @ git+https://github.com/abetlen/llama-cpp-python.git@main'", True),
+        ("pip install git+https://github.com/abetlen/llama-cpp-python.git", True),
+        ("CMAKE_ARGS=-DGGML_CUDA=on pip install llama-cpp-python", False),
+        ("CMAKE_ARGS=$ARGS pip install llama-cpp-python", False),
+        ("pip install llama-cpp-python -C cmake.args=-DGGML_CUDA=on", False),
+        ("pip install llama-cpp-python --extra-index-url https://abetlen.github.io/llama-cpp-python/whl/cu124", False),
+        ("conda install -c conda-forge llama-cpp-python", False),
+    ],
+)
+def test_a_program_that_is_built_without_cuda(line: str, said: bool) -> None:
+    answer = reviewed(f"{MODULE}{line}\n", "RTX 3060")
+    assert ("program-without-cuda" in {remark.id for remark in answer.remarks}) is said
+    assert not said or (not answer.answered and "meant for the CPU" in answer.questions[0] and not answer.refused)

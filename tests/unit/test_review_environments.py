@@ -170,6 +170,62 @@ def test_an_extension_before_torch() -> None:
     assert "torch-after-extension" not in ids(text)
 
 
+@pytest.mark.parametrize(
+    ("between", "wrong"),
+    [
+        ("", True),
+        ("pip install -U pip ninja packaging\n", True),
+        ("pip install torch==2.7.1\n", False),
+        ("pip install -r requirements.txt\n", False),
+        ("pip install somebodys-package\n", False),
+        ("bash deps.sh\n", False),
+    ],
+)
+def test_an_extension_in_an_environment_without_torch(between: str, wrong: bool) -> None:
+    build = "pip install flash-attn --no-build-isolation\n"
+    for start in (
+        "python3.9 -m venv ./.venv\nsource .venv/bin/activate\n",
+        "conda create -n e python=3.10 -y\nconda activate e\n",
+    ):
+        assert ("torch-after-extension" in ids(start + between + build)) is wrong
+    assert "torch-after-extension" not in ids("source old/bin/activate\n" + between + build)
+    system = "python3 -m venv --system-site-packages .venv\nsource .venv/bin/activate\n"
+    assert "torch-after-extension" not in ids(system + between + build)
+
+
+@pytest.mark.parametrize(
+    ("page", "names", "behind"),
+    [
+        ("1.11.0+cu113", "torch-scatter torch-sparse", True),
+        ("1.13.0+cu117", "torch-scatter", True),
+        ("1.13.0+cu117", "torch-spline-conv", False),
+        ("1.13.0+cu117", "torch-scatter --only-binary :all:", False),
+        ("1.13.0+cu117", "torch-scatter==2.1.1", False),
+        ("2.0.0+cu117", "torch-scatter", False),
+    ],
+)
+def test_a_page_whose_wheels_are_older_than_the_source_on_the_index(page: str, names: str, behind: bool) -> None:
+    line = page.partition("+")[2]
+    text = f"pip install torch=={page} --extra-index-url {WHL}/{line}\n"
+    text += f"pip install {names} -f https://data.pyg.org/whl/torch-{page}.html\n"
+    answer = reviewed(text, "ampere", python="3.10")
+    assert ("page-behind" in {remark.id for remark in answer.remarks}) is behind
+    assert any("torch-scatter" in each for each in answer.questions) is behind and not answer.refused
+
+
+def test_python_by_a_variable_that_nobody_knows() -> None:
+    for python in ("$PYTHON", "${DL_PYTHON_EXECUTABLE}", "${PYTHON:-python3}", "$PYTHON_BIN"):
+        assert verdict(f"{python} -m pip install torch==2.0.1\n", "new") == "refused"
+
+
+@pytest.mark.parametrize("enter", ["source /opt/conda/bin/activate e", "conda activate e", "source e/bin/activate"])
+def test_condas_own_script_enters_the_environment_that_it_is_given(enter: str) -> None:
+    text = f"conda create -y -n e python=3.8\n{enter}\npip install torch==2.0.1\n"
+    assert not {"environment-other", "environment-not-made"} & {*ids(text)}
+    text = "source ~/miniconda3/bin/activate\npip install torch==2.0.1\n"
+    assert "environment-not-made" not in ids(text)
+
+
 def test_an_upgrade_on_an_image_that_has_one() -> None:
     text = "FROM pytorch/pytorch:2.7.1-cuda12.6-cudnn9-runtime\nRUN pip install -U torch\n"
     assert ids(text, "pascal", "Dockerfile")["torch-replaced-not-for-the-card"] == 2

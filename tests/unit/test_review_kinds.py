@@ -258,3 +258,27 @@ def test_options_on_the_next_line_of_a_recipe_are_the_commands() -> None:
     text = f"install:\n\t@pip install torch==2.4.1+cu121 \\\n\t\t--index-url {WHL}/cu121\n"
     assert torches(text, "Makefile") == [(2, "torch 2.4.1+cu121")]
     assert reviewed(text, "Makefile", "RTX 4080").answered
+
+
+def test_a_pipfile_names_the_place_of_each_package() -> None:
+    text = f"""\
+[[source]]
+url = "https://a.org/simple"
+name = "usual"
+
+[[source]]
+url = "{WHL}/cu113/"
+name = "cu113"
+
+[packages]
+tqdm = "*"
+torch = {{version = "==1.10.1+cu113", index = "cu113"}}
+torchvision = {{version = "==0.11.2+cu113", index = "cu113"}}
+
+[requires]
+python_version = "3.9"
+"""
+    assert torches(text, "Pipfile") == [(11, "torch 1.10.1+cu113")]
+    assert reviewed(text, "Pipfile").refused and not reviewed(text, "Pipfile", "RTX 3070").refused
+    late = reviewed(text.replace('"3.9"', '"3.11"'), "Pipfile", "RTX 3070")
+    assert late.refused, "torch 1.10.1 has no wheel for Python 3.11"

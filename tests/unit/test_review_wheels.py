@@ -269,6 +269,32 @@ def test_what_stands_behind_a_misspelt_option_is_read_as_it_was_meant() -> None:
     assert set(said(answer)) == {"option-misspelt"} and answer.questions == ()
 
 
+@pytest.mark.parametrize(
+    ("torch", "before", "wrong"),
+    [
+        ("2.2.0-cuda12.1-cudnn8", "RUN conda install -y nvidia/label/cuda-12.1.0::cuda-toolkit\n", "image-no-compiler"),
+        ("2.2.0-cuda12.1-cudnn8", "RUN conda install -y -c conda-forge cuda-nvcc\n", None),
+        ("2.2.0-cuda12.1-cudnn8", "RUN apt-get install -y g++ && conda install -y nvidia::cuda-toolkit\n", None),
+        ("2.2.0-cuda12.1-cudnn8", "", "image-runtime"),
+        ("2.6.0-cuda12.4-cudnn9", "RUN conda install -y nvidia/label/cuda-12.4.0::cuda-toolkit\n", None),
+    ],
+)
+def test_a_runtime_image_has_no_compiler(torch: str, before: str, wrong: str | None) -> None:
+    text = f"FROM pytorch/pytorch:{torch}-runtime\n{before}RUN pip install flash-attn --no-build-isolation\n"
+    found = {*said(reviewed(text, "Dockerfile", "A100"))} & {"image-no-compiler", "image-runtime"}
+    assert found == ({wrong} if wrong else set())
+
+
+DETECTRON = "detectron2 -f https://dl.fbaipublicfiles.com/detectron2/wheels/cu113/torch1.{}/index.html"
+
+
+def test_a_page_of_detectron2_that_there_is_not() -> None:
+    assert "page-misspelt" in said(reviewed(f"pip install {DETECTRON.format(11)}\n", "a.sh"))
+    assert "page-misspelt" not in said(reviewed(f"pip install {DETECTRON.format(10)}\n", "a.sh"))
+    text = f"dependencies:\n  - python=3.9\n  - pip:\n    - {DETECTRON.format(11)}\n"
+    assert {"page-misspelt", "list-option-behind"} <= {*said(reviewed(text, "environment.yml"))}
+
+
 def test_the_name_of_an_environment_may_be_any() -> None:
     text = "conda create -n your_env_name python=3.10\nconda activate your_env_name\npip install torch==2.5.1\n"
     assert "placeholder" not in said(reviewed(text, "a.sh"))

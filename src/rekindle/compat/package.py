@@ -108,6 +108,17 @@ def _is_of(row: extension_homes.ExtensionWheel, version: str, number: Version | 
     return number.starts_with(own) and not apart
 
 
+def taken_from_page(package: str, requirement: str | None, torch: Version) -> Judgement:
+    """Does pip take the wheel of a page for this torch, or the newer source of the package index?"""
+    row = extension_homes.home(package)
+    if requirement or row is None or row.find_newest is None or torch >= row.find_newest:
+        return Fits()
+    return Clash(
+        sentence=f"the newest {package} of the package index is newer than the wheels for torch {torch}",
+        source=row.source,
+    )
+
+
 def runs_on(package: str, version: Version | None, card: Capability) -> Judgement:
     """Does any build of a package have code for this card?"""
     row = extension_homes.home_of_folder(package)

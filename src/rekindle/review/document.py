@@ -16,7 +16,7 @@ from rekindle.core.errors import BadInput, NotFound
 LARGEST = 4 << 20
 _READS = (
     "review reads .bat, .cmd, .ps1, .sh, Dockerfiles, docker-compose, Makefiles, GitHub and GitLab workflows, "
-    "requirements.txt, environment.yml, pyproject.toml, pixi.toml, conda recipes, and .md or .txt notes"
+    "requirements.txt, environment.yml, pyproject.toml, pixi.toml, Pipfile, conda recipes, and .md or .txt notes"
 )
 
 
@@ -126,7 +126,7 @@ _SUFFIXES = {
 }
 _NAMES = {
     **dict.fromkeys(("makefile", "gnumakefile"), Dialect.MAKEFILE),
-    **dict.fromkeys(("pyproject.toml", "pixi.toml"), Dialect.PROJECT),
+    **dict.fromkeys(("pyproject.toml", "pixi.toml", "pipfile"), Dialect.PROJECT),
 }
 _KNOWN_OTHERS = frozenset(
     {".py", ".json", ".toml", ".ipynb", ".js", ".ts", ".c", ".cpp", ".cu", ".cuh", ".h", ".xml", ".html", ".cfg"}

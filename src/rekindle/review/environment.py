@@ -33,6 +33,12 @@ _INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_EX
                     "UV_INDEX", "PIP_FIND_LINKS")  # fmt: skip
 
 
+# What brings no torch with it.
+_ALONE = re.compile(
+    r"python|pip|setuptools|wheel|packaging|ninja|cmake|psutil|numpy|cython|pybind11|gxx|gcc|cuda[\w-]*"
+)
+
+
 class TorchReplaced(msgspec.Struct, frozen=True, kw_only=True):
     """A command that changed the torch of an environment without being asked for this one."""
 
@@ -55,6 +61,8 @@ class ScriptEnvironments:
         self._seen: dict[int, tuple[ScriptTorch, ...]] = {}
         self._packages: dict[tuple[int, str], set[str]] = {}
         self._active: dict[int, str] = {}
+        self._new: set[tuple[int, str]] = set()
+        self._empty: set[int] = set()
         self._walk()
 
     @cached_property
@@ -67,6 +75,10 @@ class ScriptEnvironments:
     def at(self, item: Invocation) -> tuple[ScriptTorch, ...]:
         """What the environment of a command has when it starts."""
         return self._seen.get(item.order, ())
+
+    def empty(self, item: Invocation) -> bool:
+        """The script made the environment of this command, and everything it put there was read: no torch is in it."""
+        return item.order in self._empty and not self.at(item)
 
     # --- the walk -------------------------------------------------------------------------------------------------
 
@@ -91,8 +103,14 @@ class ScriptEnvironments:
         into = entered(item)
         if into is not None:
             self._active[stage] = into
-        before = self._state(item, self._name(item, None))
+        name = self._name(item, None)
+        before = self._state(item, name)
         self._seen[item.order] = tuple(before)
+        self._empty |= {item.order} if (stage, name) in self._new else set()
+        if (new := made(item)) and not item.has("--system-site-packages", "--clone"):
+            self._new.add((stage, last_part(new)))
+        if any(word.text.endswith(".sh") for word in item.words):
+            self._new.clear()
         packaged = by_apt(item)
         if packaged is not None:
             self.every.append(packaged)
@@ -101,6 +119,8 @@ class ScriptEnvironments:
             name = self._name(item, found)
             before = self._state(item, name)
             there = self._packages.setdefault((stage, name), set())
+            if not all(_ALONE.fullmatch(each.name) for each in found.wanted) or found.lists or found.verb == "sync":
+                self._new.discard((stage, name))
             if self.subject.notes and found.torch is None and before:
                 self._states[(stage, name)] = self._followed(found, before, there)
                 continue
@@ -146,7 +166,7 @@ class ScriptEnvironments:
         if found is not None and found.environment:
             return last_part(found.environment)
         folder = re.match(r"(.*[\\/])?([^\\/]+)[\\/](?:bin|Scripts)[\\/][^\\/]+$", item.words[0].text.strip("\"'"))
-        if folder and folder[2] not in ("usr", "local", "conda", "miniconda3", "anaconda3", "miniforge3"):
+        if folder and not _BASE.fullmatch(folder[2]):
             return last_part(folder[2])
         return self._active.get(self._stage(item.scope), "")
 
@@ -368,6 +388,9 @@ def _ordinary_of(version: str, system: str, machine: str) -> str | None:
         return CPU if system == "windows" and Version(version) >= Version("1.3") else None
 
 
+_BASE = re.compile(r"usr|local|(?:ana|mini)?conda\d?|miniforge\d?|mambaforge")
+
+
 def entered(item: Invocation) -> str | None:
     """The environment that is entered; empty when one is left."""
     words = [word.text.strip("\"'") for word in item.words]
@@ -377,7 +400,10 @@ def entered(item: Invocation) -> str | None:
         return last_part(words[2]) if len(words) > 2 else ""
     paths = [word for word in words if re.search(r"[\\/](?:bin|Scripts)[\\/][Aa]ctivate(?:\.\w+)?$", word)]
     if paths:
-        return last_part(re.split(r"[\\/](?:bin|Scripts)[\\/]", paths[0])[0])
+        # conda's own script takes the name of an environment; without one it enters the base.
+        name = last_part(re.split(r"[\\/](?:bin|Scripts)[\\/]", paths[0])[0])
+        after = words[words.index(paths[0]) + 1 :][:1]
+        return (last_part(after[0]) if after else "") if _BASE.fullmatch(name) else name
     at = next((index for index, word in enumerate(words) if word == "activate"), None)
     if at is not None and item.program in ("source", ".", "activate", "call", "activate.bat"):
         return last_part(words[at + 1]) if at + 1 < len(words) else ""

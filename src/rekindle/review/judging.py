@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from packaging.version import parse
 
 from rekindle.compat import driver_cuda
 from rekindle.compat.container import serves as has_code
@@ -91,15 +92,17 @@ def ready_made(subject: Subject, step: ScriptBuild) -> bool:
     wanted = found.named(step.name) if found is not None else None
     if wanted is None or wanted.source is not None or (found is not None and found.has("--no-binary")):
         return False
-    exact = exact_text(wanted.requirement)
+    rows = [row for row in extension_files.files(step.name) if row.by is None and row.switch is None]
+    # Without a pin pip takes the newest release, whichever torch the older ones have a wheel for.
+    newest = max((row.version for row in rows if row.version[:1].isdigit()), key=parse, default=None)
+    exact = exact_text(wanted.requirement) or (newest if not wanted.requirement else None)
     for torch in environments_of(subject).at(step.item)[-1:]:
-        for row in extension_files.files(step.name) if torch.version and (exact or not wanted.requirement) else ():
+        for row in rows if torch.version and exact else ():
             asked = extension_files.AskedFile(
                 torch=torch.version or "", line=torch.variant, python=torch.python or row.pythons[-1],
                 system=torch.system, machine=subject.machine,
             )  # fmt: skip
-            own = row.by is None and row.switch is None and exact in (None, row.version)
-            if own and not extension_files.lacking(row, asked):
+            if exact == row.version and not extension_files.lacking(row, asked):
                 return True
     return False
 
@@ -396,7 +399,8 @@ def questions(subject: Subject) -> Iterator[str]:
             words = f"whether {' and '.join(change.left)}, made for another torch, goes with {change.after.spoken}"
             yield f"line {change.wanted.line}: {words}"
     listed = any(not subject.lies_beside(name, found.item) for found in subject.installs for name in found.lists)
-    known = every or listed or unsaid(subject) or answered(subject) or code.compiled(subject)
+    others = code.compiled(subject) or [*code.without_cuda(subject)]
+    known = every or listed or unsaid(subject) or answered(subject) or others
     if not known and not projects_unread:
         yield _nothing_said(subject)
 

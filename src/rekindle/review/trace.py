@@ -329,6 +329,8 @@ def last_part(path: str) -> str:
 
 def program_of(text: str) -> str:
     name = last_part(text.strip("\"'@")).removesuffix(".exe")
+    if re.fullmatch(r"[$%]\W?\w*?python\w*\W?", name):
+        return "python"  # `$PYTHON` and `${PYTHON_BIN}`, whatever they hold
     return re.sub(r"^(python|pip)[\d.]*$", r"\1", name) if re.match(r"(?:python|pip)[\d.]+$", name) else name
 
 

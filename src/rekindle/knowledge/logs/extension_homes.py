@@ -24,6 +24,8 @@ class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Its source is on the index, and `rekindle extension build` takes it, though pip alone is not the way."""
     find: str | None = None
     find_torch: tuple[str, ...] = ()
+    find_newest: Version | None = None
+    """The first torch whose list has the newest release; before, pip takes the newer source of the package index."""
     windows: str | None = None
     compiles_on_windows: bool = True
     abi_in_names: bool = False
@@ -42,7 +44,8 @@ class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.find is None or not Version(self.find_torch[0]) <= minor <= Version(self.find_torch[1]):
             return None
         full = torch if torch.count(".") > 1 else f"{torch}.0"
-        return self.find.format(minor=minor, variant=variant, torch=full, digits=str(minor).replace(".", ""))
+        only = "--only-binary :all: " if self.find_newest and minor < self.find_newest else ""
+        return only + self.find.format(minor=minor, variant=variant, torch=full, digits=str(minor).replace(".", ""))
 
 
 class ExtensionWheel(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):

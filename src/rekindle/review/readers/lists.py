@@ -139,7 +139,7 @@ class _CondaReader(YamlReader):
 
 
 def read_project(trace: Trace, text: str) -> None:
-    """pyproject.toml of uv, poetry, pixi or plain, and pixi.toml."""
+    """pyproject.toml of uv, poetry, pixi or plain, pixi.toml, and the Pipfile of pipenv."""
     import tomli
 
     try:
@@ -168,12 +168,14 @@ class _ProjectReader:
         tool = _table(data, "tool")
         self.uv, self.poetry = _table(tool, "uv"), _table(tool, "poetry")
         self.pixi = _table(tool, "pixi") or (data if "workspace" in data or "dependencies" in data else {})
-        rows = [*_rows(self.uv.get("index")), *_rows(self.poetry.get("source"))]
+        # pipenv takes what names no place from the first one alone.
+        rows = [*_rows(self.uv.get("index")), *_rows(self.poetry.get("source")), *_rows(data.get("source"))]
         self.indexes = {
             str(row["name"]): str(row["url"]) for row in rows if isinstance(row, dict) and {"name", "url"} <= {*row}
         }
         plain = [str(row["url"]) for row in rows if isinstance(row, dict) and "url" in row and not row.get("explicit")]
         self.usual = [self.uv["index-url"]] if isinstance(self.uv.get("index-url"), str) else []
+        plain = plain[:1] if "source" in data else plain
         self.usual += [each for each in _rows(self.uv.get("extra-index-url")) if isinstance(each, str)] or plain
 
     def read(self) -> None:
@@ -184,7 +186,10 @@ class _ProjectReader:
         for name, rows in _table(self.data, "dependency-groups").items():
             self._requirements(_rows(rows), conditional=name != "dev")
         self._requirements(_rows(self.uv.get("constraint-dependencies")) if not project.get("dependencies") else [])
+        pinned = str(_table(self.data, "requires").get("python_version") or "")
+        _ran(self.trace, ["uv", "venv", "--python"], [Word(pinned, pinned, self._where(pinned))] if pinned else [])
         self._poetry(_table(self.poetry, "dependencies"))
+        self._poetry(_table(self.data, "packages"))
         for group in _table(self.poetry, "group").values():
             self._poetry(_table(group, "dependencies"), conditional=bool(_table(group).get("optional")))
         self._pixi(self.pixi)
@@ -255,7 +260,7 @@ class _ProjectReader:
                 version = by_caret(str(row.get("version") or "*"))
                 text = f"{name}{version}" + (f"; {row['markers']}" if row.get("markers") else "")
                 address = str(row.get("url") or row.get("git") or "")
-                index = self.indexes.get(str(row.get("source")))
+                index = self.indexes.get(str(row.get("source") or row.get("index")))
                 word = Word(text, text, line)
                 if address or index:
                     self._from(word, index or address, "", is_index=bool(index), conditional=conditional)

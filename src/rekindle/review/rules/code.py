@@ -15,6 +15,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import CudaDefault, script_rules
 from rekindle.knowledge.cuda.toolkits import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
 from rekindle.review.readers.recorder import defines
 from rekindle.review.remark import Raised, raised
@@ -82,10 +83,26 @@ def check(subject: Subject) -> Iterator[Raised]:
         if subject.gpus and not code.toolkits and code.targets:
             yield raised("code-toolkit-not-named", code.line, archs=code.shown, range=_range(code.targets))
         yield from _driver(subject, code)
+    if subject.gpus and subject.document.dialect not in LISTS:
+        yield from without_cuda(subject)
     if not compiled(subject) and not subject.builds and not environments_of(subject).final:
         # Nobody knows what it compiles. A ready-made torch would bring its own CUDA.
         last = any_cuda(subject)
         yield from card_toolkit(subject, [last] if last is not None else [], set())
+
+
+def without_cuda(subject: Subject) -> Iterator[Raised]:
+    """A program that has CUDA only where its build is told so, installed without a word of it."""
+    for found in subject.installs:
+        wanted = next((each for each in found.wanted if _known_name(each.name) and each.wheel is None), None)
+        given = subject.visible("CMAKE_ARGS", found.item)
+        told = re.search(
+            r"-D(?:GGML|LLAMA|WHISPER|SD)_|cmake\.define", f"{given.text if given else ''} {found.item.text}"
+        )
+        if wanted is None or told or (given and not given.known) or found.verb != "install" or found.item.conditional:
+            continue
+        if found.tool != "conda" and environments_of(subject).has_no_index(found):
+            yield raised("program-without-cuda", wanted.line, name=wanted.name)
 
 
 def _longer(line: str, listed: str, card: Capability) -> str | None:

@@ -39,14 +39,15 @@ def check(subject: Subject) -> Iterator[Raised]:
 
 
 def _before_torch(subject: Subject) -> Iterator[Raised]:
-    """An extension imports torch while it is built; here torch comes after it."""
+    """An extension imports torch while it is built; here torch comes after it, or with it."""
     made = environments_of(subject)
     for step in subject.builds:
         if step.what != "extension" or not step.certain or step.item.conditional or made.at(step.item) or subject.notes:
             continue
         later = next((each for each in made.every if each.order > step.item.order), None)
-        if later is not None:
-            yield raised("torch-after-extension", step.line, name=step.name, line_torch=later.line)
+        if later is not None or (made.empty(step.item) and not step.isolated):
+            when = f"torch is installed (line {later.line})" if later else "there is a torch in this environment"
+            yield raised("torch-after-extension", step.line, name=step.name, when=when)
             return
 
 

@@ -17,6 +17,7 @@ from rekindle.model.cuda_line import CudaLine
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.environment import environments_of
+from rekindle.review.judging import ready_made
 from rekindle.review.remark import Raised, raised
 from rekindle.review.rules.architecture import compiled_for
 from rekindle.review.subject import Known, Subject, exact_version, toolkit_in
@@ -416,10 +417,15 @@ def _images(subject: Subject) -> Iterator[Raised]:
     for image in subject.trace.images:
         if not re.search(r"nvidia/cuda:\S*-(?:runtime|base)\b|pytorch/pytorch:\S*-runtime\b", image.name):
             continue
+        brought = "\n".join(each.text for each in subject.trace.invocations)
+        nvcc = "cuda-toolkit" in brought or "cuda-nvcc" in brought
+        host = re.search(r"build-essential|g\+\+|gxx|clang|compilers|conda-forge|apt\S* .*cuda|\.sh\b", brought)
         for step in subject.builds:
-            installs_nvcc = any(
-                "cuda-toolkit" in each.text or "cuda-nvcc" in each.text for each in subject.trace.invocations
-            )
-            if step.what != "other" and step.certain and subject.sees(image.scope, step.item) and not installs_nvcc:
+            if step.what == "other" or not step.certain or not subject.sees(image.scope, step.item):
+                continue
+            if not nvcc:
                 yield raised("image-runtime", image.line, image=image.name, build=step.line)
+                break
+            if not host and not ready_made(subject, step):
+                yield raised("image-no-compiler", step.line, image=image.name, name=step.name)
                 break

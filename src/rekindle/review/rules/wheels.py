@@ -12,7 +12,7 @@ from rekindle.compat.companion import release_for
 from rekindle.compat.container import gets_cards, shows_cards
 from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import goes_with as package_goes_with
-from rekindle.compat.package import is_bound, runs_on
+from rekindle.compat.package import is_bound, runs_on, taken_from_page
 from rekindle.compat.torch_cuda import CPU, has_line
 from rekindle.compat.torch_python import takes
 from rekindle.compat.wheel_platform import built_for, goes_with
@@ -302,6 +302,11 @@ def _others(subject: Subject) -> Iterator[Raised]:
                 answers += [answer] if same else []
                 if isinstance(answer, Unknown) and is_bound(wanted.name):
                     yield raised("package-torch-unknown", wanted.line, sentence=answer.missing)
+            for page in found.pages if wanted is paged and not found.binary else ():
+                behind = taken_from_page(wanted.name, wanted.requirement, page.torch or Version("0"))
+                if isinstance(behind, Clash):
+                    fields = {"sentence": behind.sentence, "name": wanted.name, "source": behind.source}
+                    yield raised("page-behind", wanted.line, **fields)
             clash = next((each for each in answers if isinstance(each, Clash)), None)
             if clash is not None:
                 more = clash.changes[0].text if clash.changes else "take the one made for this torch"
