@@ -371,7 +371,7 @@ def test_a_jetson_is_not_served_by_pytorchs_own_wheels() -> None:
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (("--gpu", "Jetson AGX Orin"), "NVIDIA's own wheel of torch 2.5.0 for JetPack 6.1 and 6.2 is made for"),
+        (("--gpu", "Jetson AGX Orin"), "NVIDIA's own wheel of torch 2.5.0 for JetPack 6.1 and 6.2 with Python 3.10"),
         (("--gpu", "RTX 3090", "--os", "alpine"), "C library is musl"),
         (("--gpu", "K40c", "--os", "windows", "--python", "3.9"), "R470 is the last driver"),
     ],

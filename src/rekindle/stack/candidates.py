@@ -339,7 +339,10 @@ def _jetson_route(jetpack: JetPack, card: Card, situation: Situation) -> Route:
             Command(*source, system=situation.system),
             pip("install", "--no-deps", "--no-build-isolation", "./vision", python=python, system=situation.system),
         ),
-        summary=f"NVIDIA's own wheel of torch {jetpack.torch} for {jetpack.covers} is made for {card.name}",
+        summary=(
+            f"NVIDIA's own wheel of torch {jetpack.torch} for {jetpack.covers} with Python {jetpack.python} "
+            f"is made for {card.name}"
+        ),
         why=(
             JETSON_WHEELS,
             f"{jetpack.covers} has Python {jetpack.python}; `cat /etc/nv_tegra_release` shows R{jetpack.l4t} there",
