@@ -51,6 +51,11 @@ function filled(marks, value, card, driver) {
 }
 
 if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
-  const found = find(JSON.parse(readFileSync(process.argv[2], "utf-8")), ...process.argv.slice(3));
-  console.log(JSON.stringify({ ...found, pip: pip(found) }, null, 2));
+  try {
+    const found = find(JSON.parse(readFileSync(process.argv[2], "utf-8")), ...process.argv.slice(3));
+    console.log(JSON.stringify({ ...found, pip: pip(found) }, null, 2));
+  } catch (error) {
+    console.error(error.message);
+    process.exitCode = 1;
+  }
 }

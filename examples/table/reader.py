@@ -59,5 +59,8 @@ def _filled(marks: dict[str, str], value: Any, card: str, driver: str) -> Any:
 
 
 if __name__ == "__main__":
-    found = find(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), *sys.argv[2:])
+    try:
+        found = find(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), *sys.argv[2:])
+    except (KeyError, ValueError) as error:
+        sys.exit(str(error.args[0]))
     print(json.dumps({**found, "pip": pip(found)}, indent=2))

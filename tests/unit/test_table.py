@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,15 @@ def test_the_readers_refuse_what_they_do_not_know(table: dict[str, Any]) -> None
             reader.find(table, card, "linux", python)
     with pytest.raises(ValueError, match="this reader does not know"):
         reader.find({**table, "schema": "rekindle.table/2"}, "Tesla K80", "linux")
+
+
+def test_a_card_that_is_not_in_it_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "table.json").write_text('{"schema": "rekindle.table/1", "names": {}, "pci": {}, "classes": []}')
+    node = shutil.which("node")
+    for program, reader in ((sys.executable, "reader.py"), (node, "reader.mjs"))[: 2 if node else 1]:
+        words = [str(program), str(READERS / reader), str(tmp_path / "table.json"), "Voodoo 2", "linux"]
+        ran = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert (ran.returncode, ran.stdout, ran.stderr.strip()) == (1, "", "Voodoo 2 is not in the table")
 
 
 @pytest.mark.long

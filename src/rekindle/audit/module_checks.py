@@ -189,30 +189,23 @@ def _symbols(place: AuditContext, module: Module) -> Finding | None:
 def _python(place: AuditContext, module: Module) -> Finding | None:
     """A module for another Python, with none beside it for this one."""
     mine = place.environment.tag
-    if mine is None or module.python is None or module.python == "abi3" or f"cp{module.python}".rstrip("t") == mine:
+    if mine is None or module.python is None or fits(module, mine):
         return None
     stem = module.path.partition(".")[0]
-    if any(fits(other, mine) for other in _siblings(place.contents, stem)):
+    beside = (other for other in place.contents.modules if other.python and other.path.partition(".")[0] == stem)
+    if any(fits(other, mine) for other in beside):
         return None
     return Finding(
         id="audit.python",
         state=State.FAIL,
-        found=f"{module.path} is for Python {_spelled(module.python)}; this is {place.environment.python}",
+        found=f"{module.path} is for Python {module.python[0]}.{module.python[1:]}; this is {place.environment.python}",
         why="Python does not even see a module with another version in its name: the import says that it is missing",
         fix=Fix(text="install or build it for this Python"),
     )
 
 
-def _spelled(tag: str) -> str:
-    return f"{tag[0]}.{tag[1:]}"
-
-
 def fits(module: Module, tag: str) -> bool:
     return module.python == "abi3" or f"cp{module.python}".rstrip("t") == tag
-
-
-def _siblings(found: Contents, stem: str) -> list[Module]:
-    return [module for module in found.modules if module.python and module.path.partition(".")[0] == stem]
 
 
 def _numpy(place: AuditContext, module: Module) -> Finding | None:

@@ -365,11 +365,8 @@ def _ended(status: FleetStatus, as_json: bool) -> int:
 def _show(status: FleetStatus, as_json: bool) -> None:
     from rekindle.fleet import view
 
-    if as_json:
-        console.out_json(status)
-        return
-    _lines(view.status_lines(status))
-    if status.counts.keys() & {"failed", "aside", "unplaced"}:
+    console.out_json(status) if as_json else _lines(view.status_lines(status))
+    if not as_json and status.counts.keys() & {"failed", "aside", "unplaced"}:
         said = click.get_current_context().params
         which = [str(said[name]) for name in options.given("matrix")]
         where = [(f"--{each}", str(said[each])) for each in options.given("state", "shelf", "scheduler", "certs")]

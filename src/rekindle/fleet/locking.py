@@ -179,13 +179,10 @@ class Resolving:
         self.asked += 1
         return resolve(situation, wish, self.shelf, as_it_is=True)
 
-    def _verdict(self, wanted: _Wanted) -> Verdict:
-        return self._answer(wanted.situation, wanted.wish)
-
     # -- PyTorch itself -------------------------------------------------------------------------------------------
 
     def _torch(self, cell: MatrixCell, wanted: _Wanted) -> Outcome:
-        verdict = self._verdict(wanted)
+        verdict = self._answer(wanted.situation, wanted.wish)
         best = verdict.recommended
         if best.route is RouteKind.NONE or best.torch is None:
             return Outcome(state=JobState.IMPOSSIBLE, reason=best.summary)
@@ -214,7 +211,7 @@ class Resolving:
     def _extension(self, cell: MatrixCell, wanted: _Wanted) -> Outcome:
         if cell.cuda == CPU:
             raise UnknownName("a torch extension needs a CUDA version", hint="leave `cpu` to CMake projects")
-        verdict = self._verdict(wanted)
+        verdict = self._answer(wanted.situation, wanted.wish)
         best = verdict.recommended
         if best.route is RouteKind.NONE or best.torch is None:
             return Outcome(state=JobState.IMPOSSIBLE, reason=best.summary)
@@ -337,12 +334,9 @@ def _toolkit(wanted: _Wanted) -> str | None:
     usable, rejected = source_build.usable_toolkits(situation, window_of(situation), wanted.wish)
     if usable:
         return None
-    said = next((each.sentence for each in rejected if each.candidate.cuda and _is(each.candidate.cuda, wanted)), None)
-    return said or f"CUDA {wanted.wish.cuda} is not in Rekindle's data"
-
-
-def _is(cuda: Version, wanted: _Wanted) -> bool:
-    return wanted.wish.admits_cuda(cuda)
+    admits = wanted.wish.admits_cuda
+    said = (each.sentence for each in rejected if each.candidate.cuda and admits(each.candidate.cuda))
+    return next(said, None) or f"CUDA {wanted.wish.cuda} is not in Rekindle's data"
 
 
 def _first(verdict: Verdict, kinds: tuple[RouteKind, ...]) -> Route | None:
