@@ -399,7 +399,7 @@ def questions(subject: Subject) -> Iterator[str]:
             words = f"whether {' and '.join(change.left)}, made for another torch, goes with {change.after.spoken}"
             yield f"line {change.wanted.line}: {words}"
     listed = any(not subject.lies_beside(name, found.item) for found in subject.installs for name in found.lists)
-    others = code.compiled(subject) or [*code.without_cuda(subject)]
+    others = bool(code.compiled(subject)) or any(code.without_cuda(subject))
     known = every or listed or unsaid(subject) or answered(subject) or others
     if not known and not projects_unread:
         yield _nothing_said(subject)

@@ -305,8 +305,9 @@ def _others(subject: Subject) -> Iterator[Raised]:
             for page in found.pages if wanted is paged and not found.binary else ():
                 behind = taken_from_page(wanted.name, wanted.requirement, page.torch or Version("0"))
                 if isinstance(behind, Clash):
-                    fields = {"sentence": behind.sentence, "name": wanted.name, "source": behind.source}
-                    yield raised("page-behind", wanted.line, **fields)
+                    yield raised(
+                        "page-behind", wanted.line, sentence=behind.sentence, name=wanted.name, source=behind.source
+                    )
             clash = next((each for each in answers if isinstance(each, Clash)), None)
             if clash is not None:
                 more = clash.changes[0].text if clash.changes else "take the one made for this torch"
