@@ -211,6 +211,12 @@ def test_a_page_whose_wheels_are_older_than_the_source_on_the_index(page: str, n
     answer = reviewed(text, "ampere", python="3.10")
     assert ("page-behind" in {remark.id for remark in answer.remarks}) is behind
     assert any("torch-scatter" in each for each in answer.questions) is behind and not answer.refused
+    listed = (
+        f"--extra-index-url {WHL}/{line}\n-f https://data.pyg.org/whl/torch-{page}.html\ntorch=={page}\ntorchvision\n"
+    )
+    if "--" not in names:
+        text = listed + "\n".join(names.split()) + "\n"
+        assert ("page-behind" in {each.id for each in reviewed(text, "ampere", "requirements.txt").remarks}) is behind
 
 
 def test_python_by_a_variable_that_nobody_knows() -> None:

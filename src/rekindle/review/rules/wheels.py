@@ -284,7 +284,8 @@ def _others(subject: Subject) -> Iterator[Raised]:
         others = [each for each in found.wanted if each.wheel or each.name not in ("torch", "pytorch")]
         others = [each for each in others if each.applies(torch.system, torch.python)]
         listed = [each for each in others if each.source is None and not each.wheel]
-        paged = next((each for each in listed if extension(each.name)), listed[0] if listed else None)
+        compiled = [each for each in listed if extension(each.name) and each.name not in PROJECTS]
+        paged = next(iter(compiled or listed), None)
         for wanted in others:
             built = built_for(wanted.wheel) if wanted.wheel else None
             if built and built.system != torch.system and (subject.notes or found.item.conditional):
