@@ -21,6 +21,10 @@ from rekindle.review.question import Asked
 from rekindle.review.readers.recorder import joined, moved
 from rekindle.review.trace import Assignment, Image, Invocation, Trace, Value, Word, last_part
 
+_SETUP_VERBS = frozenset({"bdist_wheel", "install", "develop", "build", "build_ext", "rebuild", "bdist_egg"})
+_TORCHS_OPTION = re.compile(
+    r"-D(?:TORCH_CUDA_ARCH_LIST|USE_CUDNN|USE_DISTRIBUTED|USE_NCCL|BUILD_CAFFE2|USE_MKLDNN|BUILD_PYTHON|USE_KINETO)\b"
+)
 _TORCH_ONLY = re.compile(
     r"(?:USE_(?:CUDNN|NCCL|KINETO|MKLDNN|DISTRIBUTED|FBGEMM|ROCM|NNPACK|QNNPACK|XNNPACK|GLOO|MPI|TENSORPIPE|NUMPY"
     r"|MAGMA|ITT|PYTORCH_QNNPACK|FLASH_ATTENTION|MEM_EFF_ATTENTION|NINJA|CUSPARSELT)"
@@ -171,18 +175,11 @@ class ScriptBuilds:
         words = item.arguments
         setup = next((word for word in words if re.split(r"[\\/]", word)[-1] == "setup.py"), None)
         if item.program in ("python", "py") and setup is not None:
-            verbs = words[words.index(setup) + 1 :]
-            if any(
-                verb in ("bdist_wheel", "install", "develop", "build", "build_ext", "rebuild", "bdist_egg")
-                for verb in verbs
-            ):
-                name = self._folder(item, setup)
-                yield self._step(item, "setup.py", name)
+            if _SETUP_VERBS & {*words[words.index(setup) + 1 :]}:
+                yield self._step(item, "setup.py", self._folder(item, setup))
             return
-        if (item.program in ("python", "py") and _module(words) == "build") or item.program in (
-            "build",
-            "pyproject-build",
-        ):
+        module = item.program in ("python", "py") and _module(words) == "build"
+        if module or item.program in ("build", "pyproject-build"):
             if not (item.has("--sdist", "-s") and not item.has("--wheel", "-w")):
                 yield self._step(item, "build", self._folder(item, ""), isolated=not item.has("--no-isolation", "-n"))
             return
@@ -234,16 +231,7 @@ class ScriptBuilds:
             )  # fmt: skip
 
     def _cmake(self, item: Invocation) -> Iterator[ScriptBuild]:
-        options = [word for word in item.arguments if word.startswith("-D")]
-        ours = [
-            word
-            for word in options
-            if re.match(
-                r"-D(?:TORCH_CUDA_ARCH_LIST|USE_CUDNN|USE_DISTRIBUTED|USE_NCCL|BUILD_CAFFE2|USE_MKLDNN|BUILD_PYTHON|USE_KINETO)\b",
-                word,
-            )
-        ]
-        if ours and "--build" not in item.arguments:
+        if any(map(_TORCHS_OPTION.match, item.arguments)) and "--build" not in item.arguments:
             yield ScriptBuild(item=item, what="torch", how="cmake", name="pytorch", line=item.line, makes_wheel=False)
 
     def _what(self, item: Invocation, name: str) -> tuple[str, bool]:
@@ -257,11 +245,8 @@ class ScriptBuilds:
         others = [each for each in clones if each and each[0] != "pytorch/pytorch"]
         if any(each[1] == name for each in others):
             return ("extension" if self._compiles(item) else "other"), False
-        hints = sum(
-            1
-            for each in self.trace.assignments
-            if _TORCH_ONLY.match(each.name) and each.how in ("environment", "prefix")
-        ) + sum(1 for own in item.prefix if _TORCH_ONLY.match(own.name))
+        named = [each.name for each in self.trace.assignments if each.how in ("environment", "prefix")]
+        hints = sum(1 for each in (*named, *(own.name for own in item.prefix)) if _TORCH_ONLY.match(each))
         if hints and not name and not others:
             return "torch", True
         if hints > 1 and name not in [each[1] for each in others]:
@@ -305,10 +290,8 @@ class ScriptBuilds:
             clone[1] for item in self.trace.ran("git") if (clone := self.cloned(item)) and clone[0] == "pytorch/pytorch"
         }
         for used in self.trace.used:
-            if (
-                used.action == "actions/checkout"
-                and used.given.get("repository", ("",))[0].lower() == "pytorch/pytorch"
-            ):
+            repository = used.given.get("repository", ("",))[0].lower()
+            if used.action == "actions/checkout" and repository == "pytorch/pytorch":
                 found.add(used.given.get("path", ("",))[0].rpartition("/")[2].lower())
         return frozenset(found - {""})
 

@@ -44,12 +44,8 @@ def _looked_for(subject: Subject) -> tuple[Known | None, Known | None]:
     named: list[Known] = []
     for item in subject.trace.invocations:
         text = " ".join(word.text for word in item.words)
-        match = (
-            re.match(r"\S*?\bpython(3\.\d{1,3}t?)(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d{1,3}t?)\b", text)
-            if item.program in ("python", "py")
-            else None
-        )
-        if match:
+        match = re.match(r"\S*?\bpython(3\.\d{1,3}t?)(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d{1,3}t?)\b", text)
+        if match and item.program in ("python", "py"):
             known = Known.python(match[1] or match[2], item.line)
             if re.search(r"-m (?:venv|virtualenv)\b", text):
                 made = known

@@ -44,11 +44,5 @@ def raised(
     source: str | None = None,
     **fields: object,
 ) -> Raised:
-    return Raised(
-        rule=rule,
-        line=line,
-        fields={name: str(value) for name, value in fields.items()},
-        corrected=corrected,
-        certain=certain,
-        source=source,
-    )
+    told = {name: str(value) for name, value in fields.items()}
+    return Raised(rule=rule, line=line, fields=told, corrected=corrected, certain=certain, source=source)

@@ -90,16 +90,8 @@ def sarif(answer: Review) -> dict[str, Any]:
 
 
 def _script(one: Reviewed, gpus: Sequence[str]) -> str:
-    facts = [
-        f"{name} {value}"
-        for name, value in (
-            ("torch", one.torch),
-            ("CUDA", one.cuda),
-            ("code for", ", ".join(one.architectures) or None),
-            ("Python", one.python),
-        )
-        if value
-    ]
+    known = {"torch": one.torch, "CUDA": one.cuda, "code for": ", ".join(one.architectures), "Python": one.python}
+    facts = [f"{name} {value}" for name, value in known.items() if value]
     facts += ["built by `rekindle build`"] if one.by_rekindle else []
     colour = "red" if one.refused else "green" if one.answered else "yellow"
     verdict = paint(_verdict(one, gpus), colour)

@@ -188,11 +188,8 @@ class Subject(ScriptBuilds):
 
     def _cuda_by_option(self, item: Invocation) -> Known | None:
         for setting in reversed(self.trace.assignments):
-            if setting.how == "cmake" and setting.name in (
-                "CUDA_TOOLKIT_ROOT_DIR",
-                "CUDAToolkit_ROOT",
-                "CMAKE_CUDA_COMPILER",
-            ):
+            names = ("CUDA_TOOLKIT_ROOT_DIR", "CUDAToolkit_ROOT", "CMAKE_CUDA_COMPILER")
+            if setting.how == "cmake" and setting.name in names:
                 number = toolkit_in(setting.value)
                 if number is not None and item.line <= setting.line <= item.last:
                     return Known(number, setting.line)
@@ -241,10 +238,8 @@ class Subject(ScriptBuilds):
 
     def _cuda_package(self, found: Install) -> Iterator[tuple[int, Known]]:
         for wanted in found.wanted:
-            if (
-                wanted.name in ("cuda-toolkit", "cuda-nvcc", "cuda", "cuda-label", "cudatoolkit-dev")
-                and wanted.requirement
-            ):
+            names = ("cuda-toolkit", "cuda-nvcc", "cuda", "cuda-label", "cudatoolkit-dev")
+            if wanted.name in names and wanted.requirement:
                 number = Version.find(wanted.requirement)
                 if number is not None and len(number.parts) > 1:
                     yield found.item.order, Known(number.major_minor, wanted.line)

@@ -66,12 +66,8 @@ class PowerShellValues:
         if kind == "array_literal_expression" and len(named) > 1:
             parts = [self.value(child, depth + 1) for child in named]
             return LIST.join(text for text, _ in parts), all(known for _, known in parts)
-        if len(named) == 1 and kind not in (
-            "sub_expression",
-            "invokation_expression",
-            "member_access",
-            "cast_expression",
-        ):
+        apart = ("sub_expression", "invokation_expression", "member_access", "cast_expression")
+        if len(named) == 1 and kind not in apart:
             return self.value(named[0], depth + 1)
         if kind == "cast_expression" and named:
             return self.value(named[-1], depth + 1)

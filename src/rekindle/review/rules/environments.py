@@ -132,12 +132,8 @@ def _enters(subject: Subject, later: list[Invocation], env: str, short: str, mad
         return True
     if _on_path(subject, later, env, short, made):
         return True
-    return bool(
-        re.search(
-            r"(?i)\bactivate\b",
-            "\n".join(line for line in subject.document.lines if not re.match(r"\s*(?:#|rem|::)", line, re.IGNORECASE)),
-        )
-    )
+    lines = [line for line in subject.document.lines if not re.match(r"(?i)\s*(?:#|rem|::)", line)]
+    return any(re.search(r"(?i)\bactivate\b", line) for line in lines)
 
 
 def _activates(item: Invocation) -> bool:
@@ -157,11 +153,8 @@ def _runs_in(subject: Subject, later: list[Invocation]) -> bool:
         r"(?m)^[ \t]*SHELL\s*\[.*(?:conda|mamba)\W+run|^[ \t]*SHELL\s*\[.*activate", subject.document.text
     ):
         return True
-    return any(
-        each.program == "uv"
-        or re.search(r"(?:conda|mamba|micromamba) run\b|\buv pip\b|\buv sync\b|\buv run\b", each.text)
-        for each in later
-    )
+    runs = re.compile(r"(?:conda|mamba|micromamba) run\b|\buv (?:pip|sync|run)\b")
+    return any(each.program == "uv" or runs.search(each.text) for each in later)
 
 
 def _on_path(subject: Subject, later: list[Invocation], env: str, short: str, made: Invocation | None = None) -> bool:
@@ -176,11 +169,7 @@ def _on_path(subject: Subject, later: list[Invocation], env: str, short: str, ma
 
 def _bare(item: Invocation) -> bool:
     """`pip`, not `/env/bin/pip`; and not what makes the environment itself."""
-    return (
-        not re.search(r"[\\/$%{]", item.words[0].raw)
-        and "venv" not in item.arguments
-        and "virtualenv" not in item.arguments
-    )
+    return not re.search(r"[\\/$%{]", item.words[0].raw) and not {"venv", "virtualenv"} & {*item.arguments}
 
 
 def _conda(subject: Subject) -> Iterator[Raised]:

@@ -357,13 +357,8 @@ def _lists(subject: Subject) -> Iterator[Raised]:
                 yield raised("requirement-twice", same[-1].line, name=name)
     for step in subject.builds:
         files = any(found.files for found in subject.installs)
-        if (
-            step.how == "build"
-            and installed
-            and "build" not in installed
-            and not files
-            and step.item.program in ("python", "py")
-        ):
+        by_python = step.how == "build" and step.item.program in ("python", "py")
+        if by_python and installed and "build" not in installed and not files:
             yield raised("build-not-installed", step.line)
             return
 

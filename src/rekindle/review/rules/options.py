@@ -80,17 +80,10 @@ def _unknown(subject: Subject, setting: Assignment, torch: Version | None) -> It
     name = setting.name
     if not re.match(r"(?:USE|BUILD)_[A-Z0-9_]+\Z", name) or name in known.options() or name in known.verdicts():
         return
-    if (
-        f"${name}" in subject.document.text
-        or f"${{{name}" in subject.document.text
-        or f"%{name}%" in subject.document.text
-    ):
+    text = subject.document.text
+    if any(used in text for used in (f"${name}", f"${{{name}", f"%{name}%")):
         return  # a variable of the script's own
-    if (
-        f"env:{name}" in subject.document.text
-        and setting.how == "environment"
-        and subject.document.text.count(name) > 1
-    ):
+    if f"env:{name}" in text and setting.how == "environment" and text.count(name) > 1:
         return
     near = known.nearest(name, str(torch), 1) if torch else ()
     yield raised("option-unknown", setting.line, name=name, near=f"; is {near[0]} meant?" if near else "")

@@ -57,13 +57,7 @@ def _undefined(subject: Subject) -> Iterator[Raised]:
     plain = {re.sub(r"_", "", name): name for name in own}
     for (name, dialect), line in subject.trace.missing.items():
         upper = name.upper()
-        if (
-            upper in own
-            or upper in outside()
-            or upper in subject.trace.asked
-            or name in subject.trace.asked
-            or len(name) < 3
-        ):
+        if upper in own or upper in outside() or {upper, name} & subject.trace.asked or len(name) < 3:
             continue
         near = plain.get(re.sub(r"_", "", upper)) or next(
             (each for each in own if len(each) > 5 and _apart(each, upper)), None

@@ -308,13 +308,8 @@ def _loaded(subject: Subject) -> Iterator[Raised]:
         if not has and step.what == "torch" and not by_studio:
             yield raised("no-vcvars", step.line)
             return
-        if (
-            has
-            and not on
-            and step.what == "extension"
-            and step.certain
-            and any(_loads(each) for each in subject.trace.invocations)
-        ):
+        loads = any(_loads(each) for each in subject.trace.invocations)
+        if has and not on and step.what == "extension" and step.certain and loads:
             yield raised("use-sdk-missing", step.line)
             return
 

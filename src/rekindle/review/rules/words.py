@@ -83,11 +83,8 @@ def _batch(subject: Subject, item: Invocation) -> Iterator[Raised]:
         yield from _variables(item)
     yield from _call(subject, item)
     yield from _folders(subject, item)
-    if (
-        low == "pause"
-        and not item.conditional
-        and (subject.notes or any(step.what != "other" for step in subject.builds))
-    ):
+    works = subject.notes or any(step.what != "other" for step in subject.builds)
+    if low == "pause" and not item.conditional and works:
         yield raised("pause", item.line)
     if (
         low in ("rmdir", "rd")
