@@ -110,7 +110,8 @@ def test_as_many_wheels_as_were_announced(seed: int, tmp_path: Path, monkeypatch
         unverified("a plan for aarch64 pins the one file of this torch by its hash, and a stand-in is not that file")
     house = House(tmp_path)
     house.torch(f"{TORCH}+cu130", CUDA, targets=("sm_75", "sm_86", "sm_90"))
-    house.companion("torchvision", f"{release_for('torchvision', TORCH)}+cu130")
+    for name in ("torchvision", "torchaudio"):
+        house.companion(name, f"{release_for(name, TORCH)}+cu130")
     settings = tmp_path / "pip.conf"
     settings.write_text(f"[global]\nfind-links = {house.wheels}\n", encoding="utf-8")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
