@@ -79,8 +79,13 @@ def test_four_megabytes_are_answered_in_seconds(name: str, line: str) -> None:
         ("Makefile", "a:\n\t" + "$(" * 100_000 + "\n"),
         ("pyproject.toml", "[project]\ndependencies = [" + '"torch==1' + ",==1" * 5000 + '!"]\n'),
         ("environment.yml", "dependencies:\n  - " + "torch=" * 20_000 + "\n"),
+        ("a.sh", "pip " * 20_000 + "install " * 20_000),
+        ("a.sh", "apt install " + "cuda-12- " * 20_000),
+        ("a.sh", "sh NVIDIA-Linux-" + "-x86-NVIDIA-Linux-" * 20_000),
+        ("a.ps1", "choco install python " + "-x --version " * 10_000),
+        ("a.ps1", "x " + "$a\\" * 20_000 + " -D=1," * 10_000),
     ],
-    ids=range(8),
+    ids=range(13),
 )
 def test_a_text_that_an_expression_could_hang_on(name: str, text: str) -> None:
     answered(text, name, 10)

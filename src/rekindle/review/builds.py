@@ -353,7 +353,7 @@ def _plain(words: Sequence[str]) -> list[str]:
 def _installed_driver(trace: Trace) -> tuple[str, int] | None:
     """`apt install nvidia-driver-535`. In an image it is the host's that counts; of several none is known."""
     words = ((word, item) for item in trace.invocations if not item.conditional for word in item.words)
-    found = {(match[1] or match[2]): word.line for word, item in words if (match := _DRIVER.search(word.text))}
+    found = {(match[1] or match[2]): word.line for word, item in words if (match := _DRIVER.search(word.text[:200]))}
     return next(iter(found.items())) if len(found) == 1 and not trace.images else None
 
 

@@ -380,9 +380,8 @@ def questions(subject: Subject) -> Iterator[str]:
         if not unread.text or re.search(r"\b(?:pip3?|conda|mamba|uv|poetry|pixi|torch)\b", unread.text):
             yield f"line {unread.line}: what it installs: {unread.why}"
     for item in subject.trace.invocations:
-        text = " ".join(item.text.split())
-        if item.program not in _SAYS and _INSTALLS_TORCH.search(text) and install_of(item) is None:
-            yield f"line {item.line}: what `{text[:60]}` installs: it was not read"
+        if item.program not in _SAYS and _installs_torch(item.text) and install_of(item) is None:
+            yield f"line {item.line}: what `{' '.join(item.text[:80].split())}` installs: it was not read"
     for word in unsaid(subject) if not answered(subject) else ():
         yield f"line {word.line}: what `{word.raw[:60]}` is, which is installed"
     for found in subject.installs:
@@ -426,14 +425,24 @@ def _nothing_said(subject: Subject) -> str:
 
 
 # Another script whose name says that it installs may bring another torch.
-# What a command that was not understood may do with torch; those below only speak of it.
-_INSTALLS_TORCH = re.compile(
-    r"\b(?:pipx?3?|conda|mamba|uvx?|poetry|pixi|pdm)\b[^;|&]* (?:install|add|--with)\b[^;|&]*[ =]torch\b"
-)
+_INSTALLERS = frozenset({"pip", "pip3", "pipx", "conda", "mamba", "uv", "uvx", "poetry", "pixi", "pdm"})
+# These only speak of it.
 _SAYS = frozenset(
     {"echo", "printf", "print", "cat", "grep", "sed", "awk", "write-host", "write-output", "logger", "raise"}
 )
 _INSTALLER = re.compile(r"(?i)(?:^|[\\/_-])(?:install|setup|bootstrap|deps|dependencies|requirements)[\w-]*\.\w+\Z")
+
+
+def _installs_torch(text: str) -> bool:
+    """What a command that was not understood may do: `pip`, `install` and `torch` stand in it, in this order."""
+    if "torch" not in text:
+        return False
+    words = iter(re.split(r"[\s;|&'\"=<>~!@,\[\]()]+", text))
+    return (
+        any(word in _INSTALLERS for word in words)
+        and any(word in ("install", "add", "--with") for word in words)
+        and "torch" in words
+    )
 
 
 def _unread_script(name: str, line: int) -> str:

@@ -55,7 +55,7 @@ def _looked_for(subject: Subject) -> tuple[Known | None, Known | None]:
             match = re.search(r"\bpython\s*==?\s*(3\.\d{1,3})", text)
             if match:
                 made = Known.python(match[1], item.line)
-        if item.program in _INSTALLERS and (match := _INSTALLED.search(text)):
+        if item.program in _INSTALLERS and (match := _INSTALLED.search(text[:500])):
             named.append(Known.python(match[1] or f"{match[2]}.{match[3]}", item.line))
         if item.program in ("uv", "virtualenv"):
             match = re.search(

@@ -7,8 +7,9 @@ out is said, one that is only part of a folder's name is inferred.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import msgspec
 
@@ -29,11 +30,10 @@ _TOOLKIT = re.compile(
 _IMAGE = re.compile(rf"nvidia/cuda:(\d{{1,9}}\.\d{{1,9}})|[-:_]cuda[-_]?(\d{{1,9}}\.\d{{1,9}})|[-:]({LINE})\b")
 
 
-# `apt install cuda-toolkit-12-6`, `sh cuda_12.0.0_525.60.13_linux.run`, `choco install cuda --version=11.8.0`.
-_INSTALLED_TOOLKIT = re.compile(
-    r"(?i)\binstall\b.*\bcuda(?:-toolkit|-nvcc|-compiler)?-(\d{1,2})-(\d)\b|\bcuda_(\d{1,2}\.\d)[\d._]*(?:_linux|_windows|_win)"
-    r"|\binstall\b.*\bcuda\b.*--version[= ](\d{1,2}\.\d)"
-)
+# `module load cuda/12.4`; `apt install cuda-toolkit-12-6`; `sh cuda_12.0.0_525.60.13_linux.run`.
+_MODULE = re.compile(r"(?i)(?:\A|[^\w])cuda(?:toolkit|[-_]toolkit)?[/@](\d{1,9}\.\d{1,9})")
+_PACKAGE = re.compile(r"(?i)\Acuda(?:-toolkit|-nvcc|-compiler)?-(\d{1,2})-(\d)\Z")
+_INSTALLER = re.compile(r"(?i)\bcuda_(\d{1,2}\.\d)[\d.]*(?:_[\d.]+)?_(?:linux|win)")
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -216,16 +216,7 @@ class Subject(ScriptBuilds):
             number = Version.find(given[0]) if given and "cuda" in used.action else None
             if given and number is not None and self.sees(used.scope, item):
                 points.append((used.order, Known(number.major_minor, given[1])))
-        for each in self.trace.invocations:
-            if each.order <= item.order and each.program in ("module", "ml", "spack"):
-                match = re.search(r"(?i)\bcuda(?:toolkit|[-_]toolkit)?[/@](\d{1,9}\.\d{1,9})", " ".join(each.arguments))
-                if match:
-                    points.append((each.order, Known(Version(match[1]), each.line)))
-            elif each.order <= item.order and each.program not in ("wget", "curl", "aria2c", "chmod", "rm"):
-                match = _INSTALLED_TOOLKIT.search(each.text)
-                if match:
-                    number = Version(match[3] or match[4] or f"{match[1]}.{match[2]}")
-                    points.append((each.order, Known(number, each.line)))
+        points += [(order, known) for order, known in self._toolkits if order <= item.order]
         for found in self.installs:
             if found.tool == "conda" and found.item.order <= item.order:
                 points += self._cuda_package(found)
@@ -236,6 +227,15 @@ class Subject(ScriptBuilds):
         points.sort(key=lambda point: point[0])
         return points[-1][1] if points else None
 
+    @cached_property
+    def _toolkits(self) -> list[tuple[int, Known]]:
+        """What the script loads as a module, or installs with the system's packages or NVIDIA's installer."""
+        found: list[tuple[int, Known]] = []
+        for each in self.trace.invocations:
+            number = _toolkit_of(each.program, [word.text[:200] for word in each.words])
+            found += [(each.order, Known(number, each.line))] if number else []
+        return found
+
     def _cuda_package(self, found: Install) -> Iterator[tuple[int, Known]]:
         for wanted in found.wanted:
             names = ("cuda-toolkit", "cuda-nvcc", "cuda", "cuda-label", "cudatoolkit-dev")
@@ -243,6 +243,25 @@ class Subject(ScriptBuilds):
                 number = Version.find(wanted.requirement)
                 if number is not None and len(number.parts) > 1:
                     yield found.item.order, Known(number.major_minor, wanted.line)
+
+
+def _toolkit_of(program: str, words: Sequence[str]) -> Version | None:
+    if program in ("module", "ml", "spack"):
+        loaded = (match for word in words[1:] if (match := _MODULE.search(word)))
+        return next((Version(match[1]) for match in loaded), None)
+    if program in ("wget", "curl", "aria2c", "chmod", "rm"):
+        return None
+    installs = "install" in words
+    named = installs and bool({"cuda", "nvidia.cuda"} & {word.lower() for word in words})
+    for before, word in pairwise(("", *words)):
+        match = _INSTALLER.search(word) or (_PACKAGE.match(word) if installs else None)
+        if match:
+            return Version(".".join(match.groups()))
+        option, _, value = word.partition("=")
+        said = value if option == "--version" else word if before == "--version" else None
+        if named and said and (number := Version.find(said)):
+            return number.major_minor
+    return None
 
 
 def complete(version: str) -> str:
