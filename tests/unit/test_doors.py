@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Sequence
 from http.client import HTTPConnection
 from pathlib import Path
@@ -124,6 +125,7 @@ def test_uv_does_not_obey_the_folder_one_stands_in(tmp_path: Path, monkeypatch: 
     assert started == [Path(tmp_path.anchor)] * 2
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="UNVERIFIED: Wine follows such a link otherwise")
 def test_a_lock_that_is_a_link_empties_nothing(tmp_path: Path) -> None:
     """The releases of filelock that we admit differ in whether they follow it."""
     mine = tmp_path / "mine"

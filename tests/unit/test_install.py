@@ -387,6 +387,7 @@ def unreached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rekindle.extension.find.look_into", lambda *words: unread)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="UNVERIFIED: the files that it names are for Linux")
 @pytest.mark.usefixtures("unreached")
 def test_an_extension_is_found_for_the_torch_that_is_coming(env: Environment) -> None:
     (found,) = _asked(env, "RTX 4090", "2.8")
@@ -395,6 +396,7 @@ def test_an_extension_is_found_for_the_torch_that_is_coming(env: Environment) ->
     assert request.steps == (("torch==2.8.0", "--index-url", "X"), found.wheel.words)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="UNVERIFIED: the files that it names are for Linux")
 @pytest.mark.usefixtures("unreached")
 def test_where_none_fits_the_torch_that_has_one_is_named(env: Environment) -> None:
     """The command is a promise: what it names is found."""
