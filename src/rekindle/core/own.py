@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 from rekindle import __version__
@@ -89,6 +88,8 @@ def page() -> str | None:
         return page_of_clone(where)
     if where:
         return _as_page(where)
+    from importlib import metadata
+
     named = metadata.metadata(DISTRIBUTION).get_all("Project-URL") or []
     return next((each.partition(", ")[2] for each in named if each.startswith("Homepage, ")), None)
 
@@ -126,6 +127,8 @@ def _as_page(address: str) -> str | None:
 
 def _origin() -> Path | str | None:
     """A folder or file of this computer, an address, or None: from the index."""
+    from importlib import metadata  # takes longer than all of the start without it
+
     try:
         text = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
     except metadata.PackageNotFoundError:
