@@ -487,3 +487,34 @@ def test_every_verb_says_what_the_judgement_says(pair: Pair, tmp_path: Path, mon
             if refuses is not None and refuses is fits:
                 wrong.append(f"{verb}: {' '.join(map(str, things))} {'is refused' if refuses else 'passes'}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("begin", "what"),
+    [
+        (b"PK\x03\x04\x14\0", "a wheel or another zip archive"),
+        (b"7z\xbc\xaf\x27\x1c\0\4", "a 7-Zip archive"),
+        (b"Rar!\x1a\x07\x01\0", "a RAR archive"),
+        (b"BZh91AY&SY\x80\0", "a bzip2 archive"),
+        (b"\xfd7zXZ\0", "an xz archive"),
+        (b"\x28\xb5\x2f\xfd\x24\0", "a zstd archive"),
+        (b"\x04\x22\x4d\x18\0", "an LZ4 archive"),
+        (b"!<arch>\ndebian-binary   ", "a Debian package"),
+        (b"\xed\xab\xee\xdb\3\0", "an RPM package"),
+        (b"MSCF\0\0", "a cabinet archive"),
+    ],
+)
+def test_every_verb_says_what_a_file_is(begin: bytes, what: str, tmp_path: Path) -> None:
+    """One sentence for an archive that a verb does not read: what it is, and what the verb reads."""
+    path = tmp_path / "given.bin"
+    path.write_bytes(begin + bytes(200))
+    verbs = {
+        "verify": "a Python environment", "audit": "a Python environment", "diagnose": "a log",
+        "review": "a text file", "repair": "a wheel",
+    }  # fmt: skip
+    if not begin.startswith(b"PK"):
+        verbs["inspect"] = "a wheel, a library"
+    for verb, wanted in verbs.items():
+        answer = rekindle_command(verb, str(path))
+        assert answer.code in (2, 4, 14), verb
+        assert f"given.bin` is {what}, not {wanted}" in " ".join(answer.err.split()), verb

@@ -79,8 +79,10 @@ def _refuse_binary(where: str) -> None:
         return
     with path.open("rb") as stream:
         kind = files.binary_kind(stream.read(256))
-    if kind:
-        raise BadInput(f"`{path}` is {kind}, not a log", hint=f"`{rekindle('inspect', where)}` shows what it holds")
+    if kind and not kind.endswith("gzip archive"):
+        packed = kind.endswith(("archive", "package")) and "zip archive" not in kind
+        inside = "unpack it, and name the log" if packed else f"`{rekindle('inspect', where)}` shows what it holds"
+        raise BadInput(f"`{path}` is {kind}, not a log", hint=inside)
 
 
 def _known(machine: Path | None, told: dict[str, Any]) -> Facts:

@@ -236,15 +236,35 @@ def ordinary(path: Path) -> None:
 
 
 _KINDS = (
-    (b"PK\x03\x04", "a wheel or another zip archive"),
-    (b"\x7fELF", "a Linux program or library"),
-    (b"MZ", "a Windows program or library"),
+    (rb"PK\x03\x04", "a wheel or another zip archive"),
+    (rb"\x7fELF", "a Linux program or library"),
+    (rb"MZ(?s:.{0,250})\0", "a Windows program or library"),
+    (rb"!<arch>\n(?!debian-binary)", "a static library"),
+    (rb"!<arch>\ndebian-binary", "a Debian package"),
+    (rb"\xed\xab\xee\xdb", "an RPM package"),
+    (rb"MSCF\0", "a cabinet archive"),
+    (rb"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
+    (rb"Rar!\x1a\x07", "a RAR archive"),
+    (rb"\x1f\x8b", "a gzip archive"),
+    (rb"BZh[1-9]1AY&SY", "a bzip2 archive"),
+    (rb"\xfd7zXZ\0", "an xz archive"),
+    (rb"\x28\xb5\x2f\xfd", "a zstd archive"),
+    (rb"\x04\x22\x4d\x18", "an LZ4 archive"),
 )
 
 
 def binary_kind(data: bytes) -> str | None:
     """What a file is that begins like this and is surely no text, in words."""
-    return next((words for begin, words in _KINDS if data.startswith(begin) and b"\0" in data[:256]), None)
+    return next((words for begin, words in _KINDS if re.match(begin, data)), None)
+
+
+def not_a(where: str | Path, wanted: str) -> str:
+    """The sentence for a file that is no `wanted`: what it is instead, where its first bytes say so."""
+    kind = None
+    if Path(where).is_file():
+        with Path(where).open("rb") as stream:
+            kind = binary_kind(stream.read(256))
+    return f"`{where}` is {kind}, not {wanted}" if kind else f"`{where}` is not {wanted}"
 
 
 def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:

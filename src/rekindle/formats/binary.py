@@ -193,7 +193,7 @@ def _kind(head: bytes) -> str:
         return "elf"
     if head[:2] == pe.MAGIC:
         return "pe"
-    if head[:8] == static.MAGIC:
+    if head[:8] == static.MAGIC and not head[8:].startswith(b"debian-binary"):
         return "static"
     return "fatbin" if head[:4] == fatbin.MAGIC else "other"
 

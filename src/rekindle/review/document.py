@@ -74,7 +74,7 @@ def load(path: Path) -> Document:
         raise BadInput(f"`{name}` is too large to be a build script (over {LARGEST >> 20} MB)", hint=_READS)
     text, encoding = _decoded(data)
     if "\0" in text:
-        raise BadInput(f"`{name}` is not a text file", hint=_READS)
+        raise BadInput(files.not_a(name, "a text file"), hint=_READS)
     return read(text, name=name, encoding=encoding, folder=None if str(path) == "-" else path.parent)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename
 
+from rekindle.core import files
 from rekindle.core.errors import BadInput, NotFound, UsageError
 from rekindle.formats import binary, package
 from rekindle.formats.archive import Archive
@@ -33,7 +34,8 @@ def wheel_tags(path: Path) -> frozenset[Tag]:
             raise InvalidWheelFilename("it has a space in it")
         return wheel.read_name(path.name).tags
     except InvalidWheelFilename as error:
-        message = f"`{path.name}` is not the name of a wheel: {error}"
+        wheel_like = path.suffix == ".whl" or not path.exists()
+        message = f"`{path.name}` is not the name of a wheel: {error}" if wheel_like else files.not_a(path, "a wheel")
         hint = "rename it to what it was when it was built, such as `torch-2.7.1-cp311-cp311-win_amd64.whl`"
         raise (UsageError if path.exists() else NotFound)(message, hint=hint) from error
 

@@ -39,7 +39,7 @@ def find(where: Path | None = None) -> Environment:
     found = _read_first(root) if where.is_dir() else _of_program(where)
     if found is not None:
         return found
-    message = f"`{where}` is not a Python environment: it has no site-packages"
+    message = f"{files.not_a(where, 'a Python environment')}: it has no site-packages"
     hint = "name the folder of a venv or conda environment, its python executable, or a ComfyUI portable folder"
     raise NotFound(message, hint=hint)
 

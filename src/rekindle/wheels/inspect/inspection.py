@@ -10,7 +10,7 @@ import msgspec
 
 from rekindle.compat.driver_cuda import DriverNeed, need
 from rekindle.compat.gpu_code import Served, overall, own, served
-from rekindle.core import codec
+from rekindle.core import codec, files
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.errors import BadInput, RekindleError
 from rekindle.core.findings import Finding
@@ -122,14 +122,14 @@ def inspect(
     asked = gpus.certain(cards)
     text = str(where)
     if text.startswith(("http://", "https://")) and not _is_wheel_name(text):
-        return _of_file(binary.read(Remote(text)), asked, kernels)
+        return _of_file(text, binary.read(Remote(text)), asked, kernels)
     path = Path(where)
     if not text.startswith(("http://", "https://")) and not path.is_dir() and not _is_zip(path):
         with File(path) as file:
             if _is_wheel_name(text):
                 archive.Archive(file)
             found = binary.read(file, units=kernels)
-            return _of_file(found, asked, kernels, search_path.beside(path, found))
+            return _of_file(path, found, asked, kernels, search_path.beside(path, found))
     with package.open_package(where) as opened:
         return _of_package(opened, read_binaries(opened, units=kernels), asked, kernels, against)
 
@@ -214,9 +214,15 @@ def _closure(
     return closure_of(binaries, torch=torch, elsewhere=search_path.linux_places(found.root, binaries), against=against)
 
 
-def _of_file(found: Binary, asked: Sequence[gpus.Match], kernels: bool, beside: Sequence[Elsewhere] = ()) -> Inspection:
+def _of_file(
+    where: str | Path,
+    found: Binary,
+    asked: Sequence[gpus.Match],
+    kernels: bool,
+    beside: Sequence[Elsewhere] = (),
+) -> Inspection:
     if found.format == "other":
-        message = f"`{found.name}` is not a wheel, a library or anything else with compiled code in it"
+        message = files.not_a(where, "a wheel, a library or anything else with compiled code in it")
         raise BadInput(message, hint="name a `.whl`, a `.dll`, `.pyd` or `.so`, a folder such as site-packages/torch")
     if found.problem:
         raise BadInput(found.problem, hint="download or build the file again")
