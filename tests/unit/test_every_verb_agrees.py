@@ -120,7 +120,7 @@ def audited(folder: Path, *words: str, id: str, about: tuple[str, ...], **env: A
 
 def no_wheel(name: str, torch: str, system: str, card: str) -> str:
     """Why `extension find` has none, without an index."""
-    asked = question.of(name, place=None, torch=torch, gpus=[card], python="3.11", os=system)
+    asked = question.of(name, question.TorchNamed(torch=torch, python="3.11", os=system), gpus=[card])
     nowhere, unread = IndexAnswer(place=None, reached=False), LookedInto(State.UNVERIFIED, "it was not read")
     return " ".join(find(asked, ask=lambda *_: nowhere, look=lambda *_: unread).refused)
 

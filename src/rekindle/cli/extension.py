@@ -100,7 +100,8 @@ def find_command(
     from rekindle.extension import question
     from rekindle.extension.find import find
 
-    found = find(question.of(name, place=place, torch=torch, gpus=gpus, cuda=cuda, python=python, os=system, arch=arch))
+    said = question.TorchNamed(torch=torch, cuda=cuda, python=python, os=system, arch=arch)
+    found = find(question.of(name, said, place=place, gpus=gpus))
     console.out_json(found) if as_json else _print_found(found)
     return found.exit_code
 

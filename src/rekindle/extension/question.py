@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 from packaging.utils import canonicalize_name
 
 from rekindle.audit.audit import installed_torch
@@ -26,46 +27,54 @@ from rekindle.stack.situation import Situation, Wish
 from rekindle.wheels.inspect.inspection import inspect
 
 
-def of(
-    name: str, *, place: Path | None, torch: str | None, gpus: Sequence[str] = (), **said: str | None
-) -> ExtensionQuestion:
+class TorchNamed(msgspec.Struct, frozen=True, kw_only=True):
+    """A torch as it was typed, of whatever computer: each of them may be left out."""
+
+    torch: str | None = None
+    cuda: str | None = None
+    python: str | None = None
+    os: str | None = None
+    arch: str | None = None
+
+
+def of(name: str, said: TorchNamed, *, place: Path | None = None, gpus: Sequence[str] = ()) -> ExtensionQuestion:
     """A torch that is named is a question about it; without one, the one that is installed is meant.
 
-    `said` of that torch: `cuda`, `python`, `os` and `arch`; with cards and these alone it is the one `plan` takes.
+    With cards and the rest of `said` alone it is the one that `plan` takes.
     """
     if canonicalize_name(name) == "torch":
         raise UsageError("torch itself is no extension", hint="`rekindle plan` finds the PyTorch for your GPUs")
-    extra = next((option for option, value in said.items() if value is not None), None)
-    if torch is None and extra is None:
+    option = next((option for option, value in msgspec.structs.asdict(said).items() if value is not None), None)
+    if option is None:
         return in_environment(name, find_environment(place), situation_of(snapshot.here(), gpus=gpus), gpus)
     if place is not None:
-        raise UsageError(f"`--env` does not go with `--{extra or 'torch'}`", hint="leave out one of them")
-    if torch is None and not gpus:
+        raise UsageError(f"`--env` does not go with `--{option}`", hint="leave out one of them")
+    if said.torch is None and not gpus:
         hint = "or `--gpu`: then the torch that `rekindle plan` takes for that card is meant"
-        raise UsageError(f"`--{extra}` needs `--torch`", hint=hint)
-    typed, version = with_cuda(torch, said.get("cuda"))
-    python = said.get("python")
-    where = situation_here(gpus=gpus, system=said.get("os"), machine=said.get("arch"), python=python)
-    planned = resolve(where, Wish(torch=typed.wanted, cuda=version)).recommended
+        raise UsageError(f"`--{option}` needs `--torch`", hint=hint)
+    typed, version = with_cuda(said.torch, said.cuda)
+    where = situation_here(gpus=gpus, system=said.os, machine=said.arch, python=said.python)
     notes = [where.arch_note] if where.arch_note else []
-    if torch is None:
-        if planned.torch is None or planned.cuda is None:
-            raise NoRoute(planned.summary, hint="`rekindle plan` says more; `--torch` names a torch")
-        release, line, python = str(planned.torch), CudaLine(planned.cuda).name, python or str(planned.python)
-        notes.append(f"{release}+{line} is what `rekindle plan` takes: `--torch` names another")
-    else:
+    python = said.python or (find_environment(None).version if said.torch else None)
+    known = said.torch is not None and version is not None and python is not None
+    planned = None if known else resolve(where, Wish(torch=typed.wanted, cuda=version)).recommended
+    if planned is None or said.torch is not None:
         release = typed.release
         line = CudaLine(version).name if version else _usual(release, where, planned)
-        notes += (
-            [] if version else [f"which CUDA your torch has was not said, so {line} is taken: `--cuda` names another"]
-        )
+        if version is None:
+            notes.append(f"which CUDA your torch has was not said, so {line} is taken: `--cuda` names another")
+    elif planned.torch is None or planned.cuda is None:
+        raise NoRoute(planned.summary, hint="`rekindle plan` says more; `--torch` names a torch")
+    else:
+        release, line, python = str(planned.torch), CudaLine(planned.cuda).name, python or str(planned.python)
+        notes.append(f"{release}+{line} is what `rekindle plan` takes: `--torch` names another")
     if where.system == "windows":
         notes.append("`--env FOLDER` instead of `--torch` answers for the Python of a portable folder (ComfyUI)")
     return ExtensionQuestion(
         package=name,
         torch=release,
         line=line,
-        python=python or find_environment(None).version or planned.python or "",
+        python=python or (planned.python if planned else None) or "",
         system=where.system,
         machine=where.arch,
         place=where,
@@ -74,13 +83,13 @@ def of(
     )
 
 
-def _usual(torch: str, where: Situation, planned: Route) -> str:
+def _usual(torch: str, where: Situation, planned: Route | None) -> str:
     """The CUDA line that pip brings; where that is none, the one that is planned, else the newest."""
     release = torch_release(torch)
     usual = ordinary_line(release, where.system, where.arch)
     if CudaLine.parse(usual):
         return usual
-    if str(planned.torch) == torch and planned.cuda:
+    if planned and str(planned.torch) == torch and planned.cuda:
         return CudaLine(planned.cuda).name
     return max(release.variants, key=lambda each: each.cuda or Version("0")).name
 
