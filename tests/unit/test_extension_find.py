@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rekindle.compat import extension_file
 from rekindle.compat import package as packages
 from rekindle.compat.judgement import Clash, Fits, Unknown
 from rekindle.core.findings import State
@@ -351,7 +352,7 @@ def test_every_pattern_says_no_other_torch_than_its_row() -> None:
                 package=row.package, torch=str(torch), line=full, python=row.pythons[0], system=row.systems[0],
                 machine=row.machines[0],
             )  # fmt: skip
-            assert find_module._file_name(row, question) is not None, (row.id, build)
+            assert extension_file.file_address(row, question.asked) is not None, (row.id, build)
             made += 1
     assert made > 100
 
@@ -383,10 +384,10 @@ def test_half_a_question_is_refused(words: tuple[str, ...], said: str) -> None:
 def test_cards_and_a_system_mean_the_torch_that_plan_takes() -> None:
     """Somebody else's card: which torch goes with it is what they do not know."""
     words = ("--gpu", "RTX 5090", "--os", "windows", "--python", "3.13")
-    planned = rekindle_command("plan", *words, "--json").json()["recommended"]
+    planned = rekindle_command("plan", *words, "--with", "flash-attn", "--json").json()["recommended"]
     answer = rekindle_command("extension", "find", "flash-attn", *words, "--json").json()
     assert f"{answer['torch']}+{answer['cuda']}" == f"{planned['torch']}+{planned['variant']}"
-    assert answer["python"] == "3.13" and "rekindle plan" in answer["note"]
+    assert answer["python"] == "3.13" and "rekindle plan --with flash-attn" in answer["note"]
     named = rekindle_command("extension", "find", "flash-attn", "--torch", planned["torch"], *words, "--json").json()
     assert named["cuda"] == planned["variant"]
 

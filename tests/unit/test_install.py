@@ -397,15 +397,20 @@ def test_an_extension_is_found_for_the_torch_that_is_coming(env: Environment) ->
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="UNVERIFIED: the files that it names are for Linux")
+@pytest.mark.skipif(sys.platform == "win32", reason="UNVERIFIED: the files that it names are for Linux")
 @pytest.mark.usefixtures("unreached")
-def test_where_none_fits_the_torch_that_has_one_is_named(env: Environment) -> None:
-    """The command is a promise: what it names is found."""
+def test_where_none_fits_the_torch_that_has_one_is_taken(env: Environment) -> None:
+    """A torch that was told, without a wheel for it, is not installed; one that nobody told is chosen for the wheel."""
     with pytest.raises(NoRoute, match="nothing was installed") as error:
         _asked(env, "RTX 4090", "2.15")
     hint = str(error.value.hint)
     assert "rekindle extension build flash-attn" in hint and "hours for the attention kernels" in hint
-    other = re.search(r"--torch (\S+) --with flash-attn` has one", hint)
-    assert other and _asked(env, "RTX 4090", other[1])
+    place = situation_from_options(["RTX 4090"], system="linux", driver="580", python="3.11")
+    told = resolve(place, TypedWish(torch="2.15", extensions=["flash-attn"]).wish).recommended
+    assert told.route is RouteKind.NONE and told.change and told.change.what == "torch"
+    best = resolve(place, TypedWish(extensions=["flash-attn"]).wish).recommended
+    assert best.version == f"{told.change.torch}+cu{str(told.change.cuda).replace('.', '')}"
+    assert _asked(env, "RTX 4090", best.version)
 
 
 @pytest.mark.usefixtures("unreached")

@@ -407,3 +407,40 @@ def test_two_reasons_do_not_contradict_each_other() -> None:
     assert "have no code for GeForce RTX 5070" not in said
     seen = rekindle_command("plan", "--gpu", "V100", "--os", "linux", "--why-not", "cuda==13.0", "--all")
     assert "math libraries of CUDA 13 (" not in seen.out
+
+
+WITH = ("--gpu", "RTX 3090", "--os", "windows", "--python", "3.12")
+
+
+def test_an_extension_decides_which_pytorch_it_is() -> None:
+    """`extension find flash-attn` said for the newest PyTorch that there is no wheel; an older one has one."""
+    plain = rekindle_command("plan", *WITH, "--json").json()["recommended"]
+    answer = rekindle_command("plan", *WITH, "--with", "flash-attn", "--json")
+    best = answer.json()["recommended"]
+    assert answer.code == 0 and Version(best["torch"]) < Version(plain["torch"])
+    assert f"torch{Version(best['torch']).major_minor}-cp312" in str(best["commands"][-1])
+    assert any("flash-attn" in said and "extension find" in said for said in best["unverified"])
+    found = rekindle_command("extension", "find", "flash-attn", "--torch", f"{best['torch']}+{best['variant']}", *WITH)
+    assert found.code == 9, "what plan promises, find finds"
+
+
+def test_the_torch_that_is_told_is_not_changed_for_an_extension() -> None:
+    answer = rekindle_command("plan", *WITH, "--torch", "2.15.0", "--with", "flash-attn")
+    assert answer.code == 5
+    assert "no ready-made wheel of flash-attn is known for torch 2.15.0" in " ".join(answer.out.split())
+    assert "a different PyTorch" in answer.out
+
+
+def test_an_extension_that_no_build_serves_the_card_with_is_not_built() -> None:
+    answer = rekindle_command("plan", "--gpu", "GTX 1080 Ti", "--os", "linux", "--with", "flash-attn")
+    assert answer.code == 5 and "it begins with 8.0" in " ".join(answer.out.split())
+    assert "extension build" not in answer.out and "does without flash-attn" in " ".join(answer.out.split())
+
+
+def test_an_extension_that_nobody_knows_is_not_called_answered() -> None:
+    answer = rekindle_command("plan", *WITH, "--with", "no-such-thing")
+    assert answer.code == 9 and "which wheel of no-such-thing fits" in " ".join(answer.out.split())
+
+
+def test_a_form_of_another_tool_holds_torch_alone() -> None:
+    assert rekindle_command("plan", *WITH, "--with", "flash-attn", "--as", "uv").code == 2

@@ -30,7 +30,7 @@ from rekindle.stack.situation import Prefer, TypedWish
 @click.option("--require-signed", is_flag=True, help="Use a wheel from a shelf or a file only if it is signed.")
 @options.path("--wheel", "FILE", "Install this wheel.")
 @options.path("--plan", "PLAN", "Install what this plan says; in a folder of plans, this machine's own.")
-@click.option("--with", "beside", multiple=True, metavar="NAME", help="Also a ready-made flash-attn, xformers, ...")
+@options.extensions("Also a ready-made flash-attn, xformers, ...")
 @click.option("--installer", type=click.Choice(INSTALLERS), help="Which one to use [pip, if the environment has it].")
 @click.option("--undo", is_flag=True, help="Restore the environment to what it was before the last install.")
 @options.dry_run
@@ -48,7 +48,7 @@ def command(
     require_signed: bool,
     wheel: Path | None,
     plan: Path | None,
-    beside: tuple[str, ...],
+    extensions: tuple[str, ...],
     installer: str | None,
     undo: bool,
     dry_run: bool,
@@ -64,7 +64,9 @@ def command(
     if undo:
         report = verb.undo(environment)
     else:
-        wish = TypedWish(torch=torch, cuda=cuda, prefer=prefer, configured_index=configured_index)
+        wish = TypedWish(
+            torch=torch, cuda=cuda, extensions=extensions, prefer=prefer, configured_index=configured_index
+        )
         request = verb.InstallRequest(
             wish=wish.wish,
             gpus=gpus,
@@ -72,7 +74,6 @@ def command(
             shelves=Shelves(addresses=shelves, trust=trust, signed=require_signed),
             wheel=wheel,
             plan=plan,
-            beside=beside,
             installer=installer,
             dry_run=dry_run,
         )
@@ -98,7 +99,9 @@ def _refuse() -> None:
     modes = options.given("undo", "plan", "wheel")
     if "undo" in modes:
         options.exclude(
-            "undo", (*chosen, "plan", "beside", "installer", "dry_run"), hint="an undo restores what was there before"
+            "undo",
+            (*chosen, "plan", "extensions", "installer", "dry_run"),
+            hint="an undo restores what was there before",
         )
     elif "plan" in modes:
         options.exclude("plan", chosen, hint="the plan has its cards and its stack already")

@@ -57,6 +57,10 @@ def _typed(option: str, type: Typed, metavar: str, help: str) -> Callable[[F], F
     return click.option(option, type=type, metavar=metavar, help=help)
 
 
+def extensions(help: str) -> Callable[[F], F]:
+    return click.option("--with", "extensions", multiple=True, metavar="NAME", help=f"{help} May be repeated.")
+
+
 def torch(help: str, type: Typed = _TORCH) -> Callable[[F], F]:
     return _typed("--torch", type, "X.Y.Z", help)
 

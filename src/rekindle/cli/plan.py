@@ -11,10 +11,10 @@ import msgspec
 from rekindle.cli import options
 from rekindle.core import console, files
 from rekindle.core.command import rekindle
-from rekindle.core.errors import BadInput, ChecksFailed, NoRoute, NotFound, RekindleError, UsageError
+from rekindle.core.errors import BadInput, ChecksFailed, NoRoute, NotFound, RekindleError, Unverified, UsageError
 from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capabilities import needs
-from rekindle.stack import answers
+from rekindle.stack import answers, extensions
 from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import situation_here
 from rekindle.stack.nodes import WITHIN, Nodes
@@ -45,6 +45,7 @@ _AGAIN = "write them anew on those machines: `rekindle doctor --save NAME.json`"
     type=options.Several([each.id for each in needs()]),
     help="What the GPU must be able to do. May be repeated.",
 )
+@options.extensions("Only with a PyTorch that has ready-made wheels of flash-attn, xformers, ...")
 @click.option("--for", "program", metavar="PROGRAM", help="Which release of this program runs on the GPUs: vllm, "
               "llama.cpp, ollama, comfyui, onnxruntime-gpu, tensorrt, jax or cupy.")  # fmt: skip
 @click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="cheapest", show_default=True,
@@ -122,7 +123,9 @@ def command(**given: Any) -> int:
         lock.write(lock.plan_of(verdict), asked_for.output)
         console.say(f"wrote `{asked_for.output}`")
     # Nothing works as it is, though something may after a change.
-    return 0 if verdict.routes else NoRoute.exit_code
+    if not verdict.routes:
+        return NoRoute.exit_code
+    return Unverified.exit_code if wish.extensions and extensions.unanswered(situation, wish) else 0
 
 
 class PlanOptions(TypedWish, frozen=True, kw_only=True):
@@ -274,6 +277,7 @@ _WISHES = (
     "torchvision",
     "cuda",
     "needs",
+    "extensions",
     "toolset",
     "profile",
     "prefer",
@@ -291,7 +295,8 @@ def _refuse() -> None:
     if modes and modes[0] in ("origin", "program"):
         options.exclude(modes[0], (*_WISHES, *_MODES, "output"))
     elif modes:
-        more = {"why_not": (), "form": ("as_json",)}.get(modes[0], ("output",))
+        torch_alone = {"form": ("as_json", "extensions"), "folder": ("output", "extensions")}
+        more = torch_alone.get(modes[0], () if modes[0] == "why_not" else ("output",))
         options.exclude(modes[0], (*_MODES, *more))
 
 

@@ -12,14 +12,12 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from rekindle.audit.cards import words as card_words
 from rekindle.audit.symbols import Offered
+from rekindle.compat import extension_file, wheel_platform
 from rekindle.compat import package as packages
-from rekindle.compat import toolkit_card, wheel_platform
 from rekindle.compat.companion import release_for
-from rekindle.compat.extension_torch import ABIS
 from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_cuda import ordinary_line
 from rekindle.core import codec
@@ -37,7 +35,7 @@ from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.logs.extension_homes import ExtensionHome
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.machine.model import InstalledTorch
-from rekindle.model.cuda_line import CudaLine, index_of
+from rekindle.model.cuda_line import index_of
 from rekindle.model.environment import Environment
 from rekindle.model.wheel import tagged_glibc
 from rekindle.stack.candidates import JETSON_WHEELS, against_place
@@ -46,7 +44,6 @@ from rekindle.stack.situation import Situation, Wish
 
 _MOST = 3
 """Wheels that are proposed at most."""
-_PLATFORMS = {"linux": "linux_x86_64", "windows": "win_amd64"}
 _STRANGERS = "the project did not build it: look into it before you trust it"
 _COST = "minutes for a small project, hours for the attention kernels; needs a CUDA toolkit and a compiler"
 
@@ -156,10 +153,9 @@ Looker = Callable[[str | Path, ExtensionQuestion, bool], LookedInto]
 
 def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker | None = None) -> FoundExtension:
     """`ask` is how pip is asked which wheel it would take, `look` how a wheel is looked into."""
-    name: str = canonicalize_name(question.package)
-    name = "triton-windows" if name == "triton" and question.system == "windows" else name
+    name = extension_file.known_as(question.package, question.system)
     home = extension_homes.home_of_folder(name)
-    question = msgspec.structs.replace(question, package=canonicalize_name(home.package) if home else name)
+    question = msgspec.structs.replace(question, package=name)
     elsewhere, barred = _elsewhere(question), _no_code(question)
     search = _Search(question, home, ask or _ask, look or look_into)
     search.refused += barred
@@ -252,9 +248,9 @@ class _Search:
 
     def _of_rows(self, rows: Sequence[ExtensionFile]) -> Iterator[FoundWheel]:
         for row in rows:
-            lacks = self._lacks(row)
-            if lacks:
-                self.refused.append(lacks)
+            judged = extension_file.serves(row, self.question.asked, self.question.cards, self._glibc)
+            if isinstance(judged, Clash):
+                self.refused.append(judged.sentence)
             elif (row.by, row.version) not in self.seen_unfit:
                 before = len(self.refused)
                 for found in self._of_file(row) if row.name else self._of_index(row):
@@ -264,36 +260,18 @@ class _Search:
                     )
                 self.seen_unfit |= {(row.by, row.version)} if len(self.refused) > before else set()
 
-    def _lacks(self, row: ExtensionFile) -> str | None:
-        """Why a row is not for a card, or for the system."""
-        loaded = wheel_platform.loads(row.requirement, row.glibc, self._glibc)
-        if isinstance(loaded, Clash):
-            return loaded.sentence
-        _, line = row.parts(row.build_for(self.question.torch, self.question.line) or "")
-        own = CudaLine.parse(line)
-        cuda = row.toolkit or (own.cuda if own else None)
-        for card in self.question.cards:
-            serves = row.serves(card.capability)
-            if serves is False:
-                return f"{row.requirement} {_by(row)} has no code for {card.name} ({card.capability.sm})"
-            if serves is None and cuda is not None and not row.pure:
-                judged = toolkit_card.compiles(cuda, card.capability, card.name)
-                if isinstance(judged, Clash):
-                    return f"{row.requirement} {_by(row)}: {judged.sentence}"
-        return None
-
     def _of_file(self, row: ExtensionFile) -> Iterator[FoundWheel]:
-        name = _file_name(row, self.question)
-        if name is None or row.address is None:
+        address = extension_file.file_address(row, self.question.asked, self.question.cxx_abi)
+        if address is None:
             return
-        address = row.address.format(version=row.version, name=name.replace("+", "%2B"))
+        name = name_of(address)
         seen = self._loaded(name) or self.look(address, self.question, row.pure)
         if seen.state is State.FAIL:
-            self.refused.append(f"{name}, {_by(row)}, {seen.said}")
+            self.refused.append(f"{name}, {extension_file.made_by(row)}, {seen.said}")
             return
         yield FoundWheel(
             what=name,
-            by=_by(row),
+            by=extension_file.made_by(row),
             state=seen.state,
             why=seen.said,
             words=(address,),
@@ -302,12 +280,10 @@ class _Search:
         )
 
     def _of_index(self, row: ExtensionFile) -> Iterator[FoundWheel]:
-        minor = Version(self.question.torch).major_minor
-        fields = {"line": self.question.line, "minor": minor, "digits": str(minor).replace(".", "")}
-        told = (row.switch or "").format(package=row.package, **fields).split()
-        found = self._asked(row.requirement.format(**fields), told, pure=row.pure, known=True)
+        requirement, *switch = extension_file.index_words(row, self.question.asked)
+        found = self._asked(requirement, switch, pure=row.pure, known=True)
         if found is not None:
-            yield msgspec.structs.replace(found, by=_by(row)) if row.by else found
+            yield msgspec.structs.replace(found, by=extension_file.made_by(row)) if row.by else found
 
     def _otherwise(self) -> Iterator[FoundWheel]:
         """A package without rows: its own list of wheels, else what the index has."""
@@ -427,30 +403,6 @@ def _builds_of(rows: Sequence[ExtensionFile], torch: str | None = None) -> list[
 
 def _number(text: str) -> list[int]:
     return [int("".join(filter(str.isdigit, part)) or 0) for part in text.replace("+", ".").split(".")]
-
-
-def _by(row: ExtensionFile) -> str:
-    return f"built by {row.by}" if row.by else "built by the project itself" if row.name else "on the index"
-
-
-def _file_name(row: ExtensionFile, question: ExtensionQuestion) -> str | None:
-    """The name by the row's pattern, with the C++ ABI of the torch; None where none goes with it."""
-    torch, _ = row.parts(row.build_for(question.torch, question.line) or "")
-    line = question.line or ""
-    own = [word for word, abi in ABIS.items() if question.cxx_abi in (None, abi)]
-    for abi in own:
-        name = (row.name or "").format(
-            version=row.version, torch=torch, minor=Version(question.torch).major_minor, line=line, major=line[2:4],
-            abi=abi, python="cp" + question.python.replace(".", ""), platform=_PLATFORMS[question.system],
-        )  # fmt: skip
-        built = wheel_platform.built_for(name)
-        built = msgspec.structs.replace(built, cxx_abi=None) if len(own) == 1 else built
-        judged = wheel_platform.goes_with(
-            built, torch=question.torch, line=question.line, python=question.python, system=question.system
-        )
-        if not isinstance(judged, Clash):
-            return name
-    return None
 
 
 def name_of(place: str | Path) -> str:

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from rekindle.audit.audit import installed_torch
 from rekindle.audit.cards import cards_of
 from rekindle.compat.torch_cuda import ordinary_line
+from rekindle.core.command import rekindle
 from rekindle.core.errors import NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.version import Version
 from rekindle.extension.find import ExtensionQuestion
@@ -57,7 +58,11 @@ def of(name: str, said: TorchNamed, *, place: Path | None = None, gpus: Sequence
     notes = [where.arch_note] if where.arch_note else []
     python = said.python or (find_environment(None).version if said.torch else None)
     known = said.torch is not None and version is not None and python is not None
-    planned = None if known else resolve(where, Wish(torch=typed.wanted, cuda=version)).recommended
+    wish = Wish(torch=typed.wanted, cuda=version, extensions=(name,) if said.torch is None else ())
+    planned = None if known else resolve(where, wish).recommended
+    if planned and wish.extensions and (planned.torch is None or planned.change is not None):
+        wish = msgspec.structs.replace(wish, extensions=())
+        planned = resolve(where, wish).recommended
     if planned is None or said.torch is not None:
         release = typed.release
         line = CudaLine(version).name if version else _usual(release, where, planned)
@@ -67,7 +72,8 @@ def of(name: str, said: TorchNamed, *, place: Path | None = None, gpus: Sequence
         raise NoRoute(planned.summary, hint="`rekindle plan` says more; `--torch` names a torch")
     else:
         release, line, python = str(planned.torch), CudaLine(planned.cuda).name, python or str(planned.python)
-        notes.append(f"{release}+{line} is what `rekindle plan` takes: `--torch` names another")
+        taken = rekindle("plan", *(word for each in wish.extensions for word in ("--with", each)))
+        notes.append(f"{release}+{line} is what `{taken}` takes: `--torch` names another")
     if where.system == "windows":
         notes.append("`--env FOLDER` instead of `--torch` answers for the Python of a portable folder (ComfyUI)")
     return ExtensionQuestion(

@@ -10,21 +10,14 @@ from packaging.utils import canonicalize_name
 
 from rekindle.audit.mending import install_command
 from rekindle.core.errors import ChecksFailed, NoRoute, UsageError
-from rekindle.core.findings import State
-from rekindle.core.version import Version
 from rekindle.extension import question as asking
-from rekindle.extension.candidates import IndexAnswer
 from rekindle.extension.find import ExtensionQuestion, FoundExtension, FoundWheel, LookedInto, find, look_into, name_of
-from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.model.environment import Environment
-from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Situation, TypedWish
+from rekindle.stack.situation import Situation
 
 INSTALLERS = ("pip", "uv")
-_MOST = 8
-"""Releases of torch that are tried for one with a ready-made wheel."""
 
 
 class Beside(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,31 +69,6 @@ def _found(name: str, route: Route, environment: Environment, situation: Situati
         return found
     own = install_command(environment, asked.cards, situation.driven_by, "--torch", route.version)
     built = f"`{own}`, then `{found.command}` builds it ({found.build_cost})" if found.build_cost else None
-    other = _other_torch(asked, situation)
-    told = ("--torch", other, "--with", name) if other else ()
-    again = install_command(environment, asked.cards, situation.driven_by, *told)
-    hints = [f"`{again}` has one" if other else None, built, found.instead and f"instead: {found.instead}"]
+    hints = [built, found.instead and f"instead: {found.instead}"]
     message = f"no ready-made wheel of {found.package} fits torch {route.version}; nothing was installed"
     raise NoRoute("\n  ".join((message, *found.refused)), hint="\n".join(filter(None, hints)) or None)
-
-
-def _other_torch(asked: ExtensionQuestion, situation: Situation) -> str | None:
-    """The newest other torch for these cards that there is a wheel for."""
-    assert asked.environment is not None
-    others = [row.minor for row in torch_releases() if not asked.torch.startswith(f"{row.minor}.")]
-    for minor in sorted(others, key=Version, reverse=True)[:_MOST]:
-        best = resolve(situation, TypedWish(torch=minor).wish).recommended
-        if best.route.by_pip and best.cuda is not None:
-            other = asking.beside(asked.package, best, asked.environment, situation)
-            # The tables first: an index is asked only about what they know.
-            if find(other, ask=_offline, look=_unread).wheels and find(other).wheels:
-                return best.version
-    return None
-
-
-def _offline(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -> IndexAnswer:
-    return IndexAnswer(place=None, reached=False)
-
-
-def _unread(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
-    return LookedInto(State.UNVERIFIED, "")

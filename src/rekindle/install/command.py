@@ -43,8 +43,6 @@ class InstallRequest(msgspec.Struct, frozen=True, kw_only=True):
     shelves: Shelves = Shelves()
     wheel: Path | None = None
     plan: Path | None = None
-    beside: tuple[str, ...] = ()
-    """The extensions that go in with it."""
     installer: str | None = None
     dry_run: bool = False
 
@@ -61,7 +59,9 @@ def install(where: Path | None, request: InstallRequest) -> InstallReport:
         if wheel is not None and shelves.signed:
             require_signed(wheel, shelves.trust)
         own = (wheel_offer(wheel, situation),) if wheel is not None else on_shelves(shelves)
-        verdict = resolve(situation, request.wish, own)
+        # A wheel is what it is: whether an extension goes with it is asked of the file.
+        wish = msgspec.structs.replace(request.wish, extensions=()) if wheel is not None else request.wish
+        verdict = resolve(situation, wish, own)
         route = verdict.recommended if wheel is None else _route_of(wheel, own[0], verdict)
         situation = verdict.situation
         for note in verdict.notes:
@@ -70,7 +70,8 @@ def install(where: Path | None, request: InstallRequest) -> InstallReport:
             hint = "then run this again, or name the driver that will be there: `--driver 580`"
             raise NoRoute(f"first {route.change.text}", hint=hint)
     apply.check(route, environment)
-    beside = fitting(request.beside, route, environment, situation)
+    wanted = request.wish.extensions or (plan.wish.extensions if plan is not None else ())
+    beside = fitting(wanted, route, environment, situation)
     for note in environment_notes(environment, situation.capabilities):
         console.say(note)
     installer = None if route.route is RouteKind.CONDA_FORGE else installer_of(environment, request.installer)

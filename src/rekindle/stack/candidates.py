@@ -25,7 +25,7 @@ from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.gpu.jetson import JetPack, jetpacks
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions, releases
-from rekindle.stack import containers, offers, prebuilt, source_build
+from rekindle.stack import containers, extensions, offers, prebuilt, source_build
 from rekindle.stack.driver import Driving, cards_driven, drive, window_of
 from rekindle.stack.offers import Offer
 from rekindle.stack.ranking import Ranked, is_ready, ranked
@@ -42,6 +42,8 @@ def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) ->
     if rejections or not situation.cards:
         return [], rejections
     if any(card.jetson for card in situation.cards):
+        if wish.extensions:
+            return [], [broken("package-wheel", Candidate(name="any PyTorch"), sentence=JETSON_WHEELS)]
         routes, rejections = jetson_routes(situation, wish)
         return [Ranked(route=route) for route in routes], rejections
     found = _installed(situation, wish)
@@ -61,11 +63,12 @@ def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) ->
                     broken("community-consent", candidate, row=offer.row, wheel=offer.label, builder=offer.builder)
                 )
         found.append(_ready(route, offer))
-    built, broken_rules = _source_builds(situation, wish, window)
-    found += built
-    rejections += broken_rules
+    if not wish.extensions:
+        built, broken_rules = _source_builds(situation, wish, window)
+        found += built
+        rejections += broken_rules
+        found += [Ranked(route=route) for route in containers.routes(situation, wish, window)]
     found += _wsl(situation, wish, found)
-    found += [Ranked(route=route) for route in containers.routes(situation, wish, window)]
     return found, rejections
 
 
@@ -121,6 +124,8 @@ def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterabl
             version = max(having, key=Version, default=None) or wish.version_of(release)
             if version is not None:
                 yield from offers.official_of(version, *where)
+    if wish.extensions:
+        return  # ready-made extensions are for PyTorch's own wheels
     yield from offers.old(*where) if wish.torch is not None or wish.torchvision is not None else ()
     yield from offers.conda(*where)
     yield from (offer for offer in shelf if (offer.system, offer.machine) == where)
@@ -156,7 +161,7 @@ def _installed(situation: Situation, wish: Wish) -> list[Ranked]:
     have = situation.installed
     if have is None or have.cuda is None or not have.targets or not wish.admits(have.version.partition("+")[0]):
         return []
-    if not wish.admits_cuda(have.cuda):
+    if not wish.admits_cuda(have.cuda) or not extensions.pythons(have.version, (situation.python,), situation, wish):
         return []
     candidate = Candidate(name=f"the installed torch {have.version}", route=RouteKind.INSTALLED, torch=have.version)
     try:
@@ -271,7 +276,7 @@ def against_place(situation: Situation, wish: Wish) -> list[Rejection]:
     ]
     if situation.bits == 32:
         found.append(broken("place-32bit", candidate))
-    return [*found, *_needs(situation, wish, candidate)]
+    return [*found, *_needs(situation, wish, candidate), *extensions.without_code(situation, wish)]
 
 
 def _needs(situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejection]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from rekindle.core.command import pip_install
+from rekindle.core.command import pip_install, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.tables import cached_questions
@@ -14,6 +14,7 @@ from rekindle.knowledge.torch import releases
 from rekindle.model.cuda_line import index_of
 from rekindle.stack.candidates import candidates
 from rekindle.stack.driver import window_of
+from rekindle.stack.extensions import without_code
 from rekindle.stack.offers import Offer
 from rekindle.stack.ranking import Ranked, ranked
 from rekindle.stack.route import Change, Route
@@ -147,6 +148,12 @@ def trials(situation: Situation, wish: Wish) -> Iterator[Trial]:
         free_wish = msgspec.structs.replace(wish, needs=())
         text = "a program that does without it"
         yield Trial(what="needs", text=text, situation=situation, wish=free_wish, given_up=wish.needs)
+    if wish.extensions:
+        own = [f"`{rekindle('extension', 'build', name, system=situation.system)}`" for name in wish.extensions]
+        text = f"a build of your own beside torch {{torch}}: {', '.join(own)}"
+        if without_code(situation, wish):
+            text = f"a program that does without {' and '.join(wish.extensions)}"
+        yield trial("extensions", text, extensions=())
     if situation.system == "windows":
         yield trial("system", "Linux", msgspec.structs.replace(situation, system="linux", driver=None, no_driver=False))
 

@@ -69,8 +69,12 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         return served(code, card, torch=Version.find(self.torch))
 
     @property
+    def version(self) -> str:
+        return self.torch + (f"+{self.variant}" if self.variant else "")
+
+    @property
     def label(self) -> str:
-        plain = f"torch {self.torch}" + (f"+{self.variant}" if self.variant else "")
+        plain = f"torch {self.version}"
         where = {
             RouteKind.OFFICIAL_WHEEL: "",
             RouteKind.CONDA_FORGE: f" of conda-forge (CUDA {self.cuda})",

@@ -25,7 +25,7 @@ from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions
-from rekindle.stack import estimates
+from rekindle.stack import estimates, extensions
 from rekindle.stack.driver import Driving, drive
 from rekindle.stack.offers import Offer
 from rekindle.stack.route import (
@@ -64,6 +64,7 @@ def consider(offer: Offer, situation: Situation, wish: Wish, window: Window) -> 
     driving = drive(toolkit, situation, window, candidate)
     if isinstance(driving, Rejection):
         found.append(driving)
+    found += extensions.missing(offer, situation, wish, candidate)
     if not offer.code:
         found.append(broken("wheel-unknown", candidate, row=offer.row, wheel=offer.label, system=situation.system))
     for card in situation.cards:
@@ -191,6 +192,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
     requirements = _requirements(offer, beside) if official else ()
     afterwards = _afterwards(offer, choice.python, beside) if official else ()
     conda = _conda_pins(offer, choice.python, situation) if offer.route is RouteKind.CONDA_FORGE else ()
+    brought = extensions.brought(offer.version, choice.python, situation, wish)
     numpy = numpy_pin(offer.torch, situation.system)
     rows = [offer.evidence, toolkits.toolkit(offer.cuda).evidence]
     of_cudnn = cudnn_evidence(offer.cudnn) if offer.cudnn else None
@@ -229,13 +231,14 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
             *environment_steps(situation, made),
             *_commands(offer, made, numpy, conda or requirements, situation),
             *(environment_pip(situation, choice, "install", "--no-deps", pin) for pin in afterwards),
+            *(environment_pip(situation, choice, "install", *file.words) for file in brought.values() if file),
         ),
         loses=tuple(dict.fromkeys(each.sentence for each in found if each.kind is Effect.COSTS)),
         evidence=Evidence.weakest([*rows, *([of_cudnn] if of_cudnn else [])]),
         why=tuple(why),
         settings=_settings(found),
         lacks=lacks(situation),
-        unverified=_unverified(offer, situation),
+        unverified=(*_unverified(offer, situation), *extensions.unread(brought)),
         missing=(
             *python_missing(situation, made),
             *_conda_missing(offer, situation),
@@ -252,14 +255,15 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
 def _pythons(offer: Offer, situation: Situation, wish: Wish) -> tuple[str, ...]:
     """The Pythons to choose from: those with a torchvision, where no Python was named or torchvision is asked for."""
     asked = situation.python is not None and wish.torchvision is None
+    pythons = extensions.pythons(offer.version, offer.pythons, situation, wish)
     if offer.route is not RouteKind.OFFICIAL_WHEEL or offer.torchvision is not None or asked:
-        return offer.pythons
+        return pythons
     line = offer.variant or "cpu"
     row = companions.companion(
         "torchvision", offer.torch, line=line, python=None, system=offer.system, machine=offer.machine
     )
-    both = tuple(each for each in offer.pythons if row is not None and each in row.pythons)
-    return both or offer.pythons
+    both = tuple(each for each in pythons if row is not None and each in row.pythons)
+    return both or pythons
 
 
 def _companions(offer: Offer, python: str | None) -> dict[str, str]:

@@ -21,6 +21,12 @@ def why_nothing(situation: Situation, wish: Wish, rejections: Sequence[Rejection
     whole = next((each for each in rejections if each.candidate.is_any), None)
     if whole:
         return whole.sentence
+    if wish.extensions:
+        lacking = next((each for each in rejections if each.rule == "package-wheel"), None)
+        if lacking and wish.torch is not None:
+            return lacking.sentence
+        if lacking:
+            return f"no PyTorch for this has ready-made wheels of {' and '.join(wish.extensions)}: {lacking.sentence}"
     if wish.cuda is not None:
         about = _about_cuda(wish, rejections)
         if about:

@@ -181,6 +181,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """A version or range of torchvision that the PyTorch must have been made with."""
     needs: tuple[str, ...] = ()
     """What the card must be able to do: `bf16`, `compile`."""
+    extensions: tuple[str, ...] = ()
+    """Those that a ready-made wheel must exist of: `flash-attn`."""
 
     def admits_cuda(self, cuda: Version) -> bool:
         """`12` admits every 12.x, `12.6` and `12.6.85` admit 12.6."""
@@ -209,6 +211,7 @@ class TypedWish(msgspec.Struct, frozen=True, kw_only=True):
     profile: str | None = None
     needs: Sequence[str] = ()
     """Each may name several: `bf16,compile`."""
+    extensions: Sequence[str] = ()
     prefer: str = Prefer.CHEAPEST.value
     community: bool = False
     configured_index: bool = False
@@ -223,6 +226,7 @@ class TypedWish(msgspec.Struct, frozen=True, kw_only=True):
             toolset=read_toolset(self.toolset) if self.toolset is not None else None,
             profile=self.profile,
             needs=tuple(dict.fromkeys(one for each in self.needs for one in each.split(","))),
+            extensions=tuple(dict.fromkeys(self.extensions)),
             prefer=Prefer(self.prefer),
             community=self.community,
             configured_index=self.configured_index,

@@ -1,0 +1,119 @@
+"""Is there a ready-made wheel of an extension for this torch, Python and system, with code for the cards?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+from packaging.utils import canonicalize_name
+
+from rekindle.compat import toolkit_card, wheel_platform
+from rekindle.compat.extension_torch import ABIS
+from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
+from rekindle.core.version import Version
+from rekindle.knowledge.builds import extension_files
+from rekindle.knowledge.builds.extension_files import AskedFile, ExtensionFile
+from rekindle.knowledge.gpu.capability import NamedCard
+from rekindle.knowledge.logs import extension_homes
+from rekindle.model.cuda_line import CudaLine
+
+_PLATFORMS = {"linux": "linux_x86_64", "windows": "win_amd64"}
+
+
+def known_as(package: str, system: str) -> str:
+    """The name that the tables know a package by, however it was written."""
+    name = canonicalize_name(package)
+    name = canonicalize_name("triton-windows") if name == "triton" and system == "windows" else name
+    home = extension_homes.home_of_folder(name)
+    return canonicalize_name(home.package) if home else name
+
+
+def ready_made(package: str, asked: AskedFile, cards: Sequence[NamedCard], glibc: Version | None = None) -> Judgement:
+    """By the tables: Unknown where they name no file of the package."""
+    name = known_as(package, asked.system)
+    rows = extension_files.files(name)
+    if not rows:
+        return Unknown(missing=f"which ready-made wheels of {name} there are")
+    if any(isinstance(serves(row, asked, cards, glibc), Fits) for row in extension_files.fitting(name, asked)):
+        return Fits()
+    torch = f"{asked.torch}+{asked.line}" if asked.line else asked.torch
+    return Clash(sentence=f"no ready-made wheel of {name} is known for torch {torch}", source=rows[0].source)
+
+
+class ChosenFile(NamedTuple):
+    """What pip is told to install, and who built it."""
+
+    words: tuple[str, ...]
+    by: str
+
+
+def chosen(package: str, asked: AskedFile, cards: Sequence[NamedCard]) -> ChosenFile | None:
+    """The first file that fits, by the tables; None where they do not name one."""
+    for row in extension_files.fitting(known_as(package, asked.system), asked):
+        if isinstance(serves(row, asked, cards, None), Fits):
+            address = file_address(row, asked) if row.name else None
+            words = (address,) if address else () if row.name else index_words(row, asked)
+            if words:
+                return ChosenFile(words, made_by(row))
+    return None
+
+
+def serves(row: ExtensionFile, asked: AskedFile, cards: Sequence[NamedCard], glibc: Version | None) -> Judgement:
+    """Does what a row names load on the system, and has it code for the cards?"""
+    loaded = wheel_platform.loads(row.requirement, row.glibc, glibc)
+    if isinstance(loaded, Clash):
+        return loaded
+    _, line = row.parts(row.build_for(asked.torch, asked.line) or "")
+    own = CudaLine.parse(line)
+    cuda = row.toolkit or (own.cuda if own else None)
+    for card in cards:
+        served = row.serves(card.capability)
+        if served is False:
+            sentence = f"{row.requirement} {made_by(row)} has no code for {card.name} ({card.capability.sm})"
+            return Clash(sentence=sentence, source=row.source)
+        if served is None and cuda is not None and not row.pure:
+            judged = toolkit_card.compiles(cuda, card.capability, card.name)
+            if isinstance(judged, Clash):
+                return Clash(sentence=f"{row.requirement} {made_by(row)}: {judged.sentence}", source=row.source)
+    return Fits()
+
+
+def made_by(row: ExtensionFile) -> str:
+    return f"built by {row.by}" if row.by else "built by the project itself" if row.name else "on the index"
+
+
+def file_address(row: ExtensionFile, asked: AskedFile, cxx_abi: str | None = None) -> str | None:
+    """Where the file of a row lies; None where none goes with this torch."""
+    name = _file_name(row, asked, cxx_abi)
+    if name is None or row.address is None:
+        return None
+    return row.address.format(version=row.version, name=name.replace("+", "%2B"))
+
+
+def index_words(row: ExtensionFile, asked: AskedFile) -> tuple[str, ...]:
+    """What pip is told, where it finds the file itself: the requirement, and the options of its list."""
+    minor = Version(asked.torch).major_minor
+    fields = {"line": asked.line, "minor": minor, "digits": str(minor).replace(".", "")}
+    told = (row.switch or "").format(package=row.package, **fields).split()
+    return (row.requirement.format(**fields), *told)
+
+
+def _file_name(row: ExtensionFile, asked: AskedFile, cxx_abi: str | None) -> str | None:
+    """The name by the row's pattern, with the C++ ABI of the torch; None where none goes with it."""
+    torch, _ = row.parts(row.build_for(asked.torch, asked.line) or "")
+    line = asked.line or ""
+    own = [word for word, abi in ABIS.items() if cxx_abi in (None, abi)]
+    for abi in own:
+        name = (row.name or "").format(
+            version=row.version, torch=torch, minor=Version(asked.torch).major_minor, line=line, major=line[2:4],
+            abi=abi, python="cp" + asked.python.replace(".", ""), platform=_PLATFORMS[asked.system],
+        )  # fmt: skip
+        built = wheel_platform.built_for(name)
+        built = msgspec.structs.replace(built, cxx_abi=None) if len(own) == 1 else built
+        judged = wheel_platform.goes_with(
+            built, torch=asked.torch, line=asked.line, python=asked.python, system=asked.system
+        )
+        if not isinstance(judged, Clash):
+            return name
+    return None

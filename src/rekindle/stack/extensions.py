@@ -1,0 +1,70 @@
+"""Extensions that are wished for beside torch: which PyTorch there are ready-made wheels for, and how they go in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rekindle.compat.extension_file import ChosenFile, chosen, ready_made
+from rekindle.compat.judgement import Clash, Unknown
+from rekindle.compat.package import runs_on
+from rekindle.knowledge.builds.extension_files import AskedFile
+from rekindle.knowledge.gpu.capability import NamedCard
+from rekindle.stack.offers import Offer
+from rekindle.stack.rules import Candidate, Rejection, broken
+from rekindle.stack.situation import Situation, Wish
+
+
+def pythons(torch: str, every: Sequence[str | None], situation: Situation, wish: Wish) -> tuple[str, ...]:
+    """Those for which there may be a wheel of each extension beside `2.13.0+cu130`."""
+    return tuple(each for each in every if each and not any(_clashes(torch, each, situation, wish)))
+
+
+def _clashes(torch: str, python: str, situation: Situation, wish: Wish) -> Iterator[Clash]:
+    asked, cards = _asked(torch, python, situation), _cards(situation)
+    judged = (ready_made(name, asked, cards, situation.glibc) for name in wish.extensions)
+    return (each for each in judged if isinstance(each, Clash))
+
+
+def missing(offer: Offer, situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejection]:
+    """An offer that an extension has no wheel for, with whichever of its Pythons."""
+    if not wish.extensions or pythons(offer.version, offer.pythons, situation, wish):
+        return []
+    every = [clash for each in offer.pythons for clash in _clashes(offer.version, each, situation, wish)]
+    said = every[0].sentence if every else f"{offer.label} is for no Python that is known"
+    return [broken("package-wheel", candidate, sentence=said)]
+
+
+def without_code(situation: Situation, wish: Wish) -> list[Rejection]:
+    """Extensions of which no build runs on a card, whichever torch it is."""
+    judged = [runs_on(name, None, card.capability) for name in wish.extensions for card in _cards(situation)]
+    every = Candidate(name="any PyTorch")
+    return [broken("package-wheel", every, sentence=each.sentence) for each in judged if isinstance(each, Clash)]
+
+
+def brought(torch: str, python: str | None, situation: Situation, wish: Wish) -> dict[str, ChosenFile | None]:
+    """What pip is told for each extension; None where the tables do not say."""
+    asked = _asked(torch, python or "", situation)
+    return {name: chosen(name, asked, _cards(situation)) for name in wish.extensions}
+
+
+def unread(files: Mapping[str, ChosenFile | None]) -> tuple[str, ...]:
+    look = "`rekindle extension find` looks into it"
+    return tuple(
+        f"what is inside the wheel of {name} ({file.by}): {look}" if file else f"which wheel of {name} fits: {look}"
+        for name, file in files.items()
+    )
+
+
+def unanswered(situation: Situation, wish: Wish) -> bool:
+    """Whether the tables know no file at all of an extension, so that nothing was judged."""
+    asked = _asked("2.0.0", "", situation)
+    return any(isinstance(ready_made(name, asked, ()), Unknown) for name in wish.extensions)
+
+
+def _asked(torch: str, python: str, situation: Situation) -> AskedFile:
+    release, _, line = torch.partition("+")
+    return AskedFile(torch=release, line=line or None, python=python, system=situation.system, machine=situation.arch)
+
+
+def _cards(situation: Situation) -> tuple[NamedCard, ...]:
+    return tuple(NamedCard(name=card.name, capability=one) for card in situation.cards for one in card.capabilities)
