@@ -314,7 +314,8 @@ def bundle(dice: random.Random) -> bytes:
     import tomli_w
 
     wheels = msgspec.toml.decode(tables.raw("torch/community_wheels.toml"))
-    rows = tomli_w.dumps(_without_none(spoiled(dice, wheels) if dice.random() < 0.5 else wheels)).encode()
+    table = _without_none(spoiled(dice, wheels) if dice.random() < 0.5 else wheels)
+    rows = (tomli_w.dumps(table) if isinstance(table, dict) else str(table)).encode("utf-8", "replace")
     content = {
         "torch/community_wheels.toml": rows,
         "torch/wheel_platforms.json": tables.raw("torch/wheel_platforms.json"),
