@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,7 +54,10 @@ def remedy(
 ) -> Remedy | None:
     asked = BuildRequest(source="s", system=system, arch="x86_64", python="p", compiler=GCC, **more)
     found = diagnose_text(log, known=Facts(os=system))
-    return fixes.remedy_for(found, step="compile", request=asked, tools=tools(), jobs=jobs, force=force or Force())
+    context: Any = SimpleNamespace(
+        diagnosis=found, step="compile", request=asked, tools=tools(), compiles_at_once=jobs or os.cpu_count()
+    )
+    return fixes.remedy_for(context, force or Force())
 
 
 def test_a_killed_compiler_halves_the_jobs() -> None:

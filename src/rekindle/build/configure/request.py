@@ -247,7 +247,6 @@ def from_plan(plan: Plan) -> BuildFile:
     return codec.like(
         BuildFile,
         plan,
-        schema=SCHEMA,
         arch_list=plan.arch_list or "",
         toolset=plan.toolset if plan.system == "windows" else None,
         patches=tuple(patch.id for patch in plan.patches),

@@ -12,7 +12,7 @@ from typing import Any
 
 from rekindle.build.graft.base import libraries, library_name
 from rekindle.build.graft.ninja_file import BESIDE, Half
-from rekindle.core.findings import Finding, State
+from rekindle.core.findings import Finding, failed, passed, unverified
 from rekindle.core.python import ask
 from rekindle.formats import elf
 from rekindle.formats.access import File
@@ -41,7 +41,7 @@ def check(half: Half, new: Mapping[str, Path]) -> list[Finding]:
     kept = {path.name: _symbols(path) for path in inside if path.name not in replaced}
     old = {path.name: _symbols(path) for path in lib.glob("*.so") if path.name in replaced}
     made = {name: _symbols(path) for name, path in replaced.items()}
-    needed = {name for path in new.values() for name in _needed(path)}
+    needed = {name for path in new.values() for name in elf.of(path).needed}
     beside = [path for name in sorted(needed) for path in half.in_packages(f"lib/{name}")]
     packages = frozenset().union(*(_symbols(path).defined for path in beside))
     return [grafted.taken(kept, old, made), grafted.wanted(kept, old, made, packages)]
@@ -53,18 +53,17 @@ def registrations(half: Half, new: Mapping[str, Path], python: str) -> list[Find
     other = _ask(overlay(half, new), half.packages, python)
     if isinstance(one, str):
         text = f"the base itself could not be imported here, so its kernels could not be counted: {one}"
-        return [Finding(id="graft-kernels", state=State.UNVERIFIED, found=text)]
+        return [unverified("graft-kernels", text)]
     if isinstance(other, str):
-        text = f"the base can be imported, with the new GPU half it cannot: {other}"
-        return [Finding(id="graft-kernels", state=State.FAIL, found=text)]
+        return [failed("graft-kernels", f"the base can be imported, with the new GPU half it cannot: {other}")]
     found = sorted(differences(one, other))
     count = sum(len(entry) for entry in one["registered"].values())
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         text = f"the dispatcher has another entry for `{found[0]}`{more} with the new GPU half"
-        return [Finding(id="graft-kernels", state=State.FAIL, found=text, why="an operator would have no kernel")]
+        return [failed("graft-kernels", text, why="an operator would have no kernel")]
     text = f"the dispatcher has the same {count} entries for CUDA with the base and with the new GPU half"
-    return [Finding(id="graft-kernels", state=State.PASS, found=text)]
+    return [passed("graft-kernels", text)]
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterable[str]:
@@ -116,8 +115,3 @@ def _placeless(entry: list[str] | None) -> list[str] | None:
 def _symbols(path: Path) -> Symbols:
     with File(path) as source:
         return elf.symbols(source)
-
-
-def _needed(path: Path) -> tuple[str, ...]:
-    with File(path) as source:
-        return elf.read(source).needed

@@ -9,7 +9,7 @@ from pathlib import Path
 from rekindle.build.graft.ninja_file import Half, common, includes
 from rekindle.core import files, run
 from rekindle.core.errors import StepFailed
-from rekindle.core.findings import Finding, State
+from rekindle.core.findings import Finding, failed, passed, unverified
 
 _ASKED = (
     "sizeof(cudaDeviceProp)", "offsetof(cudaDeviceProp, multiProcessorCount)", "offsetof(cudaDeviceProp, major)",
@@ -28,7 +28,7 @@ def check(half: Half) -> tuple[Finding, ...]:
     theirs = sorted({path.parent for path in half.in_packages("include/*.h")})
     if not any((folder / "cuda_runtime.h").is_file() for folder in theirs):
         text = "the base's own CUDA headers are in none of its packages: the layouts could not be compared"
-        return (Finding(id="graft-layouts", state=State.UNVERIFIED, found=text),)
+        return (unverified("graft-layouts", text),)
     asked = [*_ASKED, *(_NCCL if "-DUSE_C10D_NCCL" in common(half) else ())]
     with files.scratch("layouts") as scratch:
         ours = _numbers(half, scratch, asked, ())
@@ -38,9 +38,9 @@ def check(half: Half) -> tuple[Finding, ...]:
     if different:
         text = different[0] + (f", and {len(different) - 1} more differ" if len(different) > 1 else "")
         why = "both halves use it: one would read the other's memory wrongly"
-        return (Finding(id="graft-layouts", state=State.FAIL, found=text, why=why),)
+        return (failed("graft-layouts", text, why=why),)
     text = f"{len(asked)} sizes and places of structures are the same with the base's CUDA and with the toolkit's"
-    return (Finding(id="graft-layouts", state=State.PASS, found=text),)
+    return (passed("graft-layouts", text),)
 
 
 def _numbers(half: Half, scratch: Path, asked: Sequence[str], first: Sequence[Path]) -> list[int]:
