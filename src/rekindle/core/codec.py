@@ -83,8 +83,8 @@ def from_builtins(value: Any, kind: type[T], *, name: str = "the value") -> T:
 
 
 def like(kind: type[S], source: msgspec.Struct, /, **more: Any) -> S:
-    """A struct of this kind with what `source` has under the same names."""
-    names = set(kind.__struct_fields__) & set(source.__struct_fields__)
+    """A struct of this kind with what `source` has under the same names, but its `schema`."""
+    names = set(kind.__struct_fields__) & set(source.__struct_fields__) - {"schema"}
     return kind(**{name: getattr(source, name) for name in names} | more)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core import untrusted
+from rekindle.core import codec, untrusted
 from rekindle.core.console import plural
 from rekindle.core.errors import BadInput, UnknownName
 from rekindle.core.files import read_bytes
@@ -287,21 +287,12 @@ def assemble(
         raise BadInput(message, hint="do not use them; nothing of them was installed")
     made = _link_names(files)
     dangling = _without_dangling(files)
-    return Kit(
-        name=offering.name,
-        version=offering.version,
-        release=offering.release,
-        variant=offering.variant,
-        place=offering.place,
-        provider=offering.provider,
-        full=offering.full,
-        layout=offering.layout,
-        gone=offering.gone,
-        parts=offering.parts,
+    return codec.like(
+        Kit,
+        offering,
         files=tuple(files[path] for path in sorted(files)),
         made=tuple(made),
         missing=(*offering.gone, *(_absent(path, full=offering.full) for path in dangling)),
-        unverified=offering.unverified,
         made_at=time.strftime("%Y-%m-%d"),
     )
 

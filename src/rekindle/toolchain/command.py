@@ -54,14 +54,8 @@ class InstallCommand(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
     def how(self, store: Store, cuda: Version | None = None) -> Installation:
-        settings = ProviderSettings(
-            state=store.state,
-            full=self.full,
-            offline=self.offline,
-            source=self.source,
-            mirror=self.mirror,
-            cuda=read_cuda(self.cuda) if self.cuda else cuda,
-        )
+        chosen = read_cuda(self.cuda) if self.cuda else cuda
+        settings = codec.like(ProviderSettings, self, state=store.state, cuda=chosen)
         return Installation(
             place=platform_of(self.platform), provider=self.provider, settings=settings, again=self.again
         )
@@ -366,16 +360,4 @@ def _offering(kit: Kit) -> Offering:
     if kit.adopted or kit.layout is None:
         message = f"{kit.id} is a folder of yours: a manifest cannot name its parts"
         raise BadInput(message, hint="install it by `rekindle toolchain install`")
-    return Offering(
-        provider=kit.provider,
-        name=kit.name,
-        version=kit.version,
-        release=kit.release,
-        variant=kit.variant,
-        place=kit.place,
-        layout=kit.layout,
-        parts=kit.parts,
-        full=kit.full,
-        unverified=kit.unverified,
-        gone=kit.gone,
-    )
+    return codec.like(Offering, kit)

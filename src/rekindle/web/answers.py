@@ -186,16 +186,14 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, best: Route) -> TableRow:
-        return cls(
+        return codec.like(
+            cls,
+            best,
             route=best.route.value,
-            torch=best.torch,
             cuda=str(best.cuda) if best.cuda else None,
-            python=best.python,
             index=best.index_url if best.requirements and not best.on_configured_index else None,
             pins=best.requirements,
             first=best.numpy if best.requirements else None,
-            driver=best.driver,
-            loses=best.loses,
             settings=tuple(each.code for each in best.settings),
             change=best.change.text if best.change else None,
         )
