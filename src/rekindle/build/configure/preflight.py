@@ -16,10 +16,11 @@ from rekindle.build.configure.tools import Tools
 from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.run.folders import LONGEST, Folders
 from rekindle.build.script.needs import loaded_by_cudnn
-from rekindle.build.script.standalone_libraries import anywhere, cudnn_of, size_of
+from rekindle.build.script.standalone_libraries import anywhere, cudnn_of
 from rekindle.compat.host_compiler import takes_clang, takes_gcc, takes_msvc
 from rekindle.compat.judgement import Clash, judged
 from rekindle.core.command import rekindle
+from rekindle.core.disk import size_of
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import costs, limits
