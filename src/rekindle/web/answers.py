@@ -409,15 +409,6 @@ class PackedAnswers(msgspec.Struct, frozen=True, kw_only=True):
 
 def packed(kept: Answers) -> PackedAnswers:
     texts: dict[str, int] = {}
-
-    def pack(value: Any) -> Any:
-        if isinstance(value, str):
-            return texts.setdefault(value, len(texts))
-        if isinstance(value, dict):
-            return {name: pack(each) for name, each in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [pack(each) for each in value]
-        return value
-
-    answers = pack(codec.to_builtins(kept.answers))
+    plain = codec.to_builtins(kept.answers)
+    answers = codec.with_texts(plain, lambda text: texts.setdefault(text, len(texts)), keys=False)
     return PackedAnswers(drivers=kept.drivers, cells=kept.cells, texts=tuple(texts), answers=answers)
