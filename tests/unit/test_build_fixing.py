@@ -20,7 +20,7 @@ from rekindle.core.version import Version
 from rekindle.diagnose import fix
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.facts import Facts
-from rekindle.knowledge.logs import mechanical, signatures
+from rekindle.knowledge.logs import signatures
 from rekindle.knowledge.torch import patches
 
 STOPPED = "ninja: build stopped: subcommand failed.\n"
@@ -137,13 +137,13 @@ def test_what_was_fixed_stays_in_force_but_for_the_jobs(tmp_path: Path) -> None:
 
 
 def test_every_mechanical_fix_is_of_a_known_cause_and_can_be_made() -> None:
-    for row in mechanical.mechanical():
+    for row in signatures.mechanical():
         cause = signatures.cause(row.cause)
         assert cause is not None, row.id
-        if row.action is mechanical.FixAction.VARIABLES:
+        if row.action is signatures.FixAction.VARIABLES:
             assert any((step.command or "").startswith(("export ", "set ")) for step in cause.fix), row.id
         assert all(patches.patch(id) for id in row.patches)
-        assert (row.divide > 1) == (row.action is mechanical.FixAction.JOBS)
+        assert (row.divide > 1) == (row.action is signatures.FixAction.JOBS)
         assert row.text[0].islower() and not row.text.endswith("."), "it follows `Rekindle can`"
 
 

@@ -16,7 +16,7 @@ from rekindle.build.governor.memory import Watch, of_windows
 from rekindle.build.governor.record import Compile, Shown, Standing
 from rekindle.build.progress import watch, weights
 from rekindle.build.progress.outputs import RunningProgram
-from rekindle.knowledge.builds.compile_costs import compile_memory
+from rekindle.knowledge.builds.costs import compile_memory
 
 MIB = 1024**2
 

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from rekindle.build.configure.backends import BackendCall, BackendJob, NinjaBackend
-from rekindle.build.graft import assemble, border, layouts
+from rekindle.build.graft import assemble, border
 from rekindle.build.graft import base as bases
 from rekindle.build.graft.base import Base
 from rekindle.build.graft.ninja_file import Half, write
@@ -49,7 +49,7 @@ class Graft(NinjaBackend):
         return (build / "build.ninja",)
 
     def check(self, job: BackendJob, log: str) -> tuple[Finding, ...]:
-        return layouts.check(half_of(job))
+        return border.layouts(half_of(job))
 
     def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]:
         return []

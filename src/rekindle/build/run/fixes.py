@@ -19,7 +19,7 @@ from rekindle.build.run.steps import Context
 from rekindle.core.command import Command
 from rekindle.core.errors import StepFailed
 from rekindle.diagnose.answer import LIKELY, Cause, Diagnosis, LogOutcome
-from rekindle.knowledge.logs.mechanical import FixAction, Mechanical, of_cause
+from rekindle.knowledge.logs.signatures import FixAction, Mechanical, of_cause
 from rekindle.knowledge.torch import patches as catalogue
 
 Consent = Callable[[Remedy], bool]

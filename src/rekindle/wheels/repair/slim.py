@@ -29,7 +29,7 @@ from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import Identity, cuda_linked, read_binaries
 from rekindle.wheels.repair import linux, rewrite
 from rekindle.wheels.repair.closure import own_cards
-from rekindle.wheels.repair.index_packages import WantedLibrary, choose
+from rekindle.wheels.repair.providers import WantedLibrary, choose
 from rekindle.wheels.repair.repair import Repair
 from rekindle.wheels.repair.rewrite import Contents, FromWheel
 from rekindle.wheels.tags import machine_of, place_of, wheel_tags
