@@ -137,7 +137,7 @@ def inspect(
 
     from rekindle.wheels.inspect.against import read_torch
     from rekindle.wheels.inspect.inspection import inspect as look
-    from rekindle.wheels.inspect.required import required_findings, targets_of
+    from rekindle.wheels.inspect.inspection import required_findings, targets_of
 
     wanted = targets_of(_names(require))
     found = look(where, cards=_names(gpus), against=read_torch(Path(against)) if against else None)

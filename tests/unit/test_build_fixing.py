@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from rekindle.core.version import Version
 from rekindle.diagnose import fix
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.facts import Facts
-from rekindle.knowledge.logs import mechanical, signatures
+from rekindle.knowledge.logs import signatures
 from rekindle.knowledge.torch import patches
 
 STOPPED = "ninja: build stopped: subcommand failed.\n"
@@ -53,7 +54,10 @@ def remedy(
 ) -> Remedy | None:
     asked = BuildRequest(source="s", system=system, arch="x86_64", python="p", compiler=GCC, **more)
     found = diagnose_text(log, known=Facts(os=system))
-    return fixes.remedy_for(found, step="compile", request=asked, tools=tools(), jobs=jobs, force=force or Force())
+    context: Any = SimpleNamespace(
+        diagnosis=found, step="compile", request=asked, tools=tools(), compiles_at_once=jobs or os.cpu_count()
+    )
+    return fixes.remedy_for(context, force or Force())
 
 
 def test_a_killed_compiler_halves_the_jobs() -> None:
@@ -133,13 +137,13 @@ def test_what_was_fixed_stays_in_force_but_for_the_jobs(tmp_path: Path) -> None:
 
 
 def test_every_mechanical_fix_is_of_a_known_cause_and_can_be_made() -> None:
-    for row in mechanical.mechanical():
+    for row in signatures.mechanical():
         cause = signatures.cause(row.cause)
         assert cause is not None, row.id
-        if row.action is mechanical.FixAction.VARIABLES:
+        if row.action is signatures.FixAction.VARIABLES:
             assert any((step.command or "").startswith(("export ", "set ")) for step in cause.fix), row.id
         assert all(patches.patch(id) for id in row.patches)
-        assert (row.divide > 1) == (row.action is mechanical.FixAction.JOBS)
+        assert (row.divide > 1) == (row.action is signatures.FixAction.JOBS)
         assert row.text[0].islower() and not row.text.endswith("."), "it follows `Rekindle can`"
 
 

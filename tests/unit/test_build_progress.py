@@ -24,7 +24,7 @@ from rekindle.build.progress.outputs import RunningProgram, Watcher
 from rekindle.build.progress.view import Now
 from rekindle.build.progress.watch import CompileStep, Progress
 from rekindle.build.progress.weights import Times, Weight, Weights
-from rekindle.knowledge.builds.compile_costs import compile_times
+from rekindle.knowledge.builds.costs import compile_times
 from rekindle.knowledge.builds.sweeps import file_seconds
 from support.artefacts import unverified
 

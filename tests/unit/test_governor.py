@@ -16,7 +16,7 @@ from rekindle.build.governor.memory import Watch, of_windows
 from rekindle.build.governor.record import Compile, Shown, Standing
 from rekindle.build.progress import watch, weights
 from rekindle.build.progress.outputs import RunningProgram
-from rekindle.knowledge.builds.compile_costs import compile_memory
+from rekindle.knowledge.builds.costs import compile_memory
 
 MIB = 1024**2
 
@@ -155,8 +155,8 @@ def test_without_any_group_it_is_the_machine_and_unknown_stays_unknown() -> None
 
 def test_on_windows_what_can_be_committed_counts() -> None:
     said = {"total": 32_000, "available": 20_000, "commit_total": 40_000, "commit_free": 5_000}
-    assert of_windows(said).available == 5_000
-    assert of_windows(None).available is None
+    assert of_windows(said) == (5_000, 32_000)
+    assert of_windows(None) is None
 
 
 def test_a_record_is_one_line_and_a_torn_line_is_left_out(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from rekindle.inputs.versions import read_cuda, read_cudnn, read_python, read_to
 from rekindle.machine.model import FoundDriver, Machine
 from rekindle.model.cuda_line import CudaLine, index_of, variant_of
 from rekindle.toolchain.model import ToolSpec
-from rekindle.wheels.inspect.required import targets_of
+from rekindle.wheels.inspect.inspection import targets_of
 from support.command import Seen, rekindle_command
 
 _MACHINE = Path(__file__).parents[1] / "machines" / "k40c-ready-windows.json"

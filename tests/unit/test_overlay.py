@@ -13,7 +13,7 @@ import rekindle
 from rekindle.core.errors import BadInput
 from rekindle.knowledge import keys, tables
 from rekindle.knowledge.gpu import gpus
-from rekindle.knowledge.torch import other_builds
+from rekindle.knowledge.torch import projects
 from support.command import rekindle_command
 
 KNOWLEDGE = Path(rekindle.__file__).parent / "knowledge"
@@ -76,11 +76,11 @@ def test_one_overlaid_gt_730_leaves_the_other_one(tmp_path: Path) -> None:
 
 
 def test_one_overlaid_conda_row_replaces_only_its_own(tmp_path: Path) -> None:
-    count = len(other_builds.conda_builds())
-    row = {**tables.codec.to_builtins(other_builds.conda_builds()[3]), "arch_list": "9.0", **SOURCED}
+    count = len(projects.conda_builds())
+    row = {**tables.codec.to_builtins(projects.conda_builds()[3]), "arch_list": "9.0", **SOURCED}
     tables.use_overlay(overlay(tmp_path, "conda_forge.json", {"builds": [row]}))
-    assert len(other_builds.conda_builds()) == count
-    assert [build.arch_list for build in other_builds.conda_builds()].count("9.0") == 1
+    assert len(projects.conda_builds()) == count
+    assert [build.arch_list for build in projects.conda_builds()].count("9.0") == 1
 
 
 def test_a_bad_row_is_refused_with_its_field_and_an_example(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import rekindle
 from rekindle.cli.main import run
 from rekindle.core import paths
 from rekindle.knowledge.cuda import library_packages
-from rekindle.wheels.repair import index_packages
+from rekindle.wheels.repair import providers
 
 SOURCE = Path(rekindle.__file__).parent
 
@@ -39,8 +39,8 @@ def test_a_package_that_repair_takes_libraries_from_lies_in_the_named_cache(
     here.write_bytes(b"the very wheel")
     monkeypatch.setenv("REKINDLE_CACHE", str(tmp_path))
     monkeypatch.setattr(library_packages, "_hashes", lambda: {row.wheel: hashlib.sha256(b"the very wheel").hexdigest()})
-    monkeypatch.setattr(index_packages, "call", lambda *_, **__: pytest.fail("pip was started"))
-    assert index_packages.download(row) == here
+    monkeypatch.setattr(providers, "call", lambda *_, **__: pytest.fail("pip was started"))
+    assert providers.download(row) == here
 
 
 def test_the_shelf_and_the_cache_are_where_the_variables_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from rekindle.knowledge.cuda import library_packages
 from rekindle.knowledge.cuda.libraries import Owner, owner_of
 from rekindle.knowledge.cuda.library_packages import DllProvider
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.wheels.repair import index_packages, repair
-from rekindle.wheels.repair.index_packages import WantedLibrary
+from rekindle.wheels.repair import providers, repair
+from rekindle.wheels.repair.providers import WantedLibrary
 from support import small_wheels
 from support.command import rekindle_command
 from support.compiled import MINGW, Compiler
@@ -167,10 +167,10 @@ def test_the_package_of_the_wheels_cuda_is_chosen_newest_first(monkeypatch: pyte
     terms = owner_of("cublas64_11.dll", "windows")
     assert terms is not None
     wanted = WantedLibrary(system="windows", python="cp311", cuda=Version("11.8"))
-    chosen = [row.version for row in index_packages.choose("cublas64_11.dll", wanted, terms)]
+    chosen = [row.version for row in providers.choose("cublas64_11.dll", wanted, terms)]
     assert chosen == ["11.10.3.66", "11.9.2.110", "11.11.3.6"]
     same = WantedLibrary(system="windows", python="cp311", cuda=None, versions={"nvidia-cublas-cu11": "11.9.2.110"})
-    assert index_packages.choose("cublas64_11.dll", same, terms)[0].version == "11.9.2.110"
+    assert providers.choose("cublas64_11.dll", same, terms)[0].version == "11.9.2.110"
 
 
 def test_no_cudnn_without_code_for_the_card_is_taken() -> None:
@@ -179,8 +179,8 @@ def test_no_cudnn_without_code_for_the_card_is_taken() -> None:
     assert terms is not None
     kepler = WantedLibrary(system="windows", python="cp311", cuda=Version("11.8"), cards=(Capability.parse("3.5"),))
     volta = WantedLibrary(system="windows", python="cp311", cuda=Version("11.8"), cards=(Capability.parse("7.0"),))
-    assert index_packages.choose("cudnn64_8.dll", volta, terms)[0].version.startswith("8.")
-    for row in index_packages.choose("cudnn64_8.dll", kepler, terms):
+    assert providers.choose("cudnn64_8.dll", volta, terms)[0].version.startswith("8.")
+    for row in providers.choose("cudnn64_8.dll", kepler, terms):
         assert Version.parse(row.version) < Version("8.8"), row.version
 
 
@@ -192,7 +192,7 @@ def test_a_file_other_than_the_recorded_one_is_refused(
     package = small_wheels.make(tmp_path / "index", {"a/libiomp5md.dll": data, **small_wheels.FILES})
     row = _provider("intel-openmp", "2025.3.1", "libiomp5md.dll")
     monkeypatch.setattr(library_packages, "providers", lambda *_: (row,))
-    monkeypatch.setattr(index_packages, "download", lambda _: package)
+    monkeypatch.setattr(providers, "download", lambda _: package)
     assert rekindle_command("repair", str(wheel), "-o", str(tmp_path / "out")).code == 7
     assert not list((tmp_path / "out").glob("*"))
 
@@ -211,7 +211,7 @@ def test_a_library_of_a_package_keeps_its_compressed_bytes_and_brings_its_licenc
         crc32=f"{zlib.crc32(data):08x}", wheel=package.name, wheel_size=1, yanked=False,
     )  # fmt: skip
     monkeypatch.setattr(library_packages, "providers", lambda *_: (row,))
-    monkeypatch.setattr(index_packages, "download", lambda _: package)
+    monkeypatch.setattr(providers, "download", lambda _: package)
     done = repair.repair(wheel, tmp_path / "out", wish=repair.RepairWish())
     assert done.output is not None
     assert small_wheels.raw(done.output, "torch/lib/libiomp5md.dll") == small_wheels.raw(package, "a/libiomp5md.dll")
@@ -227,7 +227,7 @@ def test_a_dry_run_fetches_nothing(tmp_path: Path, windows: Compiler, monkeypatc
     def fetch(_: object) -> None:
         raise AssertionError("fetched on a dry run")
 
-    monkeypatch.setattr(index_packages, "download", fetch)
+    monkeypatch.setattr(providers, "download", fetch)
     seen = rekindle_command("repair", str(wheel), "-o", str(tmp_path / "out"), "--dry-run")
     assert seen.code == 0
     assert "intel-openmp" in seen.out
@@ -273,7 +273,7 @@ def _linux_terms(library: str) -> Owner:
 
 def _first(library: str, machine: str = "x86_64", cuda: str = "11.8", **more: object) -> DllProvider:
     wanted = WantedLibrary(system="linux", machine=machine, python="cp310", cuda=Version(cuda), **more)  # type: ignore[arg-type]
-    return index_packages.choose(library, wanted, _linux_terms(library))[0]
+    return providers.choose(library, wanted, _linux_terms(library))[0]
 
 
 @pytest.mark.parametrize(
@@ -343,15 +343,15 @@ def test_a_package_that_is_not_the_one_of_the_index_is_not_taken(
         place.write_bytes(bytes(1000))
         return Result(args=tuple(words), code=0)
 
-    monkeypatch.setattr(index_packages, "call", mirror)
+    monkeypatch.setattr(providers, "call", mirror)
     with pytest.raises(FetchFailed, match="different SHA-256"):
-        index_packages.download(row)
+        providers.download(row)
     assert not place.exists()
     # One that lies in the cache with the right size and other contents is fetched again, and refused again.
     with place.open("wb") as stream:
         stream.truncate(row.wheel_size)
     with pytest.raises(FetchFailed):
-        index_packages.download(row)
+        providers.download(row)
 
 
 def test_every_wheel_that_repair_may_take_has_a_hash() -> None:

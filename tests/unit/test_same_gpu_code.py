@@ -12,8 +12,7 @@ from rekindle.core.errors import ChecksFailed
 from rekindle.core.findings import State
 from rekindle.extension.check import served_by
 from rekindle.knowledge.gpu.capability import Capability, NamedCard
-from rekindle.wheels.inspect.inspection import inspect
-from rekindle.wheels.inspect.required import lost, targets_of
+from rekindle.wheels.inspect.inspection import inspect, lost, targets_of
 from rekindle.wheels.shelf import shelf
 from rekindle.wheels.verify import static_checks
 from support import torch_like

@@ -13,7 +13,7 @@ from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.torch.field_reports import describe, field_reports
+from rekindle.knowledge.torch.torch_wheels import describe, field_reports
 from rekindle.wheels.verify import share
 from rekindle.wheels.verify.verify import NumberedCheck, SeenCard, Verification
 from tools.observe import field_reports as tool

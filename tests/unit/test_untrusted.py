@@ -23,7 +23,7 @@ from rekindle.fleet import matrix_file
 from rekindle.fleet.job import FleetJob, JobOrder, JobResult
 from rekindle.install import conda, record
 from rekindle.knowledge.cuda import library_packages
-from rekindle.knowledge.torch import releases, setup_py
+from rekindle.knowledge.torch import options, releases
 from rekindle.machine.python.environment import find
 from rekindle.source import tree
 from rekindle.source.checkout import Mark
@@ -468,7 +468,7 @@ def test_a_plan_of_a_wheel_on_a_shelf_asks_no_index_for_it(
 
 def test_every_requirement_of_the_tables_is_one() -> None:
     for release in releases.torch_releases():
-        assert all(map(PipRequirement, setup_py.requirements(release.newest, mkl=True)))
+        assert all(map(PipRequirement, options.requirements(release.newest, mkl=True)))
         assert release.git_version is None or Commit(release.git_version)
     assert CondaPin("libcudnn<=9.10.2.21") and CondaPin("pytorch=2.4.1=cuda*")
     assert PipVersion("2.14.1+cu126") and PipVersion("2.8.0.dev20250101")

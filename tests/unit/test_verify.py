@@ -218,7 +218,7 @@ def test_a_wheel_that_is_not_torch_is_imported_for_what_it_is(
         return trial.TrialRun(python=Path(sys.executable), finding=made)
 
     monkeypatch.setattr(trial, "_installed", installed)
-    monkeypatch.setattr(trial, "_clean_environment", lambda: {**os.environ, "PYTHONPATH": str(site)})
+    monkeypatch.setattr(trial, "clean_environment", lambda: {**os.environ, "PYTHONPATH": str(site)})
     # A card in the machine is no reason to ask for GPU code where nobody promised any.
     monkeypatch.setattr(trial, "cards_here", lambda: (NamedCard(name="H200", capability=Capability(9, 0)),))
     answer = verify.verify(wheel)

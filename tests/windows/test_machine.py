@@ -19,7 +19,7 @@ import pytest
 from programs import program
 
 from rekindle.core import run
-from rekindle.core.dev_drive import DEV_VOLUME, UNKNOWN_TO_THIS_WINDOWS, dev_drive
+from rekindle.core.disk import DEV_VOLUME, UNKNOWN_TO_THIS_WINDOWS, dev_drive
 from rekindle.machine.gpu import ask_cuda_driver
 from rekindle.machine.host import Host
 from rekindle.machine.system import windows

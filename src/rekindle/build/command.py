@@ -15,7 +15,7 @@ from rekindle.build import build_record, overview, provision
 from rekindle.build.configure import compiler_cache, options, request, smoke, tools
 from rekindle.build.configure.compiler_cache import find_launcher, remote
 from rekindle.build.configure.options import Choices
-from rekindle.build.configure.request import BuildRequest
+from rekindle.build.configure.request import BuildFile, BuildRequest
 from rekindle.build.governor import governor
 from rekindle.build.progress import view
 from rekindle.build.progress.view import Now
@@ -25,7 +25,6 @@ from rekindle.build.run import locked, steps, tidy
 from rekindle.build.run.build import BuildReport, StepReport
 from rekindle.build.run.fixes import Consent
 from rekindle.build.run.folders import Folders, folder_of, wheel_version, without_spaces
-from rekindle.build.run.journal import Remedy
 from rekindle.core import codec, files
 from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, Interrupted, RekindleError, UsageError
@@ -99,14 +98,15 @@ def build(command: BuildCommand, tell: Callable[[str], None], listener: BuildLis
     # A source that is named is here, also where the machine is a recorded one.
     pinned = locked.check(resolved, bundle) if command.machine is None or command.source is not None else ()
     folders = Folders(without_spaces(Path(choices.work) if choices.work else folder_of(resolved)))
+    here = command.machine is None
     if command.tidy:
         return _tidied(folders, resolved, dry_run=command.dry_run)
     shown = overview.overview(
         resolved,
         seen,
-        folder=_root(resolved, folders, elsewhere=command.machine is not None),
+        folder=str(folders.root) if here else elsewhere_root(resolved),
         jobs=choices.jobs,
-        here=command.machine is None,
+        here=here,
     )
     if command.dry_run:
         return _would(resolved, choices, shown, pinned)
@@ -138,9 +138,8 @@ def build(command: BuildCommand, tell: Callable[[str], None], listener: BuildLis
             listener.ended(outcome)
     if command.export_cache is not None:
         own = _cache_identity(resolved, choices, folders)
-        tell(
-            compiler_cache.describe_exchange("exported", compiler_cache.export(command.export_cache, folders.root, own))
-        )
+        done = compiler_cache.export(command.export_cache, folders.root, own)
+        tell(compiler_cache.describe_exchange("exported", done))
     return msgspec.structs.replace(made, overview=shown, record=written)
 
 
@@ -148,14 +147,13 @@ def _with_cache(
     command: BuildCommand, resolved: BuildRequest, choices: Choices, folders: Folders, tell: Callable[[str], None]
 ) -> Choices:
     """The same choices with a ccache of the build's own, filled from what another machine compiled."""
-    if command.export_cache is None and command.import_cache is None:
+    if not command.exchanges_cache:
         return choices
     own = _cache_identity(resolved, choices, folders)
     if command.import_cache is not None:
         folders.root.mkdir(parents=True, exist_ok=True)
-        tell(
-            compiler_cache.describe_exchange("imported", compiler_cache.bring(command.import_cache, folders.root, own))
-        )
+        done = compiler_cache.bring(command.import_cache, folders.root, own)
+        tell(compiler_cache.describe_exchange("imported", done))
         tell("what others compiled cannot be checked: trust the file as you trust who made it")
     place = {**choices.cache_place, **compiler_cache.variables(folders.root)}
     return msgspec.structs.replace(choices, cache_place=place)
@@ -170,9 +168,7 @@ def _provisioned(command: BuildCommand, seen: Machine, tell: Callable[[str], Non
     """The machine after what the build lacks was installed; with `--dry-run` only named."""
     if command.machine is not None:
         raise UsageError("cannot provision a snapshot", hint="run it on that machine")
-    wanted = request.read(command.plan, unlocked=command.unlocked)
-    if command.no_cudnn:
-        wanted = msgspec.structs.replace(wanted, cudnn=None)
+    wanted = wanted_by(command)
     overrides = options.parse(command.pairs)
     if command.dry_run:
         for tool in provision.lacking(wanted, seen, overrides).tools:
@@ -184,11 +180,15 @@ def _provisioned(command: BuildCommand, seen: Machine, tell: Callable[[str], Non
     return look(None) if done else seen
 
 
+def wanted_by(command: BuildCommand) -> BuildFile:
+    """What the plan or build file asks for."""
+    wanted = request.read(command.plan, unlocked=command.unlocked)
+    return msgspec.structs.replace(wanted, cudnn=None) if command.no_cudnn else wanted
+
+
 def resolve(command: BuildCommand, seen: Machine, *, elsewhere: bool = False) -> BuildRequest:
     """The request of this command on that machine. A source that another computer's plan names is there, not here."""
-    wanted = request.read(command.plan, unlocked=command.unlocked)
-    if command.no_cudnn:
-        wanted = msgspec.structs.replace(wanted, cudnn=None)
+    wanted = wanted_by(command)
     if command.graft is not None:
         wanted = msgspec.structs.replace(wanted, base=str(wheel_in(command.graft)))
     if wanted.base is not None and command.pairs:
@@ -231,12 +231,10 @@ def again(words: Sequence[str]) -> str:
 
 
 def _choices(command: BuildCommand, resolved: BuildRequest, seen: Machine) -> Choices:
-    return Choices(
+    return codec.like(
+        Choices,
+        command,
         overrides=options.parse(command.pairs),
-        allow_unknown=command.allow_unknown,
-        until=command.until,
-        start=command.start,
-        clean=command.clean,
         jobs=command.jobs or tools.jobs_for(seen, cuda=resolved.cuda is not None),
         ceiling=command.jobs or seen.processor.cores,
         work=str(command.work.resolve()) if command.work else None,
@@ -244,16 +242,12 @@ def _choices(command: BuildCommand, resolved: BuildRequest, seen: Machine) -> Ch
         gpu=smoke.can_run(resolved.gpu_targets, (gpu.capability for gpu in seen.gpus)),
         launcher=find_launcher(command.launcher or ("ccache" if command.exchanges_cache else None), os.environ),
         cache_place=remote(command.launcher),
-        auto_fix=command.auto_fix,
-        force=command.force,
         again=again(command.words or ("build", str(command.plan))),
     )
 
 
-def _root(resolved: BuildRequest, folders: Folders, *, elsewhere: bool) -> str:
+def elsewhere_root(resolved: BuildRequest) -> str:
     """On another machine the cache's place is not known: a short one stands for it."""
-    if not elsewhere:
-        return str(folders.root)
     return "C:\\rk\\b" if resolved.system == "windows" else "/var/tmp/rk/b"
 
 
@@ -280,13 +274,7 @@ def _confirm(ask: Ask | None) -> None:
 
 def _consent() -> Consent | None:
     ask = _question()
-    if ask is None:
-        return None
-
-    def asked(remedy: Remedy) -> bool:
-        return ask(f"Fix: {remedy.summary}. Apply this fix and continue?")
-
-    return asked
+    return None if ask is None else lambda remedy: ask(f"Fix: {remedy.summary}. Apply this fix and continue?")
 
 
 def _heartbeat() -> float:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.build.command import look
+from rekindle.build.command import elsewhere_root, look
 from rekindle.build.configure import options, render, request
 from rekindle.build.configure.environment import BuildEnvironment, Variable, difference
 from rekindle.build.configure.options import Choices, Resolved
-from rekindle.build.configure.request import BuildFile, BuildRequest
+from rekindle.build.configure.request import BuildFile
 from rekindle.build.run import build as whole
 from rekindle.build.run.folders import folder_of, without_spaces
 from rekindle.compat.driver_cuda import newest_full
@@ -67,7 +67,8 @@ def environment(command: EnvCommand) -> tuple[EnvReport, BuildEnvironment]:
     else:
         wanted, here = _wanted(command, seen), None
     resolved = request.resolve(wanted, seen, here=here)
-    root = _root(resolved, seen, elsewhere=command.machine is not None)
+    # On another machine the cache's place is not known.
+    root = elsewhere_root(resolved) if command.machine else str(without_spaces(folder_of(resolved)))
     before = seen.environment if command.machine is not None else dict(os.environ)
     choices = Choices(overrides=options.parse(command.pairs), allow_unknown=command.allow_unknown)
     capture = command.machine is None and not command.shell
@@ -166,10 +167,3 @@ def _wanted(command: EnvCommand, seen: Machine) -> BuildFile:
         toolset=command.toolset,
         profile=command.profile or "fast",
     )
-
-
-def _root(resolved: BuildRequest, seen: Machine, *, elsewhere: bool) -> str:
-    """The build's folder. On another machine the cache's place is not known: a short one stands for it."""
-    if not elsewhere:
-        return str(without_spaces(folder_of(resolved)))
-    return "C:\\rk\\b" if seen.os == "windows" else "/var/tmp/rk/b"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import msgspec
 
+from rekindle.build.configure.preflight import free_below
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core import console
 from rekindle.core.version import Version
@@ -133,13 +133,7 @@ def _free(folder: str, seen: Machine, *, here: bool) -> int | None:
     if not here:
         roles = {disk.role: disk.free for disk in seen.disks}
         return next((roles[role] for role in ("home", "here", "temp") if roles.get(role) is not None), None)
-    place = Path(folder)
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    try:
-        return shutil.disk_usage(place).free
-    except OSError:
-        return None
+    return free_below(Path(folder))
 
 
 def _gb(size: int | None) -> float | None:

@@ -49,7 +49,7 @@ def command(
     from rekindle.wheels import batch
     from rekindle.wheels.inspect import inspection, report
     from rekindle.wheels.inspect.against import read_torch
-    from rekindle.wheels.inspect.required import required_findings, targets_of
+    from rekindle.wheels.inspect.inspection import required_findings, targets_of
 
     wanted = targets_of(require)
     torch = read_torch(against) if against else None

@@ -88,7 +88,7 @@ def command(
     from rekindle.core import findings
     from rekindle.inputs.torch import with_cuda
     from rekindle.wheels import batch
-    from rekindle.wheels.verify import report, verify
+    from rekindle.wheels.verify import verify
 
     places = [Path(text) for text in batch.subjects([str(subject) for subject in subjects])]
     if len(places) > 1 and (output or junit or share):
@@ -120,7 +120,7 @@ def command(
             _share(done, share)
         seen.append(done)
         if not as_json:
-            console.out(("\n" if len(seen) > 1 else "") + report.text(done))
+            console.out(("\n" if len(seen) > 1 else "") + verify.text(done))
     if as_json:
         console.out_json(seen[0] if len(seen) == 1 else verify.Verifications(verifications=tuple(seen)))
     return findings.exit_code(max((done.state for done in seen), key=lambda state: state.rank))
@@ -138,7 +138,7 @@ def _share(done: Verification, place: Path) -> None:
 
 def _keep(done: Verification, subject: Path | None, output: Path | None, junit: Path | None) -> None:
     from rekindle.core import codec, files
-    from rekindle.wheels.verify import report, signed_report, verify
+    from rekindle.wheels.verify import signed_report, verify
 
     place = output or (verify.report_beside(subject) if subject is not None and done.kind == "wheel" else None)
     if place is not None:
@@ -148,7 +148,7 @@ def _keep(done: Verification, subject: Path | None, output: Path | None, junit: 
             files.write_text(place, codec.to_json(done) + "\n")
         console.say(f"wrote `{place}`")
     if junit is not None:
-        files.write_text(junit, report.junit(done))
+        files.write_text(junit, verify.junit(done))
 
 
 def _stand_in_request(

@@ -46,17 +46,22 @@ def to_json(value: Any, *, indent: int = 2) -> str:
     try:
         data = msgspec.json.encode(value, enc_hook=_spell)
     except UnicodeEncodeError:
-        data = msgspec.json.encode(_readable(to_builtins(value)))
+        data = msgspec.json.encode(with_texts(to_builtins(value), _readable))
     return msgspec.json.format(data, indent=indent).decode("utf-8") if indent else data.decode("utf-8")
 
 
-def _readable(value: Any) -> Any:
+def _readable(text: str) -> str:
     """A file name that is no UTF-8, with its odd bytes as `\\xff`."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def with_texts(value: Any, change: Callable[[str], Any], *, keys: bool = True) -> Any:
+    """Plain data with every text in it changed; the names of values too, unless `keys` are left alone."""
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        return change(value)
     if isinstance(value, dict):
-        return {_readable(key): _readable(each) for key, each in value.items()}
-    return [_readable(each) for each in value] if isinstance(value, (list, tuple)) else value
+        return {change(key) if keys else key: with_texts(each, change, keys=keys) for key, each in value.items()}
+    return [with_texts(each, change, keys=keys) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 class JsonAnswer:
@@ -83,8 +88,8 @@ def from_builtins(value: Any, kind: type[T], *, name: str = "the value") -> T:
 
 
 def like(kind: type[S], source: msgspec.Struct, /, **more: Any) -> S:
-    """A struct of this kind with what `source` has under the same names."""
-    names = set(kind.__struct_fields__) & set(source.__struct_fields__)
+    """A struct of this kind with what `source` has under the same names, but its `schema`."""
+    names = set(kind.__struct_fields__) & set(source.__struct_fields__) - {"schema"}
     return kind(**{name: getattr(source, name) for name in names} | more)
 
 

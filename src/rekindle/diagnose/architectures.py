@@ -11,7 +11,7 @@ from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capabilities import on_boards_only
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.torch import architecture_lists
+from rekindle.knowledge.torch import releases
 
 _ASKED = re.compile(r"(?:sm|compute|lto)_(\d{2,3})[af]?\Z")
 
@@ -37,7 +37,7 @@ def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     if capability is None or "arch_dotted" in fields:
         return {}
     here = toolkit(facts.cuda) if facts.cuda else None
-    triton = architecture_lists.first_triton(capability)
+    triton = releases.first_triton(capability)
     found = present(
         arch_first=_first_for(capability),
         # nvcc says it does not know what the named toolkit knows: another nvcc spoke.
@@ -53,7 +53,7 @@ def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
 
 def _numbers_of(name: str) -> dict[str, str]:
     """`Hopper` is 9.0, to releases that know the name."""
-    numbers = architecture_lists.taken_by(None).extension_names.get(name, "").partition("+")[0]
+    numbers = releases.taken_by(None).extension_names.get(name, "").partition("+")[0]
     return {"arch_name_number": numbers} if numbers and ";" not in numbers else {}
 
 
@@ -102,7 +102,7 @@ def _of_torch(text: str, facts: Facts) -> dict[str, str]:
     capability = architecture_asked_for(text)
     if capability is None:
         return {}
-    lists = architecture_lists.taken_by(Version(facts.torch) if facts.torch else None)
+    lists = releases.taken_by(Version(facts.torch) if facts.torch else None)
     # Code of a Jetson is not promised to run on other cards of its generation.
     tegra = {number for name, number in lists.extension_names.items() if name.endswith("+Tegra")}
     older = [
@@ -110,7 +110,7 @@ def _of_torch(text: str, facts: Facts) -> dict[str, str]:
         for number in (architecture_asked_for(entry) for entry in lists.extension if entry not in tegra)
         if number is not None and number.major == capability.major and number < capability
     ]
-    first = architecture_lists.first_taking(str(capability))
+    first = releases.first_taking(str(capability))
     found = {"torch_arch": str(capability), "torch_first": first} if first else {"never_arch": str(capability)}
     return found | present(torch_takes=max(older, default=None))
 

@@ -24,8 +24,7 @@ from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.script_rules import extension
 from rekindle.knowledge.gpu.names import vendors
 from rekindle.knowledge.logs.extension_homes import ExtensionHome, distribution, home
-from rekindle.knowledge.logs.mechanical import of_cause
-from rekindle.knowledge.logs.signatures import CauseRow, FixStep
+from rekindle.knowledge.logs.signatures import CauseRow, FixStep, of_cause
 from rekindle.knowledge.torch.options import options
 from rekindle.model.cuda_line import CudaLine
 

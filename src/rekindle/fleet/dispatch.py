@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -48,19 +49,19 @@ class SchedulerLost(Exception):
     """The connection to the scheduler broke; nothing is known of the workers."""
 
 
+@dataclass(eq=False)
 class _Placed:
     """A job on a worker."""
 
-    def __init__(self, job: FleetJob, address: str, name: str, *, alone: bool, check: bool = False) -> None:
-        self.job = job
-        self.address = address
-        self.name = name
-        self.alone = alone
-        self.check = check
-        """Its wheel is checked on a card there; it was built before."""
-        self.since = time.monotonic()
-        self.step = "sent"
-        self.task: asyncio.Task[None] | None = None
+    job: FleetJob
+    address: str
+    name: str
+    alone: bool
+    check: bool = False
+    """Its wheel is checked on a card there; it was built before."""
+    since: float = field(default_factory=time.monotonic)
+    step: str = "sent"
+    task: asyncio.Task[None] | None = None
 
 
 class Dispatcher:
@@ -212,15 +213,16 @@ class Dispatcher:
                 return
             suspect = self._dead.get(key, (0, 0))[0] > 0
             address = self._best(job, alone=suspect)
-            if address is None:
-                continue
-            if self._shelved_meanwhile(key):
+            if address is None or self._shelved_meanwhile(key):
                 continue
             self.waiting.remove(key)
-            placed = _Placed(job, address, self.workers[address].name, alone=suspect)
-            self.running[key] = placed
-            self.journal.write(event("begin", key=key, name=job.name, worker=placed.name))
-            placed.task = asyncio.ensure_future(self._one(client, placed))
+            self._send(client, _Placed(job, address, self.workers[address].name, alone=suspect), "begin")
+
+    def _send(self, client: Any, placed: _Placed, word: str) -> None:
+        key = str(placed.job.key)
+        self.running[key] = placed
+        self.journal.write(event(word, key=key, name=placed.job.name, worker=placed.name))
+        placed.task = asyncio.ensure_future(self._one(client, placed))
 
     def _place_checks(self, client: Any) -> None:
         """Finished wheels to machines with a fitting card. Builds that only such a machine can do come first."""
@@ -233,10 +235,8 @@ class Dispatcher:
             if not fitting:
                 continue
             del self.checks.waiting[key]
-            placed = _Placed(job, fitting[0], self.workers[fitting[0]].name, alone=False, check=True)
-            self.running[key] = placed
-            self.journal.write(event("check", key=key, name=job.name, worker=placed.name))
-            placed.task = asyncio.ensure_future(self._one(client, placed))
+            name = self.workers[fitting[0]].name
+            self._send(client, _Placed(job, fitting[0], name, alone=False, check=True), "check")
         if not self.waiting and not self.running:
             self.checks.nobody(self.workers.values(), self.rules.patience)
 
@@ -288,16 +288,14 @@ class Dispatcher:
             return
         self._idle_since = self._idle_since or time.monotonic()
         # Where nobody who was ever there could build it, only a new machine helps: seconds, not minutes.
-        hopeless = bool(self.seen) and all(self._hopeless(self.jobs[key]) for key in self.waiting)
+        lacking = ((self.jobs[key], have) for key in self.waiting for have in self.seen.values())
+        hopeless = bool(self.seen) and all(lacks(job, have) or self._was_full(job, have) for job, have in lacking)
         patience = min(self.rules.patience, 10.0) if hopeless else self.rules.patience
         if time.monotonic() - self._idle_since < patience:
             return
         for key in list(self.waiting):
             self.waiting.remove(key)
             self.final("unplaced", self.jobs[key], error=self._missing(self.jobs[key]))
-
-    def _hopeless(self, job: FleetJob) -> bool:
-        return all(lacks(job, have) or self._was_full(job, have) for have in self.seen.values())
 
     def _missing(self, job: FleetJob) -> str:
         if not self.workers:
@@ -405,9 +403,7 @@ class Dispatcher:
     def _heard(self, said: Any) -> None:
         with contextlib.suppress(RekindleError, KeyError, IndexError, TypeError):
             step = codec.from_builtins(said[1], JobStep)
-            placed = self.running.get(step.key)
-            if placed is not None and placed.step != step.step:
-                placed.step = step.step
+            self.running[step.key].step = step.step
 
     def _progress(self) -> None:
         """A line every so often: how far, where, how long still."""
@@ -458,10 +454,8 @@ class Dispatcher:
         if tasks:
             await asyncio.wait(tasks, timeout=_BEAT, return_when=asyncio.FIRST_COMPLETED)
         elif not self.over:
-            await asyncio.sleep(0.02 if self._can_place() else _BEAT)
-
-    def _can_place(self) -> bool:
-        return any(self._best(self.jobs[key], alone=False) for key in self.waiting[:5])
+            can_place = any(self._best(self.jobs[key], alone=False) for key in self.waiting[:5])
+            await asyncio.sleep(0.02 if can_place else _BEAT)
 
     def _end_task(self, placed: _Placed) -> None:
         if placed.task is not None:

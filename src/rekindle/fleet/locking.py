@@ -18,6 +18,7 @@ from rekindle.build.configure import request as build_request
 from rekindle.build.configure.request import BuildFile
 from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_python import takes
+from rekindle.core import codec
 from rekindle.core.errors import RekindleError, UnknownName
 from rekindle.core.version import Version
 from rekindle.fleet import sources
@@ -109,11 +110,9 @@ class Resolving:
     def _outcome(self, cell: MatrixCell) -> Outcome:
         """An error of its own words makes a combination impossible, and stops no other."""
         try:
-            wanted = self._wanted(cell)
-            found = self._way(cell.project)(cell, wanted)
+            return self._way(cell.project)(cell, self._wanted(cell))
         except RekindleError as error:
             return Outcome(state=JobState.IMPOSSIBLE, reason=error.message)
-        return found
 
     def _way(self, project: str) -> Callable[[MatrixCell, _Wanted], Outcome]:
         entry = self.matrix.projects.get(project)
@@ -131,13 +130,12 @@ class Resolving:
         else:
             place = read_system(cell.os)
             cards = () if cell.cuda == CPU and not cell.gpu else self._alike(cell.gpu)
-            machine = read_processor(cell.arch)
             situation = Situation(
                 system=place.system,
                 release=place.release,
                 libc=place.libc,
                 glibc=place.glibc,
-                arch=machine,
+                arch=read_processor(cell.arch),
                 cards=cards,
                 python=python,
             )
@@ -184,10 +182,8 @@ class Resolving:
     def _torch(self, cell: MatrixCell, wanted: _Wanted) -> Outcome:
         verdict = self._answer(wanted.situation, wanted.wish)
         best = verdict.recommended
-        if best.route is RouteKind.NONE or best.torch is None:
-            return Outcome(state=JobState.IMPOSSIBLE, reason=best.summary)
-        if refused := _python(best.torch, wanted):
-            return Outcome(state=JobState.IMPOSSIBLE, reason=refused)
+        if refused := _refused(best, wanted):
+            return refused
         if best.route is RouteKind.SHELF:
             wheel = Path(best.location or "").name
             return Outcome(state=JobState.DONE, reason=best.summary, wheel=wheel)
@@ -213,10 +209,8 @@ class Resolving:
             raise UnknownName("a torch extension needs a CUDA version", hint="leave `cpu` to CMake projects")
         verdict = self._answer(wanted.situation, wanted.wish)
         best = verdict.recommended
-        if best.route is RouteKind.NONE or best.torch is None:
-            return Outcome(state=JobState.IMPOSSIBLE, reason=best.summary)
-        if refused := _python(best.torch, wanted):
-            return Outcome(state=JobState.IMPOSSIBLE, reason=refused)
+        if refused := _refused(best, wanted):
+            return refused
         entry = self.matrix.projects.get(cell.project)
         if entry is None and best.route is RouteKind.OFFICIAL_WHEEL and not wanted.always:
             reason = f"{best.summary}; PyTorch's index has the {cell.project} that belongs to it"
@@ -303,29 +297,25 @@ def _plan(verdict: Verdict, route: Route) -> Plan:
 
 
 def torch_lock(plan: Plan, options: dict[str, str]) -> FleetLock:
-    return FleetLock(
+    return codec.like(
+        FleetLock,
+        plan,
         project="torch",
         kind=JobKind.TORCH,
-        torch=plan.torch,
+        variant=None,
         cuda=str(plan.cuda) if plan.cuda else None,
         cudnn=str(plan.cudnn) if plan.cudnn else None,
         arch_list=plan.arch_list or "",
-        python=plan.python,
-        system=plan.system,
-        machine=plan.machine,
-        profile=plan.profile,
-        backend=plan.backend,
-        commit=plan.commit,
         options={**plan.options, **options},
-        patches=plan.patches,
-        requires=plan.requires,
     )
 
 
-def _python(torch: str, wanted: _Wanted) -> str | None:
-    """Why there is no PyTorch for the Python that was asked for; None when there is."""
-    answer = takes(torch, wanted.python, wanted.situation.system) if wanted.python is not None else None
-    return answer.sentence if isinstance(answer, Clash) else None
+def _refused(best: Route, wanted: _Wanted) -> Outcome | None:
+    """Why there is no PyTorch for this, or none for the Python that was asked for; None when there is."""
+    if best.route is RouteKind.NONE or best.torch is None:
+        return Outcome(state=JobState.IMPOSSIBLE, reason=best.summary)
+    answer = takes(best.torch, wanted.python, wanted.situation.system) if wanted.python is not None else None
+    return Outcome(state=JobState.IMPOSSIBLE, reason=answer.sentence) if isinstance(answer, Clash) else None
 
 
 def _toolkit(wanted: _Wanted) -> str | None:

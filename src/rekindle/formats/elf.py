@@ -12,11 +12,12 @@ import struct
 from array import array
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.formats.access import Buffer, Bytes, broken, exactly, numbers
+from rekindle.formats.access import Buffer, Bytes, File, broken, exactly, numbers
 
 MAGIC = b"\x7fELF"
 
@@ -119,6 +120,12 @@ def read(source: Bytes) -> Elf:
         versions=image.versions(),
         isa=image.isa(),
     )
+
+
+def of(path: Path) -> Elf:
+    """Of a file on the disk."""
+    with File(path) as source:
+        return read(source)
 
 
 def sections(source: Bytes) -> list[tuple[str, int, int]]:

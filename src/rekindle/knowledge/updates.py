@@ -257,16 +257,16 @@ def kind_of(relative: str) -> Any:
 
 
 def updatable() -> dict[str, Any]:
-    from rekindle.knowledge.builds import compile_costs, sweeps
+    from rekindle.knowledge.builds import costs, sweeps
     from rekindle.knowledge.cuda import cudnn, host_compilers, libraries, library_packages, toolchains, toolkits
     from rekindle.knowledge.gpu import drivers, gpus
     from rekindle.knowledge.torch import companions, options, releases, torch_wheels, wheel_platforms
-    from rekindle.knowledge.torch.other_builds import CommunityWheel, CondaBuild
+    from rekindle.knowledge.torch.projects import CommunityWheel, CondaBuild
 
     cuda, toolsets, stl = host_compilers.HostLimits, host_compilers.Toolset, host_compilers.StlGate
     rows: dict[str, Any] = {
-        "builds/compile_memory.json": compile_costs.MeasuredBuild,
-        "builds/compile_times.json": compile_costs.MeasuredBuild,
+        "builds/compile_memory.json": costs.MeasuredBuild,
+        "builds/compile_times.json": costs.MeasuredBuild,
         "builds/sweeps.json": sweeps.Sweep,
         "cuda/dlls.json": library_packages.DllWheel,
         "cuda/linux_libraries.json": library_packages.DllWheel,

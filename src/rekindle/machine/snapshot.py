@@ -7,6 +7,7 @@ better. A file with facts only (written by hand, or by another tool) is taken at
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,22 +106,10 @@ def _completed(gpu: FoundGpu) -> FoundGpu:
 
 def redacted(snapshot: Snapshot) -> Snapshot:
     """The same without names, serial numbers and tokens. Doing it twice changes nothing."""
-    from rekindle.core.redact import local_names
+    from rekindle.core.redact import local_names, redact
 
-    names = local_names()
-    return codec.from_builtins(_walk(codec.to_builtins(snapshot), names), Snapshot)
-
-
-def _walk(value: Any, names: set[str]) -> Any:
-    from rekindle.core.redact import redact
-
-    if isinstance(value, str):
-        return redact(value, names=names)
-    if isinstance(value, dict):
-        return {redact(key, names=names): _walk(item, names) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_walk(item, names) for item in value]
-    return value
+    plain = codec.with_texts(codec.to_builtins(snapshot), partial(redact, names=local_names()))
+    return codec.from_builtins(plain, Snapshot)
 
 
 # They change from minute to minute and explain nothing.

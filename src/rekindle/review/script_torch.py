@@ -8,7 +8,7 @@ import msgspec
 
 from rekindle.compat.torch_cuda import CPU, taken
 from rekindle.core.version import Version
-from rekindle.knowledge.torch.other_builds import CondaBuild, conda_builds
+from rekindle.knowledge.torch.projects import CondaBuild, conda_builds
 from rekindle.model.cuda_line import CudaLine
 from rekindle.review.packages import Install, Wanted, excludes
 from rekindle.review.subject import complete, exact_version

@@ -12,7 +12,7 @@ import msgspec
 from rekindle.core import console
 from rekindle.core.command import Command, rekindle
 from rekindle.core.version import Version
-from rekindle.knowledge.torch.field_reports import describe, field_reports
+from rekindle.knowledge.torch.torch_wheels import describe, field_reports
 from rekindle.stack.route import Missing, Route
 from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.shorter import shorter_lines

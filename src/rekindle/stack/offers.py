@@ -18,7 +18,7 @@ from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode, Group
 from rekindle.knowledge.tables import Evidence, Row, cached, observed
 from rekindle.knowledge.torch import releases, wheel_platforms
-from rekindle.knowledge.torch.other_builds import community_wheels, conda_builds
+from rekindle.knowledge.torch.projects import community_wheels, conda_builds
 from rekindle.knowledge.torch.torch_wheels import TorchWheel, old_wheels, printed_list, torch_wheels
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.wheel import WheelIdentity

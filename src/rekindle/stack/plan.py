@@ -23,7 +23,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge import tables
 from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.knowledge.gpu.capability import Runs, runs
-from rekindle.knowledge.torch import patches, releases, setup_py
+from rekindle.knowledge.torch import options, patches, releases
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.model.cuda_line import index_of
 from rekindle.stack.offers import opened_wheels
@@ -351,8 +351,8 @@ def _known(id: str) -> bool:
 
 def _requirements(torch: str, profile: str, situation: Situation) -> tuple[str, ...]:
     """What the build's own environment gets: the list that `build` installs and a bundle downloads."""
-    mkl = setup_py.with_mkl(profile=profile, system=situation.system, arch=situation.arch)
-    return setup_py.requirements(torch, mkl=mkl)
+    mkl = options.with_mkl(profile=profile, system=situation.system, arch=situation.arch)
+    return options.requirements(torch, mkl=mkl)
 
 
 @tables.cached

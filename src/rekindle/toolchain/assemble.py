@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from rekindle.core import untrusted
+from rekindle.core import codec, untrusted
 from rekindle.core.console import plural
 from rekindle.core.errors import BadInput, UnknownName
 from rekindle.core.files import read_bytes
@@ -213,8 +213,7 @@ def _wrappers(store: Store, files: dict[str, KitFile]) -> Iterable[KitFile]:
             text = _COMPILER.format(program=program, libraries=libraries)
             yield _file(store, f"bin/{name}-{version}", text, executable=True)
             yield KitFile(path=f"bin/{name}", link=f"{name}-{version}")
-            other = {"gcc": "cc", "g++": "c++"}.get(name)
-            if other:
+            if other := {"gcc": "cc", "g++": "c++"}.get(name):
                 yield KitFile(path=f"bin/{other}", link=f"{name}-{version}")
         elif match := _BINUTILS.match(path):
             yield _file(store, f"bin/{match[1]}", _PROGRAM.format(program=program), executable=True)
@@ -233,11 +232,9 @@ def _with_fortran(store: Store, files: dict[str, KitFile]) -> Iterable[KitFile]:
 
 def _either_lib(files: dict[str, KitFile]) -> Iterable[KitFile]:
     """Some look into `lib64`, some into `lib`: both names lead to the same folder."""
-    have = {name for name in ("lib", "lib64") if any(path.startswith(f"{name}/") for path in files)}
-    if have == {"lib"}:
-        yield KitFile(path="lib64", link="lib")
-    elif have == {"lib64"}:
-        yield KitFile(path="lib", link="lib64")
+    have = [name for name in ("lib", "lib64") if any(path.startswith(f"{name}/") for path in files)]
+    if len(have) == 1:
+        yield KitFile(path="lib64" if have == ["lib"] else "lib", link=have[0])
 
 
 def _driver_to_link(store: Store, arch: str, files: dict[str, KitFile]) -> Iterable[KitFile]:
@@ -287,21 +284,12 @@ def assemble(
         raise BadInput(message, hint="do not use them; nothing of them was installed")
     made = _link_names(files)
     dangling = _without_dangling(files)
-    return Kit(
-        name=offering.name,
-        version=offering.version,
-        release=offering.release,
-        variant=offering.variant,
-        place=offering.place,
-        provider=offering.provider,
-        full=offering.full,
-        layout=offering.layout,
-        gone=offering.gone,
-        parts=offering.parts,
+    return codec.like(
+        Kit,
+        offering,
         files=tuple(files[path] for path in sorted(files)),
         made=tuple(made),
         missing=(*offering.gone, *(_absent(path, full=offering.full) for path in dangling)),
-        unverified=offering.unverified,
         made_at=time.strftime("%Y-%m-%d"),
     )
 
@@ -360,7 +348,7 @@ def _link_names(files: dict[str, KitFile]) -> list[str]:
 
 def _without_dangling(files: dict[str, KitFile]) -> list[str]:
     """Links that lead to nothing here are taken out, and named."""
-    folders = {parent for path in files for parent in _parents(path)}
+    folders = {str(parent) for path in files for parent in PurePosixPath(path).parents[:-1]}
     gone = [path for path, file in files.items() if file.link is not None and not _leads(files, folders, path)]
     for path in gone:
         del files[path]
@@ -371,11 +359,6 @@ def _absent(path: str, *, full: bool) -> str:
     """A link without its file: left out on purpose, or truly not there."""
     name = path.rpartition("/")[2]
     return name if full else f"{name} (`--full` may bring it)"
-
-
-def _parents(path: str) -> Iterable[str]:
-    while path := posixpath.dirname(path):
-        yield path
 
 
 def _leads(files: dict[str, KitFile], folders: set[str], path: str) -> bool:

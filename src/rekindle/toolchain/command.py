@@ -19,7 +19,7 @@ from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version
 from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge.cuda import toolkits as published
-from rekindle.knowledge.cuda.toolchains import LicenceTerms, licence_terms
+from rekindle.knowledge.cuda.toolchains import licence_terms
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
 from rekindle.machine.toolchain import toolkits
@@ -54,14 +54,8 @@ class InstallCommand(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
     def how(self, store: Store, cuda: Version | None = None) -> Installation:
-        settings = ProviderSettings(
-            state=store.state,
-            full=self.full,
-            offline=self.offline,
-            source=self.source,
-            mirror=self.mirror,
-            cuda=read_cuda(self.cuda) if self.cuda else cuda,
-        )
+        chosen = read_cuda(self.cuda) if self.cuda else cuda
+        settings = codec.like(ProviderSettings, self, state=store.state, cuda=chosen)
         return Installation(
             place=platform_of(self.platform), provider=self.provider, settings=settings, again=self.again
         )
@@ -83,8 +77,10 @@ def install(command: InstallCommand, *, say: Say, ask: Ask) -> InstalledTools:
         offerings = [entry.offering for entry in listed.kits]
     else:
         for spec in wanted:
-            if spec.name == "cuda" and spec.version and len(spec.version.parts) > 1:
-                _check_released(spec.version)
+            # A release that never was is not looked for; one that is newer than the tables may be there.
+            named = spec.version if spec.name == "cuda" else None
+            if named and len(named.parts) > 1 and named.major_minor < published.toolkits()[-1].version:
+                published.toolkit(named)
         refuse_unserved(wanted, _cards(command, wanted))
         offerings = []
         for spec in wanted:
@@ -104,12 +100,6 @@ def install(command: InstallCommand, *, say: Say, ask: Ask) -> InstalledTools:
     if listed is not None:
         compare_manifest(listed, kits)
     return InstalledTools(offerings=tuple(offerings), kits=tuple(kits))
-
-
-def _check_released(cuda: Version) -> None:
-    """A release that never was is not looked for; one that is newer than the tables may be there."""
-    if cuda.major_minor < published.toolkits()[-1].version:
-        published.toolkit(cuda)
 
 
 def agree(command: InstallCommand, *, say: Say, ask: Ask) -> None:
@@ -181,17 +171,23 @@ def _gcc_for(cuda: Version, store: Store, how: Installation) -> Offering:
 
 def _accepted(store: Store, offerings: Sequence[Offering], command: InstallCommand, *, say: Say, ask: Ask) -> None:
     """Show the terms that hold for what is downloaded; without acceptance nothing is."""
-    rows = open_terms(store, licences_of([part for offering in offerings for part in offering.parts]))
+    path = store.root / "licences.json"
+    before = _Acceptances()
+    if path.is_file():
+        before = codec.from_json(files.read_bytes(path, limit=1 << 20), _Acceptances, name=f"`{path}`")
+    known = {one.licence for one in before.accepted}
+    names = licences_of([part for offering in offerings for part in offering.parts])
+    rows = [row for row in licence_terms() if row.id in names and row.id not in known]
     if not rows:
         return
     for row in rows:
         say(f"{row.title}: {row.address}\n  {row.summary}")
-    if command.accept_licence:
-        accept_terms(store, rows, "--accept-licence")
-    elif ask("Do you accept these terms?"):
-        accept_terms(store, rows, "answered yes")
-    else:
-        raise refused_terms(rows)
+    if not command.accept_licence and not ask("Do you accept these terms?"):
+        message = f"nothing was downloaded: {', '.join(row.title for row in rows)} was not accepted"
+        raise UsageError(message, hint="read it (the address is above), then add `--accept-licence`")
+    how, now = "--accept-licence" if command.accept_licence else "answered yes", time.strftime("%Y-%m-%d %H:%M:%S")
+    more = tuple(AcceptedLicence(licence=row.id, title=row.title, at=now, how=how) for row in rows)
+    files.write_text(path, codec.to_json(_Acceptances(accepted=(*before.accepted, *more))) + "\n")
 
 
 def platform_of(text: str | None) -> KitPlatform | None:
@@ -261,7 +257,8 @@ def adopt(folder: Path) -> report.KitLine:
 def write_manifest(names: Sequence[str], path: Path) -> ToolchainManifest:
     store = Store()
     kits = _named(store, names) if names else [kit for kit in store.kits() if not kit.adopted]
-    made = manifest_of(kits)
+    entries = tuple(ManifestEntry(offering=_offering(kit), digest=kit.digest) for kit in kits)
+    made = ToolchainManifest(kits=entries)
     files.write_text(path, codec.to_json(made) + "\n")
     return made
 
@@ -288,40 +285,6 @@ class _Acceptances(msgspec.Struct, frozen=True, kw_only=True):
     accepted: tuple[AcceptedLicence, ...] = ()
 
 
-def terms(names: tuple[str, ...]) -> tuple[LicenceTerms, ...]:
-    return tuple(row for row in licence_terms() if row.id in names)
-
-
-def open_terms(store: Store, names: tuple[str, ...]) -> tuple[LicenceTerms, ...]:
-    """Those that nobody has accepted here yet."""
-    known = {one.licence for one in _acceptances(store).accepted}
-    return tuple(row for row in terms(names) if row.id not in known)
-
-
-def accept_terms(store: Store, rows: tuple[LicenceTerms, ...], how: str) -> None:
-    if not rows:
-        return
-    now = time.strftime("%Y-%m-%d %H:%M:%S")
-    more = tuple(AcceptedLicence(licence=row.id, title=row.title, at=now, how=how) for row in rows)
-    kept = _Acceptances(accepted=(*_acceptances(store).accepted, *more))
-    files.write_text(store.root / "licences.json", codec.to_json(kept) + "\n")
-
-
-def refused_terms(rows: tuple[LicenceTerms, ...]) -> UsageError:
-    titles = ", ".join(row.title for row in rows)
-    return UsageError(
-        f"nothing was downloaded: {titles} was not accepted",
-        hint="read it (the address is above), then add `--accept-licence`",
-    )
-
-
-def _acceptances(store: Store) -> _Acceptances:
-    path = store.root / "licences.json"
-    if not path.is_file():
-        return _Acceptances()
-    return codec.from_json(files.read_bytes(path, limit=1 << 20), _Acceptances, name=f"`{path}`")
-
-
 MANIFEST_SCHEMA = "rekindle.toolchain-manifest/1"
 
 
@@ -335,10 +298,6 @@ class ManifestEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class ToolchainManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schema: str = MANIFEST_SCHEMA
     kits: tuple[ManifestEntry, ...]
-
-
-def manifest_of(kits: Sequence[Kit]) -> ToolchainManifest:
-    return ToolchainManifest(kits=tuple(ManifestEntry(offering=_offering(kit), digest=kit.digest) for kit in kits))
 
 
 def read_manifest(path: Path) -> ToolchainManifest:
@@ -366,16 +325,4 @@ def _offering(kit: Kit) -> Offering:
     if kit.adopted or kit.layout is None:
         message = f"{kit.id} is a folder of yours: a manifest cannot name its parts"
         raise BadInput(message, hint="install it by `rekindle toolchain install`")
-    return Offering(
-        provider=kit.provider,
-        name=kit.name,
-        version=kit.version,
-        release=kit.release,
-        variant=kit.variant,
-        place=kit.place,
-        layout=kit.layout,
-        parts=kit.parts,
-        full=kit.full,
-        unverified=kit.unverified,
-        gone=kit.gone,
-    )
+    return codec.like(Offering, kit)

@@ -12,11 +12,12 @@ import msgspec
 
 from rekindle.core import codec, console, files, paths
 from rekindle.core.console import plural
+from rekindle.core.disk import size_of
 from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound, NotWritable, RekindleError
 from rekindle.core.version import Version
 from rekindle.toolchain.assemble import assemble
 from rekindle.toolchain.model import Kit, KitPlatform, Offering, Part, ToolSpec, kit_id
-from rekindle.toolchain.progress import Pulse, fetching, size_of
+from rekindle.toolchain.progress import Pulse, fetching
 from rekindle.toolchain.providers import folder
 from rekindle.toolchain.providers.contract import Provider, ProviderSettings, provider, providers
 from rekindle.toolchain.store import Store

@@ -9,7 +9,7 @@ import msgspec
 
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import UnknownName
-from rekindle.core.findings import Finding, State, failed, passed
+from rekindle.core.findings import Finding, failed, passed, unverified
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import MsvcComponent, msvc_components
 from rekindle.machine.host import Host, Run
@@ -62,7 +62,7 @@ def component_of(toolset: Version) -> MsvcComponent:
 def check(toolset: Version, run: Run) -> Finding:
     """Is it here, with its 64-bit compiler?"""
     if not run.windows:
-        return Finding(id="msvc", state=State.UNVERIFIED, found="MSVC can only be looked for on Windows")
+        return unverified("msvc", "MSVC can only be looked for on Windows")
     have = [each for studio in msvc.studios(run) for each in studio.toolsets]
     fitting = [each for each in have if each.version.starts_with(toolset.major_minor)]
     if any(each.x64 for each in fitting):

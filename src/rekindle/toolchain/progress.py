@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rekindle.core.console import plural
+from rekindle.core.disk import size_of
 
 PULSE = 5.0
 
@@ -60,13 +61,3 @@ def unpacking(sizes: Sequence[int], jobs: Collection[Future[Any]]) -> Line:
         return f"unpacked {done} of {plural(len(jobs), 'archive')}, {sum(tuple(sizes)) / 1e6:,.0f} MB"
 
     return line
-
-
-def size_of(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*") if folder.is_dir() else ():
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:
-            continue
-    return total

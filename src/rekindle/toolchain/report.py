@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rekindle.core import console
+from rekindle.core import codec, console
 from rekindle.core.findings import Finding
 from rekindle.toolchain.model import Kit, Offering, licences_of
 from rekindle.toolchain.msvc import MsvcRecipe
@@ -46,21 +46,18 @@ class Toolchain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def line(store: Store, kit: Kit, findings: Sequence[Finding] = ()) -> KitLine:
-    return KitLine(
+    return codec.like(
+        KitLine,
+        kit,
         id=kit.id,
-        name=kit.name,
         version=str(kit.version),
         system=kit.place.system,
         arch=kit.place.arch,
-        provider=kit.provider,
         folder=str(store.folder(kit)),
         files=len(kit.files),
         size=kit.size,
         digest=kit.digest,
         parts=tuple(f"{part.name} {part.version}" for part in kit.parts),
-        made=kit.made,
-        missing=kit.missing,
-        unverified=kit.unverified,
         licences=licences_of(kit.parts),
         findings=tuple(findings),
     )

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rekindle.core import codec, files, paths
+from rekindle.core.disk import size_of
 from rekindle.core.errors import BadInput, Locked, NotFound
 from rekindle.toolchain.model import Kit, KitFile, KitPlatform, Part, ToolSpec
 
@@ -38,10 +39,9 @@ class Store:
     def kits(self) -> tuple[Kit, ...]:
         """Every kit that is there, by its record. A folder without a readable record is none."""
         found = []
-        for folder in sorted(self.kits_folder.glob("*")) if self.kits_folder.is_dir() else ():
-            if not folder.name.startswith("."):
-                with contextlib.suppress(BadInput, NotFound):
-                    found.append(self.read(folder))
+        for folder in sorted(self.kits_folder.glob("[!.]*")):
+            with contextlib.suppress(BadInput, NotFound):
+                found.append(self.read(folder))
         return tuple(found)
 
     def read(self, folder: Path) -> Kit:
@@ -158,29 +158,25 @@ class Store:
             shutil.copy2(source, target)
 
     def remove(self, kit: Kit) -> None:
-        folder = self.kits_folder / kit.id
         old = self.kits_folder / f".{kit.id}.{secrets.token_hex(4)}.old"
-        folder.replace(old)
+        (self.kits_folder / kit.id).replace(old)
         files.remove_tree(old)
 
     def collect(self) -> int:
         """Drop archives, and objects that no kit links to. How many bytes that freed."""
         used = {(file.sha256, file.executable) for kit in self.kits() for file in kit.files if file.link is None}
         freed = 0
-        for path in self.objects.glob("*/*") if self.objects.is_dir() else ():
+        for path in self.objects.glob("*/*"):
             name = path.parent.name + path.name
             if (name.removesuffix("x"), name.endswith("x")) not in used:
                 freed += path.stat().st_size
                 path.unlink()
-        if self.archives.is_dir():
-            freed += sum(path.stat().st_size for path in self.archives.rglob("*") if path.is_file())
-            files.remove_tree(self.archives)
+        freed += size_of(self.archives)
+        files.remove_tree(self.archives)
         return freed
 
     def _sweep(self) -> None:
-        for leftover in self.kits_folder.glob(".*") if self.kits_folder.is_dir() else ():
-            files.discard(leftover)
-        for leftover in self.objects.glob(".*.part") if self.objects.is_dir() else ():
+        for leftover in (*self.kits_folder.glob(".*"), *self.objects.glob(".*.part")):
             files.discard(leftover)
 
 

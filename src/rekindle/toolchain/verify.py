@@ -155,7 +155,8 @@ def smoke(store: Store, kit: Kit, cards: Sequence[Capability]) -> Smoke:
     compiler = compiler_for(host, toolkit)
     targets = tuple(Target(card) for card in cards) or toolkit.targets[:1]
     with files.scratch("smoke") as folder:
-        found = tuple(_steps(store, kit, toolkit, compiler, targets, folder))
+        bench = _Bench(toolkit=toolkit, compiler=compiler, folder=folder)
+        found = tuple(_steps(store, bench, kit.place, targets))
     ptxas = toolkit.ptxas
     return Smoke(
         kit=kit.id,
@@ -182,27 +183,20 @@ def compiler_for(host: Host, toolkit: FoundToolkit) -> str | None:
     return max(fitting, key=lambda each: (each.path.startswith(home), each.version)).path if fitting else None
 
 
-def _steps(
-    store: Store,
-    kit: Kit,
-    toolkit: FoundToolkit,
-    compiler: str | None,
-    targets: tuple[Target, ...],
-    folder: Path,
-) -> Iterable[Finding]:
-    bench = _Bench(toolkit=toolkit, compiler=compiler, folder=folder)
-    if compiler is None and kit.place.system == "linux":
-        text = f"no GCC here is one that CUDA {toolkit.version} takes"
-        commands = (install_gcc(toolkit.version),) if toolkit.version else ()
+def _steps(store: Store, bench: _Bench, place: KitPlatform, targets: tuple[Target, ...]) -> Iterable[Finding]:
+    version = bench.toolkit.version
+    if bench.compiler is None and place.system == "linux":
+        text = f"no GCC here is one that CUDA {version} takes"
+        commands = (install_gcc(version),) if version else ()
         yield failed("host-compiler", text, fix=Fix(text="install one beside it", commands=commands))
         return
     built, findings = _kernel(bench, targets)
     yield from findings
     if not built:
         return
-    yield from _host(bench, folder / "kernel.o")
+    yield from _host(bench, bench.folder / "kernel.o")
     yield _linked(bench, "cublas", CUBLAS, ["-lcublas"], ["kernel.o"])
-    yield from _cudnn(store, bench, toolkit)
+    yield from _cudnn(store, bench)
 
 
 class _Bench(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,10 +259,10 @@ def _linked(bench: _Bench, name: str, code: str, libraries: list[str], objects: 
     return passed(name, f"a call of {name} links")
 
 
-def _cudnn(store: Store, bench: _Bench, toolkit: FoundToolkit) -> Iterable[Finding]:
-    if toolkit.version is None:
+def _cudnn(store: Store, bench: _Bench) -> Iterable[Finding]:
+    if bench.toolkit.version is None:
         return
-    made_for = f"cu{toolkit.version.major}"
+    made_for = f"cu{bench.toolkit.version.major}"
     here = [each for each in store.kits() if each.name == "cudnn" and each.variant in ("", made_for)]
     kit = max(here, key=lambda each: each.version, default=None)
     if kit is None:

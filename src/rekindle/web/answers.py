@@ -186,16 +186,14 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, best: Route) -> TableRow:
-        return cls(
+        return codec.like(
+            cls,
+            best,
             route=best.route.value,
-            torch=best.torch,
             cuda=str(best.cuda) if best.cuda else None,
-            python=best.python,
             index=best.index_url if best.requirements and not best.on_configured_index else None,
             pins=best.requirements,
             first=best.numpy if best.requirements else None,
-            driver=best.driver,
-            loses=best.loses,
             settings=tuple(each.code for each in best.settings),
             change=best.change.text if best.change else None,
         )
@@ -411,15 +409,6 @@ class PackedAnswers(msgspec.Struct, frozen=True, kw_only=True):
 
 def packed(kept: Answers) -> PackedAnswers:
     texts: dict[str, int] = {}
-
-    def pack(value: Any) -> Any:
-        if isinstance(value, str):
-            return texts.setdefault(value, len(texts))
-        if isinstance(value, dict):
-            return {name: pack(each) for name, each in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [pack(each) for each in value]
-        return value
-
-    answers = pack(codec.to_builtins(kept.answers))
+    plain = codec.to_builtins(kept.answers)
+    answers = codec.with_texts(plain, lambda text: texts.setdefault(text, len(texts)), keys=False)
     return PackedAnswers(drivers=kept.drivers, cells=kept.cells, texts=tuple(texts), answers=answers)

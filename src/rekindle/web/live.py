@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -100,8 +101,8 @@ class LiveBuild:
         self._read()
         with self._lock:
             bars = tuple(self._growing.bars)
-            found = LiveState(run=self._run, steps=self._steps, bars=bars[seen:], count=len(bars), ended=self._ended)
-            return _of(found, self._now) if self._now else found
+            known = {"run": self._run, "steps": self._steps, "bars": bars[seen:], "count": len(bars)}
+            return _of(self._now, **known, ended=self._ended)
 
     def _read(self) -> None:
         """What the build has written since the last look, at most once a second however many pages are open."""
@@ -117,30 +118,15 @@ class LiveBuild:
                 self._growing.take(steps, record.read(folders.compiles))
 
 
-def _of(found: LiveState, now: Now) -> LiveState:
+def _of(now: Now | None, **known: Any) -> LiveState:
+    if now is None:
+        return LiveState(**known)
     running = tuple(
-        RunningFile(
-            name=outputs.read(job.output).source if job.output else job.program, seconds=job.seconds, memory=job.memory
-        )
+        codec.like(RunningFile, job, name=outputs.read(job.output).source if job.output else job.program)
         for job in now.running[:_MANY]
     )
-    return msgspec.structs.replace(
-        found,
-        step=now.step,
-        number=now.number,
-        of=now.of,
-        seconds=now.seconds,
-        done=now.done,
-        total=now.total,
-        share=now.estimate.share if now.estimate else None,
-        left=now.estimate.seconds if now.estimate else None,
-        jobs=now.jobs,
-        waiting=now.waiting,
-        memory_free=now.memory_free,
-        disk_free=now.disk_free,
-        last_line=now.last_line,
-        running=running,
-    )
+    left = {"share": now.estimate.share, "left": now.estimate.seconds} if now.estimate else {}
+    return codec.like(LiveState, now, running=running, **left, **known)
 
 
 def application(build: LiveBuild, place: Bind) -> Guard:
@@ -178,11 +164,8 @@ async def _events(build: LiveBuild) -> AsyncIterator[str]:
         if text != told or time.monotonic() - sent > _ALIVE:
             # Waits here while the viewer does not read; meanwhile nothing piles up.
             yield f"data: {text}\n\n"
-            told, sent, seen = (
-                codec.to_json(msgspec.structs.replace(state, bars=()), indent=0),
-                time.monotonic(),
-                state.count,
-            )
+            told = codec.to_json(msgspec.structs.replace(state, bars=()), indent=0)
+            sent, seen = time.monotonic(), state.count
         if state.ended:
             return
         await asyncio.sleep(_EVERY)

@@ -199,12 +199,7 @@ def _checks(wheel: Path) -> tuple[WheelCheck, ...]:
         found = codec.from_json(files.read_bytes(place), Verification, name=f"`{place}`")
     except BadInput:
         return ()
-    return tuple(
-        WheelCheck(
-            number=each.number, name=each.id, state=each.state, found=each.found, card=each.card, seconds=each.seconds
-        )
-        for each in found.checks
-    )
+    return tuple(codec.like(WheelCheck, each, name=each.id) for each in found.checks)
 
 
 def _wheel(wheel: Path) -> WheelSummary:

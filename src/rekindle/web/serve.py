@@ -183,15 +183,10 @@ def classes() -> tuple[CardClass, ...]:
     for name, capabilities in found.items():
         grouped.setdefault(tuple(sorted(capabilities)), []).append(name)
     generation = {gpu.capability: gpu.architecture for gpu in gpus.gpus()}
+    made = [(tuple(map(str, each)), generation[each[0]], sorted(names)) for each, names in sorted(grouped.items())]
     return tuple(
-        CardClass(
-            id="",
-            key="",
-            capabilities=tuple(map(str, each)),
-            architecture=generation[each[0]],
-            names=tuple(sorted(names)),
-        )
-        for each, names in sorted(grouped.items())
+        CardClass(id="", key="", capabilities=each, architecture=architecture, names=tuple(names))
+        for each, architecture, names in made
     )
 
 

@@ -89,7 +89,8 @@ def grid(system: str) -> Grid:
             GridRow(
                 capability=str(each),
                 generation=found[each],
-                cells=tuple(_cell(row, situation) for row in rows) or tuple(_never(torch, note) for torch in releases),
+                cells=tuple(_cell(row, situation) for row in rows)
+                or tuple(Cell(torch=torch, state="no", text="no", why=note) for torch in releases),
             )
             for each, (situation, rows, note) in every.items()
         ),
@@ -127,10 +128,6 @@ def _impossible(torch: str, situation: Situation, verdict: Verdict) -> str:
     if chain and not any(route.torch == torch or route.route is RouteKind.WSL for route in verdict.routes):
         return incompatible(f"PyTorch {torch}", chain[0].sentence)
     return why_not(f"torch=={torch}", situation, Wish(), verdict).sentence
-
-
-def _never(torch: str, note: str) -> Cell:
-    return Cell(torch=torch, state="no", text="no", why=note)
 
 
 def _spoken(wheel: MatrixWheel) -> str:
@@ -259,7 +256,7 @@ def write_site(folder: Path, *, say: Say = lambda _: None, only: Iterable[str] =
     writer.write("rekindle.css", page.asset("rekindle.css"))
     for name in SCRIPTS:
         writer.write(name, page.asset(name))
-    writer.write("index.html", picker_page())
+    writer.write("index.html", page.render_linked("picker.html", root="", systems=SYSTEMS, pythons=answers.pythons()))
     writer.write("matrix.html", matrix_page({system: grid(system) for system in SYSTEMS}))
     listed = sorted({Capability.parse(each) for cards in chosen for each in cards.capabilities})
     for capability in listed:
@@ -336,10 +333,6 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def picker_page() -> str:
-    return page.render_linked("picker.html", root="", systems=SYSTEMS, pythons=answers.pythons())
-
-
 def matrix_page(grids: dict[str, Grid]) -> str:
     return page.render_linked("matrix.html", root="", grids=grids, shared=SharedTexts())
 
@@ -363,7 +356,8 @@ def capability_page(capability: Capability, chosen: list[CardClass]) -> str:
 
 
 def cards_page(listed: list[Capability], chosen: list[CardClass]) -> str:
-    rows = [(each, _architecture(each, chosen), _cards(each, chosen)) for each in listed]
+    architectures = {each.capabilities: each.architecture for each in reversed(chosen)}
+    rows = [(each, architectures.get((str(each),), ""), _cards(each, chosen)) for each in listed]
     return page.render_linked("cards.html", root="", rows=rows)
 
 
@@ -372,10 +366,6 @@ def causes_page() -> str:
     for cause in signatures.causes():
         families.setdefault(cause.family, []).append(cause)
     return page.render_linked("causes.html", root="", families=families)
-
-
-def _architecture(capability: Capability, chosen: list[CardClass]) -> str:
-    return next((each.architecture for each in chosen if each.capabilities == (str(capability),)), "")
 
 
 def _cards(capability: Capability, chosen: list[CardClass]) -> list[tuple[str, str]]:

@@ -67,8 +67,33 @@ class Backend(Protocol):
     def collect(self, job: BackendJob, into: Path) -> Path: ...
 
 
-class _CMake:
-    """What everything has in common that CMake configures."""
+class NinjaBackend:
+    """What everything has in common that Ninja compiles."""
+
+    configures_again = False
+
+    def python_for(self, source: Path, python: str | None) -> str | None:
+        return python
+
+    def build_folder(self, folders: Folders) -> Path:
+        return folders.build
+
+    def targets(self, job: BackendJob) -> tuple[str, ...]:
+        return job.request.targets
+
+    def compile(self, job: BackendJob) -> Sequence[BackendCall]:
+        return [ninja(job, self.targets(job))]
+
+
+class _CMake(NinjaBackend):
+    """What CMake configures."""
+
+    def configure(self, job: BackendJob) -> Sequence[BackendCall]:
+        args = [job.tools.cmake.path, "-S", job.source, "-B", job.build, "-G", "Ninja", *cmake_arguments(job)]
+        return [BackendCall(args=tuple(args), cwd=job.source)]
+
+    def collect(self, job: BackendJob, into: Path) -> Path:
+        return only_wheel(into)
 
     def configured(self, build: Path) -> tuple[Path, ...]:
         return (build / "CMakeCache.txt", build / "build.ninja")
@@ -82,23 +107,9 @@ class PlainCMake(_CMake):
 
     name = "cmake"
     copies = False
-    configures_again = False
 
     def python_for(self, source: Path, python: str | None) -> str | None:
         return None
-
-    def build_folder(self, folders: Folders) -> Path:
-        return folders.build
-
-    def configure(self, job: BackendJob) -> Sequence[BackendCall]:
-        args = [job.tools.cmake.path, "-S", job.source, "-B", job.build, "-G", "Ninja", *cmake_arguments(job)]
-        return [BackendCall(args=tuple(args), cwd=job.source)]
-
-    def compile(self, job: BackendJob) -> Sequence[BackendCall]:
-        return [ninja(job, self.targets(job))]
-
-    def targets(self, job: BackendJob) -> tuple[str, ...]:
-        return job.request.targets
 
     def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]:
         args = (job.tools.cmake.path, "--install", job.build, "--prefix", job.stage)
@@ -117,10 +128,6 @@ class SetupPy(_CMake):
 
     name = "setup.py"
     copies = True
-    configures_again = False
-
-    def python_for(self, source: Path, python: str | None) -> str | None:
-        return python
 
     def build_folder(self, folders: Folders) -> Path:
         return folders.source / "build"
@@ -134,18 +141,12 @@ class SetupPy(_CMake):
             commands.append(BackendCall(args=(job.tools.cmake.path, *extra, job.build), cwd=job.source))
         return commands
 
-    def compile(self, job: BackendJob) -> Sequence[BackendCall]:
-        return [ninja(job, self.targets(job))]
-
     def targets(self, job: BackendJob) -> tuple[str, ...]:
         return job.request.targets or ("install",)
 
     def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]:
         args = (job.python, "setup.py", "bdist_wheel", "--dist-dir", str(into))
         return [BackendCall(args=args, cwd=job.source)]
-
-    def collect(self, job: BackendJob, into: Path) -> Path:
-        return only_wheel(into)
 
 
 class ScikitBuildCore(_CMake):
@@ -165,18 +166,9 @@ class ScikitBuildCore(_CMake):
             return python
         return f"3.{stable[1]}"
 
-    def build_folder(self, folders: Folders) -> Path:
-        return folders.build
-
     def configure(self, job: BackendJob) -> Sequence[BackendCall]:
-        args = [job.tools.cmake.path, "-S", job.source, "-B", job.build, "-G", "Ninja", *cmake_arguments(job)]
-        return [BackendCall(args=(*args, f"-DPython_EXECUTABLE={job.python}"), cwd=job.source)]
-
-    def compile(self, job: BackendJob) -> Sequence[BackendCall]:
-        return [ninja(job, self.targets(job))]
-
-    def targets(self, job: BackendJob) -> tuple[str, ...]:
-        return job.request.targets
+        (plain,) = super().configure(job)
+        return [BackendCall(args=(*plain.args, f"-DPython_EXECUTABLE={job.python}"), cwd=job.source)]
 
     def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]:
         args = [job.python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(into)]
@@ -188,17 +180,13 @@ class ScikitBuildCore(_CMake):
         args += [f"--config-settings={each}" for each in told]
         return [BackendCall(args=(*args, job.source), cwd=job.source)]
 
-    def collect(self, job: BackendJob, into: Path) -> Path:
-        return only_wheel(into)
-
 
 def cmake_arguments(job: BackendJob) -> list[str]:
     """What a plain CMake call is told. PyTorch's own architecture variable is in the environment."""
     args = ["-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_MAKE_PROGRAM={job.tools.ninja.path}"]
     if job.request.cuda and not job.request.torch:
-        listed = ";".join(
-            _cmake_architecture(target.capability.sm[3:], ptx=target.ptx) for target in job.request.gpu_targets
-        )
+        targets = job.request.gpu_targets
+        listed = ";".join(f"{each.capability.sm[3:]}-{'virtual' if each.ptx else 'real'}" for each in targets)
         args.append(f"-DCMAKE_CUDA_ARCHITECTURES={listed}")
     return [*args, *(f"-D{each.name}={each.cmake_value}" for each in job.options.resolved)]
 
@@ -229,7 +217,3 @@ def python_api(source: Path) -> str:
     for name in ("tool", "scikit-build", "wheel", "py-api"):
         found = found.get(name, "") if isinstance(found, dict) else ""
     return str(found)
-
-
-def _cmake_architecture(number: str, *, ptx: bool) -> str:
-    return f"{number}-virtual" if ptx else f"{number}-real"

@@ -59,22 +59,14 @@ def configured_in(build: Path, log: str = "") -> CMakeResult:
 
 
 def parse_cache(text: str) -> dict[str, str]:
-    found = {}
-    for line in text.splitlines():
-        match = _ENTRY.match(line)
-        if match:
-            found[match[1].strip('"')] = match[3]
-    return found
+    matches = map(_ENTRY.match, text.splitlines())
+    return {match[1].strip('"'): match[3] for match in matches if match}
 
 
 def parse_summary(text: str) -> dict[str, str]:
     """`--   USE_CUDA              : ON`. The last word of a name counts: CMake may run twice."""
-    found = {}
-    for line in text.splitlines():
-        match = _SUMMARY.match(line)
-        if match:
-            found[match[1].strip()] = match[2].strip()
-    return found
+    matches = map(_SUMMARY.match, text.splitlines())
+    return {match[1].strip(): match[2].strip() for match in matches if match}
 
 
 def parse_ninja(text: str) -> tuple[tuple[tuple[str, ...], ...], int]:

@@ -228,14 +228,12 @@ def identity(request: BuildRequest, options: Options, root: Path, launcher: str 
     programs = {"c": request.compiler.c, "cxx": request.compiler.cxx}
     if request.cuda is not None:
         programs |= {"cuda": request.cuda.nvcc, "cuda-host": request.compiler.cuda_host}
-    return CacheIdentity(
+    return codec.like(
+        CacheIdentity,
+        request,
         launcher=said.out.splitlines()[0].strip(),
-        system=request.system,
-        arch=request.arch,
         build=str(root),
-        source=request.source,
         compilers={name: _compiler(path) for name, path in programs.items()},
-        arch_list=request.arch_list,
         options={each.name: str(each.value) for each in options.resolved},
     )
 

@@ -19,7 +19,6 @@ from rekindle.core.findings import Finding, Fix, warned
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.profiles import ProfileOption, settings
 from rekindle.knowledge.torch import options as known
-from rekindle.knowledge.torch import setup_py
 from rekindle.knowledge.torch.releases import torch_release
 
 _CBLAS_DOT = "BLAS_USE_CBLAS_DOT"
@@ -173,7 +172,7 @@ def _via(name: str, minor: str) -> str:
     """Through 2.13 `setup.py` hands on some variables; from 2.14 everything is a -D."""
     if torch_release(minor).backend != "setup.py":
         return "cmake"
-    return "environment" if name.startswith(_FORWARDED) or name in setup_py.forwarded() else "cmake"
+    return "environment" if name.startswith(_FORWARDED) or name in known.forwarded() else "cmake"
 
 
 def _judged(name: str, value: str, minor: str, *, allow_unknown: bool) -> list[Finding]:

@@ -16,10 +16,11 @@ from rekindle.build.configure.tools import Tools
 from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.run.folders import LONGEST, Folders
 from rekindle.build.script.needs import loaded_by_cudnn
-from rekindle.build.script.standalone_libraries import anywhere, cudnn_of, size_of
+from rekindle.build.script.standalone_libraries import anywhere, cudnn_of
 from rekindle.compat.host_compiler import takes_clang, takes_gcc, takes_msvc
 from rekindle.compat.judgement import Clash, judged
 from rekindle.core.command import rekindle
+from rekindle.core.disk import size_of
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import costs, limits
@@ -236,7 +237,7 @@ def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
         yield _fail("cuda-spelling", f"nvcc cannot read the letters in CUDA's own folder, `{cuda}`", fix)
     if request.torch:
         half = request.base is not None
-        free, need = _free(folders.root), costs.build_disk(request.torch, cuda=request.cuda is not None, half=half)
+        free, need = free_below(folders.root), costs.build_disk(request.torch, cuda=request.cuda is not None, half=half)
         if free is not None and free < need and free + size_of(folders.root) < need:
             text = f"{free / 1024**3:.1f} GiB are free for the build, which takes about {need / 1024**3:.0f}"
             yield _fail("disk", text, "free some space, or name another place with `--work DIR`")
@@ -267,7 +268,8 @@ def _ninja(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
             yield _fail(tool.name, f"{tool.name} {tool.version}: {bad.trouble}", f"install another {tool.name}")
 
 
-def _free(folder: Path) -> int | None:
+def free_below(folder: Path) -> int | None:
+    """The bytes that are free where this folder is, or will be."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:

@@ -19,12 +19,12 @@ Known = tuple[tuple[str, str], ...]
 
 def render(environment: BuildEnvironment, shell: str) -> str:
     """The lines that make this environment in a shell that has none of it yet."""
-    lines: dict[str, Callable[[BuildEnvironment], list[str]]] = {"cmd": _cmd, "ps1": _ps1, "sh": _sh}
-    return "\n".join(lines[shell](environment)) + "\n"
+    heads: dict[str, Callable[[BuildEnvironment], list[str]]] = {"cmd": _cmd, "ps1": _ps1, "sh": drop_function}
+    return "\n".join([*heads[shell](environment), *change_lines(environment, shell)]) + "\n"
 
 
-def change_lines(environment: BuildEnvironment, shell: str, known: Known) -> list[str]:
-    """The changes alone, for a script: each reason once, and its own variables in the paths."""
+def change_lines(environment: BuildEnvironment, shell: str, known: Known = ()) -> list[str]:
+    """The changes alone: each reason once, and in the paths the variables of a script where there are any."""
     made: dict[str, Callable[[VariableChange], list[str]]] = {
         "cmd": lambda change: _cmd_lines(change, known),
         "ps1": lambda change: _ps1_lines(change, known),
@@ -32,7 +32,9 @@ def change_lines(environment: BuildEnvironment, shell: str, known: Known) -> lis
     }
     lines: list[str] = []
     last = ""
-    for change in _changes(environment):
+    for change in environment.changes:
+        if change.name == MARK:
+            continue
         if change.why and change.why != last:
             lines.append(f"{'rem' if shell == 'cmd' else '#'} {one_line(change.why)}")
         last = change.why
@@ -57,21 +59,12 @@ def split(value: str, known: Known) -> Iterator[tuple[bool, str]]:
         yield False, value[done:]
 
 
-def _changes(environment: BuildEnvironment) -> list[VariableChange]:
-    return [change for change in environment.changes if change.name != MARK]
-
-
 def _cmd(environment: BuildEnvironment) -> list[str]:
     lines = ["@echo off", "rem Messages and file names in UTF-8", "chcp 65001 >nul"]
-    if environment.vcvars:
-        lines += [f"call {environment.vcvars} || exit /b 1"]
-    for change in _changes(environment):
-        lines += [f"rem {one_line(change.why)}"] if change.why else []
-        lines += _cmd_lines(change)
-    return lines
+    return [*lines, f"call {environment.vcvars} || exit /b 1"] if environment.vcvars else lines
 
 
-def _cmd_lines(change: VariableChange, known: Known = ()) -> list[str]:
+def _cmd_lines(change: VariableChange, known: Known) -> list[str]:
     value = cmd_value(change.value, known)
     if change.action is Action.UNSET:
         return [f'set "{change.name}="']
@@ -115,13 +108,10 @@ def _ps1(environment: BuildEnvironment) -> list[str]:
             "}",
             f"Import-Vcvars '{line}'",
         ]
-    for change in _changes(environment):
-        lines += [f"# {one_line(change.why)}"] if change.why else []
-        lines += _ps1_lines(change)
     return lines
 
 
-def _ps1_lines(change: VariableChange, known: Known = ()) -> list[str]:
+def _ps1_lines(change: VariableChange, known: Known) -> list[str]:
     name, value = f"$Env:{change.name}", ps1_text(change.value, known)
     if change.action is Action.UNSET:
         return [f"Remove-Item -LiteralPath 'Env:{change.name}' -ErrorAction SilentlyContinue"]
@@ -154,20 +144,11 @@ def drop_function(environment: BuildEnvironment) -> list[str]:
     ]
 
 
-def _sh(environment: BuildEnvironment) -> list[str]:
-    separator = ";" if environment.system == "windows" else ":"
-    lines = drop_function(environment)
-    for change in _changes(environment):
-        lines += [f"# {one_line(change.why)}"] if change.why else []
-        lines += _sh_lines(change, separator)
-    return lines
-
-
 def sh_text(value: str, known: Known = ()) -> str:
     return "".join(f'"${text}"' if named else shlex.quote(text) for named, text in split(value, known))
 
 
-def _sh_lines(change: VariableChange, separator: str, known: Known = ()) -> list[str]:
+def _sh_lines(change: VariableChange, separator: str, known: Known) -> list[str]:
     name, value = change.name, sh_text(change.value, known)
     if change.action is Action.UNSET:
         return [f"unset {name}"]

@@ -28,7 +28,7 @@ from rekindle.core.version import Version
 from rekindle.inputs.versions import read_python, read_toolset
 from rekindle.knowledge.cuda.toolchains import install_gcc
 from rekindle.knowledge.gpu.capability import Target
-from rekindle.knowledge.torch import setup_py
+from rekindle.knowledge.torch import options
 from rekindle.knowledge.torch.releases import full_version, parse_arch_list
 from rekindle.machine.model import FoundCompiler, FoundCudnn, FoundOpenblas, FoundToolkit, FoundToolset, Machine
 from rekindle.stack import plan as plan_room
@@ -157,7 +157,7 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pip_mkl(self) -> bool:
         """The build wants MKL and the machine has none: pip brings it into the build's own environment."""
-        wanted = setup_py.with_mkl(profile=self.profile, system=self.system, arch=self.arch)
+        wanted = options.with_mkl(profile=self.profile, system=self.system, arch=self.arch)
         return bool(self.torch) and wanted and self.mkl is None
 
     @property
@@ -204,7 +204,7 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
             return (*self.base.requires, *(self.requires or _FOR_GRAFT))
         if self.requires or not self.torch:
             return self.requires
-        return setup_py.requirements(self.torch, mkl=self.pip_mkl)
+        return options.requirements(self.torch, mkl=self.pip_mkl)
 
     @property
     def release(self) -> Version | None:
@@ -247,7 +247,6 @@ def from_plan(plan: Plan) -> BuildFile:
     return codec.like(
         BuildFile,
         plan,
-        schema=SCHEMA,
         arch_list=plan.arch_list or "",
         toolset=plan.toolset if plan.system == "windows" else None,
         patches=tuple(patch.id for patch in plan.patches),

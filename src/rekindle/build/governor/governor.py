@@ -20,7 +20,7 @@ from rekindle.core import console, files, run
 from rekindle.core.errors import RekindleError
 from rekindle.core.paths import cache_folder
 from rekindle.core.version import Version
-from rekindle.knowledge.builds.compile_costs import compile_memory
+from rekindle.knowledge.builds.costs import compile_memory
 
 TOKENS_FROM = Version("1.13.2")
 """The first Ninja whose tokens do what they say."""

@@ -45,15 +45,15 @@ class Watch:
 
     def sample(self) -> Sample:
         if self._windows:
-            return _within(of_windows(windows_calls.memory()), self._share)
-        found = [_machine(self._read("/proc/meminfo") or "")]
-        found += [group.look(self._read) for group in self._groups]
+            found = [of_windows(windows_calls.memory())]
+        else:
+            found = [_machine(self._read("/proc/meminfo") or ""), *(group.look(self._read) for group in self._groups)]
         found += [self._share.look()] if self._share else []
         bounds = [each for each in found if each is not None]
         return Sample(
             available=max(0, min(free for free, _ in bounds)) if bounds else None,
             total=min(total for _, total in bounds) if bounds else None,
-            killed=self._killed(),
+            killed=None if self._windows else self._killed(),
         )
 
     def _killed(self) -> int | None:
@@ -83,17 +83,6 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
                 with contextlib.suppress(psutil.Error):
                     held += process.memory_info().rss
         return self.limit - held, self.limit
-
-
-def _within(sample: Sample, share: Share | None) -> Sample:
-    if share is None:
-        return sample
-    free, total = share.look()
-    return msgspec.structs.replace(
-        sample,
-        available=max(0, free if sample.available is None else min(free, sample.available)),
-        total=total if sample.total is None else min(total, sample.total),
-    )
 
 
 class MemoryGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,12 +119,11 @@ def groups(read: Read) -> list[MemoryGroup]:
     return [group for group in made if read(f"{group.folder}/{group.usage}") is not None]
 
 
-def of_windows(said: dict[str, int] | None) -> Sample:
+def of_windows(said: dict[str, int] | None) -> tuple[int, int] | None:
     """What can be committed, and no more than is free in RAM: a build that pages does not get on."""
     if not said:
-        return Sample(available=None, total=None)
-    free = min(said["available"], said["commit_free"])
-    return Sample(available=free, total=min(said["total"], said["commit_total"]))
+        return None
+    return min(said["available"], said["commit_free"]), min(said["total"], said["commit_total"])
 
 
 def _machine(text: str) -> tuple[int, int] | None:

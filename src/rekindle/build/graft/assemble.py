@@ -13,7 +13,6 @@ from rekindle.core.errors import BadInput
 from rekindle.core.findings import Finding
 from rekindle.core.version import Version
 from rekindle.formats import elf
-from rekindle.formats.access import File
 from rekindle.model.wheel import tagged_glibc
 from rekindle.stack.shorter import left_out
 from rekindle.wheels.inspect.grafted import RECORD, GraftRecord, is_gpu_half
@@ -83,16 +82,12 @@ def old_tag(wheel: bytes) -> str:
 
 def platform_tag(base: str, made: Iterable[Path]) -> str:
     """The base's, unless the new libraries want a newer glibc than it promises."""
-    floor = max((_glibc(path) for path in made), default=Version("0"))
+    floors = [elf.of(path).floor("GLIBC") for path in made]
+    floor = max((each for each in floors if each), default=Version("0"))
     if floor <= (tagged_glibc(base) or Version("2.17")):
         return base
     arch = "aarch64" if base.endswith("aarch64") else "x86_64"
     return f"manylinux_{floor.text.replace('.', '_')}_{arch}"
-
-
-def _glibc(path: Path) -> Version:
-    with File(path) as source:
-        return elf.read(source).floor("GLIBC") or Version("0")
 
 
 def _versioned(text: bytes, version: str) -> bytes:

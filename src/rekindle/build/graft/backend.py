@@ -11,13 +11,12 @@ from pathlib import Path, PurePath
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from rekindle.build.configure.backends import BackendCall, BackendJob, ninja
-from rekindle.build.graft import assemble, border, layouts
+from rekindle.build.configure.backends import BackendCall, BackendJob, NinjaBackend
+from rekindle.build.graft import assemble, border
 from rekindle.build.graft import base as bases
 from rekindle.build.graft.base import Base
 from rekindle.build.graft.ninja_file import Half, write
 from rekindle.build.graft.sources import GENERATED, sources
-from rekindle.build.run.folders import Folders
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, ChecksFailed, RekindleError
 from rekindle.core.findings import Finding, State
@@ -27,18 +26,11 @@ from rekindle.wheels.inspect.grafted import GPU_HALF
 _JOB = "graft.json"
 
 
-class Graft:
+class Graft(NinjaBackend):
     """PyTorch's GPU half alone. It works on our copy of the source: torchgen writes into it, and patches may."""
 
     name = "graft"
     copies = True
-    configures_again = False
-
-    def python_for(self, source: Path, python: str | None) -> str | None:
-        return python
-
-    def build_folder(self, folders: Folders) -> Path:
-        return folders.build
 
     def configure(self, job: BackendJob) -> Sequence[BackendCall]:
         """Torchgen's sources, then the Ninja file, by this program: only then the names of the sources are known."""
@@ -57,13 +49,7 @@ class Graft:
         return (build / "build.ninja",)
 
     def check(self, job: BackendJob, log: str) -> tuple[Finding, ...]:
-        return layouts.check(half_of(job))
-
-    def targets(self, job: BackendJob) -> tuple[str, ...]:
-        return job.request.targets
-
-    def compile(self, job: BackendJob) -> Sequence[BackendCall]:
-        return [ninja(job, self.targets(job))]
+        return border.layouts(half_of(job))
 
     def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]:
         return []

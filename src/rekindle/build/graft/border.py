@@ -6,13 +6,15 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rekindle.build.graft.base import libraries, library_name
-from rekindle.build.graft.ninja_file import BESIDE, Half
-from rekindle.core.findings import Finding, State
+from rekindle.build.graft.ninja_file import BESIDE, Half, common, includes
+from rekindle.core import files, run
+from rekindle.core.errors import StepFailed
+from rekindle.core.findings import Finding, failed, passed, unverified
 from rekindle.core.python import ask
 from rekindle.formats import elf
 from rekindle.formats.access import File
@@ -41,7 +43,7 @@ def check(half: Half, new: Mapping[str, Path]) -> list[Finding]:
     kept = {path.name: _symbols(path) for path in inside if path.name not in replaced}
     old = {path.name: _symbols(path) for path in lib.glob("*.so") if path.name in replaced}
     made = {name: _symbols(path) for name, path in replaced.items()}
-    needed = {name for path in new.values() for name in _needed(path)}
+    needed = {name for path in new.values() for name in elf.of(path).needed}
     beside = [path for name in sorted(needed) for path in half.in_packages(f"lib/{name}")]
     packages = frozenset().union(*(_symbols(path).defined for path in beside))
     return [grafted.taken(kept, old, made), grafted.wanted(kept, old, made, packages)]
@@ -53,18 +55,17 @@ def registrations(half: Half, new: Mapping[str, Path], python: str) -> list[Find
     other = _ask(overlay(half, new), half.packages, python)
     if isinstance(one, str):
         text = f"the base itself could not be imported here, so its kernels could not be counted: {one}"
-        return [Finding(id="graft-kernels", state=State.UNVERIFIED, found=text)]
+        return [unverified("graft-kernels", text)]
     if isinstance(other, str):
-        text = f"the base can be imported, with the new GPU half it cannot: {other}"
-        return [Finding(id="graft-kernels", state=State.FAIL, found=text)]
+        return [failed("graft-kernels", f"the base can be imported, with the new GPU half it cannot: {other}")]
     found = sorted(differences(one, other))
     count = sum(len(entry) for entry in one["registered"].values())
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         text = f"the dispatcher has another entry for `{found[0]}`{more} with the new GPU half"
-        return [Finding(id="graft-kernels", state=State.FAIL, found=text, why="an operator would have no kernel")]
+        return [failed("graft-kernels", text, why="an operator would have no kernel")]
     text = f"the dispatcher has the same {count} entries for CUDA with the base and with the new GPU half"
-    return [Finding(id="graft-kernels", state=State.PASS, found=text)]
+    return [passed("graft-kernels", text)]
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterable[str]:
@@ -118,6 +119,49 @@ def _symbols(path: Path) -> Symbols:
         return elf.symbols(source)
 
 
-def _needed(path: Path) -> tuple[str, ...]:
-    with File(path) as source:
-        return elf.read(source).needed
+_ASKED = (
+    "sizeof(cudaDeviceProp)", "offsetof(cudaDeviceProp, multiProcessorCount)", "offsetof(cudaDeviceProp, major)",
+    "sizeof(at::cuda::NVRTC)", "sizeof(c10::cuda::CUDAStream)", "sizeof(at::CUDAGeneratorImpl)",
+    "sizeof(c10::cuda::CUDACachingAllocator::CUDAAllocator)",
+)  # fmt: skip
+_NCCL = ("sizeof(c10d::ProcessGroupNCCL)", "sizeof(c10d::ProcessGroupNCCL::Options)")
+_HEADERS = ("cstddef", "cuda_runtime.h", "ATen/cuda/nvrtc_stub/ATenNVRTC.h", "c10/cuda/CUDACachingAllocator.h",
+            "c10/cuda/CUDAStream.h", "ATen/cuda/CUDAGeneratorImpl.h")  # fmt: skip
+_NCCL_HEADER = "torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp"
+_TABLE = re.compile(r"^rekindle_layouts:\n((?:\s+\.(?:quad|xword)\s+\d+\n)+)", re.MULTILINE)
+
+
+def layouts(half: Half) -> tuple[Finding, ...]:
+    """The CPU and Python halves were compiled with the base's CUDA, the new half is with the toolkit's."""
+    theirs = sorted({path.parent for path in half.in_packages("include/*.h")})
+    if not any((folder / "cuda_runtime.h").is_file() for folder in theirs):
+        text = "the base's own CUDA headers are in none of its packages: the layouts could not be compared"
+        return (unverified("graft-layouts", text),)
+    asked = [*_ASKED, *(_NCCL if "-DUSE_C10D_NCCL" in common(half) else ())]
+    with files.scratch("layouts") as scratch:
+        ours = _numbers(half, scratch, asked, ())
+        base = _numbers(half, scratch, asked, theirs)
+    rows = zip(asked, base, ours, strict=True)
+    different = [f"`{name}` is {one} in the base and {other} here" for name, one, other in rows if one != other]
+    if different:
+        text = different[0] + (f", and {len(different) - 1} more differ" if len(different) > 1 else "")
+        why = "both halves use it: one would read the other's memory wrongly"
+        return (failed("graft-layouts", text, why=why),)
+    text = f"{len(asked)} sizes and places of structures are the same with the base's CUDA and with the toolkit's"
+    return (passed("graft-layouts", text),)
+
+
+def _numbers(half: Half, scratch: Path, asked: Sequence[str], first: Sequence[Path]) -> list[int]:
+    """By the compiler's own word: it writes a table of constants, and nothing is linked or run."""
+    headers = [*_HEADERS, *((_NCCL_HEADER,) if _NCCL[0] in asked else ())]
+    source, made = scratch / "layouts.cpp", scratch / "layouts.s"
+    text = "".join(f"#include <{name}>\n" for name in headers)
+    text += f'extern "C" {{ extern const unsigned long rekindle_layouts[] = {{{", ".join(asked)}}}; }}\n'
+    source.write_text(text, encoding="utf-8")
+    words = [half.request.compiler.cxx, "-std=c++17", "-w", *common(half), *(f"-I{path}" for path in first)]
+    said = run.call([*words, *includes(half), "-S", "-o", str(made), str(source)], timeout=900)
+    table = _TABLE.search(made.read_text(encoding="utf-8", errors="replace")) if said.ok else None
+    if table is None:
+        why = next((line for line in said.err.splitlines() if "error" in line), said.err.strip()[:200])
+        raise StepFailed(f"the layouts of both halves could not be compared: {why}", hint="see the headers it names")
+    return [int(number) for number in re.findall(r"\d+", table[1])]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -19,7 +21,6 @@ from rekindle.build.graft.sources import GpuHalf
 from rekindle.core import files
 from rekindle.core.errors import BadInput
 from rekindle.formats import elf
-from rekindle.formats.access import File
 from rekindle.formats.elf import Elf
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.wheels.inspect.grafted import GPU_HALF
@@ -40,7 +41,7 @@ _BY_TREE = {
     "caffe2/CMakeLists.txt": "USE_EXPERIMENTAL_CUDNN_V8_API",
     "cmake/public/cuda.cmake": "TORCH_CUDA_USE_NVTX3",
 }
-_MAIN = {"c10_cuda": "C10_CUDA_BUILD_MAIN_LIB", "torch_cuda": "TORCH_CUDA_BUILD_MAIN_LIB", "torch_cuda_linalg": ""}
+_MAIN = {"c10_cuda": "-DC10_CUDA_BUILD_MAIN_LIB", "torch_cuda": "-DTORCH_CUDA_BUILD_MAIN_LIB", "torch_cuda_linalg": ""}
 _THIRD = ("fmt/include", "cudnn_frontend/include", "kineto/libkineto/include", "nlohmann/include", "gloo",
           "cutlass/include", "cutlass/tools/util/include", "NVTX/c/include", "fbgemm/include")  # fmt: skip
 _HEADERS = ("nccl", "cudnn", "cusparselt", "cufile")
@@ -78,8 +79,8 @@ def write(half: Half, environ: Mapping[str, str]) -> None:
             outputs.append(output)
             place = half.build if name.startswith("gen/") else half.tree
             rule = "cuda" if name.endswith(".cu") else "cxx"
-            lines += [f"build {_path(output)}: {rule} {_path(place / name)}", f"  flags = {_defined(half, library)}"]
-        made = [own for own in GPU_HALF if own in half.sources.files and _needs(needed[library], own)]
+            lines += [f"build {_path(output)}: {rule} {_path(place / name)}", f"  flags = {_MAIN[library]}"]
+        made = [own for own in GPU_HALF if own in half.sources.files and library_name(own) in needed[library].needed]
         lines += [
             f"build {_file(library)}: link {' '.join(map(_path, outputs))} | {' '.join(_file(own) for own in made)}",
             f"  libraries = {_words(_linked(half, needed[library], made))}",
@@ -181,20 +182,11 @@ def _launcher(environ: Mapping[str, str], language: str) -> list[str]:
     return [word for word in environ.get(f"CMAKE_{language}_COMPILER_LAUNCHER", "").split(";") if word]
 
 
-def _defined(half: Half, library: str) -> str:
-    return f"-D{_MAIN[library]}" if _MAIN[library] else ""
-
-
 def _elf(half: Half, library: str) -> Elf:
     path = libraries(half.base) / library_name(library)
     if not path.is_file():
         raise BadInput(f"the base has no `{path.name}`", hint="name the official wheel of a release from 2.0 on")
-    with File(path) as source:
-        return elf.read(source)
-
-
-def _needs(found: Elf, library: str) -> bool:
-    return library_name(library) in found.needed
+    return elf.of(path)
 
 
 def _linked(half: Half, found: Elf, made: Sequence[str]) -> list[str]:
@@ -240,13 +232,8 @@ def _file(library: str) -> str:
 
 def _words(words: Iterable[str]) -> str:
     """For Ninja, whose commands a shell reads."""
-    import shlex
-
-    if os.name == "nt":
-        import subprocess
-
-        return subprocess.list2cmdline(list(words)).replace("$", "$$")
-    return shlex.join(words).replace("$", "$$")
+    line = subprocess.list2cmdline(list(words)) if os.name == "nt" else shlex.join(words)
+    return line.replace("$", "$$")
 
 
 def _path(path: str | Path) -> str:

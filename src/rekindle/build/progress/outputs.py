@@ -62,13 +62,10 @@ def read(name: str) -> Output:
         source = source.removeprefix("/")
         while source.startswith("../"):
             source = source[3:]
-        return Output(name=name, kind=_language(source), source=source, target=parts.get("target") or "")
+        language = _LANGUAGES.get(source.rpartition(".")[2].lower(), "cxx")
+        return Output(name=name, kind=language, source=source, target=parts.get("target") or "")
     kind = "link" if _LINKED.search(path) else "other"
     return Output(name=name, kind=kind, source=path)
-
-
-def _language(source: str) -> str:
-    return _LANGUAGES.get(source.rpartition(".")[2].lower(), "cxx")
 
 
 STATUS = "[%f/%t] "
@@ -188,13 +185,9 @@ class Watcher:
                 continue
         ninjas = [pid for pid, name in names.items() if name.startswith("ninja")]
         # A Ninja that waits for another Ninja (an external project) has that as its job: the inner one's jobs count.
-        inner = [pid for pid in ninjas if not any(other in _descent(children, pid) for other in ninjas)]
-        heads = [process for pid in inner for process in children[pid]] if ninjas else []
-        found = []
-        for head in heads:
-            job = self._job(head, children)
-            if job is not None:
-                found.append(job)
+        inner = [pid for pid in ninjas if not any(each.pid in ninjas for each in _processes(children, pid))]
+        heads = [process for pid in inner for process in children[pid]]
+        found = [job for head in heads if (job := self._job(head, children))]
         return sorted(found, key=lambda job: -job.seconds)
 
     def _job(self, head: Process, children: Mapping[int, list[Process]]) -> RunningProgram | None:
@@ -204,7 +197,8 @@ class Watcher:
             created = head.create_time()
             identity = (head.pid, created)
             if identity not in self._commands:
-                self._commands[identity] = _described(head.cmdline())
+                words = head.cmdline()
+                self._commands[identity] = output_of(" ".join(words)), ntpath.basename(words[0]) if words else ""
         except psutil.Error:
             return None
         memory: int | None = None
@@ -221,14 +215,6 @@ def output_of(command: str) -> str | None:
     """What a compile or link command makes."""
     found = _MADE.search(command) or _RESPONSE.search(command)
     return found["path"].replace("\\", "/") if found else None
-
-
-def _described(words: Sequence[str]) -> tuple[str | None, str]:
-    return output_of(" ".join(words)), ntpath.basename(words[0]) if words else ""
-
-
-def _descent(children: Mapping[int, list[Process]], pid: int) -> set[int]:
-    return {process.pid for process in _processes(children, pid)}
 
 
 def _processes(children: Mapping[int, list[Process]], pid: int) -> list[Process]:

@@ -246,8 +246,6 @@ def _governed(jobs: Sequence[RunningProgram], standing: Standing) -> list[Runnin
 
 def _sizes(source: Path, names: Sequence[str]) -> dict[str, int]:
     """Bytes of the sources, where an output's name tells where its source lies."""
-    from rekindle.build.progress import outputs
-
     found = {}
     for name in names:
         output = outputs.read(name)

@@ -23,7 +23,7 @@ from rekindle.core import codec, files
 from rekindle.core.errors import RekindleError
 from rekindle.core.paths import cache_folder
 from rekindle.formats import ninja_log
-from rekindle.knowledge.builds.compile_costs import compile_times
+from rekindle.knowledge.builds.costs import compile_times
 from rekindle.knowledge.builds.sweeps import file_seconds
 
 _COMMON = 5

@@ -6,7 +6,6 @@ for this build's folder, so that the same command later builds the same thing; `
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -15,13 +14,12 @@ import msgspec
 from rekindle.build.configure import patches
 from rekindle.build.configure.options import Choices
 from rekindle.build.configure.request import BuildRequest
-from rekindle.build.configure.tools import Tools
 from rekindle.build.run.journal import Journal, JournalEntry, Remedy
 from rekindle.build.run.steps import Context
 from rekindle.core.command import Command
 from rekindle.core.errors import StepFailed
 from rekindle.diagnose.answer import LIKELY, Cause, Diagnosis, LogOutcome
-from rekindle.knowledge.logs.mechanical import FixAction, Mechanical, of_cause
+from rekindle.knowledge.logs.signatures import FixAction, Mechanical, of_cause
 from rekindle.knowledge.torch import patches as catalogue
 
 Consent = Callable[[Remedy], bool]
@@ -60,22 +58,13 @@ class Fixer:
             self._make(earlier)
 
     def fixed(self, context: Context) -> bool:
-        found = context.diagnosis
-        step = context.step or ""
         # What does not fit into memory even alone has been tried alone: fewer jobs would change nothing.
         unfit = context.governed is not None and context.governed.unfit
-        remedy = found and remedy_for(
-            found,
-            step=step,
-            request=context.request,
-            tools=context.tools,
-            jobs=context.compiles_at_once,
-            force=self.force,
-        )
-        if unfit or not remedy:
+        remedy = None if unfit else remedy_for(context, self.force)
+        if remedy is None:
             return False
         if not (self.choices.auto_fix or (self.consent and self.consent(remedy))):
-            self.journal.write("offer", step=step, fix=remedy)
+            self.journal.write("offer", step=remedy.step, fix=remedy)
             self.declined = remedy
             return False
         self._make(remedy)
@@ -118,39 +107,23 @@ def offered(entries: list[JournalEntry]) -> Remedy | None:
     return None
 
 
-def remedy_for(
-    found: Diagnosis, *, step: str, request: BuildRequest, tools: Tools, jobs: int | None, force: Force
-) -> Remedy | None:
+def remedy_for(context: Context, force: Force) -> Remedy | None:
     """The first thing that may be done about the causes found and has not been tried in this run."""
-    for cause in found.causes:
-        if cause.explained_by is not None or cause.confidence < LIKELY:
-            continue
-        for row in of_cause(cause.label):
-            if row.id in force.tried:
-                continue
-            made = _made(row, cause, step=step, request=request, tools=tools, jobs=jobs, force=force)
-            if made is not None:
-                return made
-        # The first cause is the one to fix first: what cannot be done about it is not made up for elsewhere.
-        return None
-    return None
+    causes = context.diagnosis.causes if context.diagnosis else ()
+    likely = (each for each in causes if each.explained_by is None and each.confidence >= LIKELY)
+    # The first cause is the one to fix first: what cannot be done about it is not made up for elsewhere.
+    cause = next(likely, None)
+    rows = [row for row in of_cause(cause.label) if row.id not in force.tried] if cause else []
+    return next((made for row in rows if cause and (made := _made(row, cause, context, force))), None)
 
 
-def _made(
-    row: Mechanical,
-    cause: Cause,
-    *,
-    step: str,
-    request: BuildRequest,
-    tools: Tools,
-    jobs: int | None,
-    force: Force,
-) -> Remedy | None:
-    plain = Remedy(id=row.id, cause=cause.label, step=step, text=row.text)
+def _made(row: Mechanical, cause: Cause, context: Context, force: Force) -> Remedy | None:
+    request, tools = context.request, context.tools
+    plain = Remedy(id=row.id, cause=cause.label, step=context.step or "", text=row.text)
     if row.action is FixAction.RERUN:
         return plain
     if row.action is FixAction.JOBS:
-        now = jobs or os.cpu_count() or 1
+        now = context.compiles_at_once
         fewer = max(1, now // row.divide)
         return msgspec.structs.replace(plain, jobs=fewer) if fewer < now else None
     if row.action is FixAction.VARIABLES:

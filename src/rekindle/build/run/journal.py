@@ -8,9 +8,9 @@ have today and its outputs in place, is not done again.
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ def fingerprint(*inputs: Any) -> str:
     """A digest of values: structs, mappings, texts. The same values give the same digest on any run."""
     hasher = hashlib.sha256()
     for value in inputs:
-        data = value if isinstance(value, (bytes, str)) else codec.to_json(_ordered(value), indent=0)
+        data = value if isinstance(value, (bytes, str)) else _ordered(value)
         hasher.update(data if isinstance(data, bytes) else data.encode("utf-8"))
         hasher.update(b"\0")
     return hasher.hexdigest()[:32]
@@ -119,16 +119,8 @@ def stamp() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
 
 
-def _ordered(value: Any) -> Any:
-    return _sorted(codec.to_builtins(value))
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    if isinstance(value, (list, tuple)):
-        return [_sorted(item) for item in value]
-    return value
+def _ordered(value: Any) -> str:
+    return json.dumps(codec.to_builtins(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True):

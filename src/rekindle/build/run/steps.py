@@ -100,10 +100,6 @@ def facts_of(request: BuildRequest, applied: Mapping[str, str] | None = None) ->
     )
 
 
-def report_of(wheel: Path) -> Path:
-    return verify.report_beside(wheel)
-
-
 def plain(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Findings of other rooms as the build reports them: what is numbered there is a plain finding here."""
     return tuple(codec.like(Finding, each) for each in findings)
@@ -197,8 +193,8 @@ def run_preflight(context: Context) -> dict[str, str]:
     )
     if context.force:
         context.findings += found
-        return {}
-    _stop_at(found, context, "the machine does not fit the plan")
+    else:
+        _stop_at(found, context, "the machine does not fit the plan")
     return {}
 
 
@@ -302,7 +298,7 @@ def run_verify(context: Context) -> dict[str, str]:
     wheel = _made_by(context, "repair")
     done = verified(context.request, wheel)
     _stop_at(plain(done.checks), context, "the wheel failed its verification")
-    return {str(report_of(wheel)): THERE}
+    return {str(verify.report_beside(wheel)): THERE}
 
 
 def run_shelve(context: Context) -> dict[str, str]:
@@ -355,7 +351,8 @@ def fingerprints(context: Context) -> dict[str, str]:
     """What every step would be done with today. A step's own holds that of the step it builds on."""
     found: dict[str, str] = {}
     for step in STEPS:
-        found[step.name] = fingerprint(step.name, found.get(step.after or "", ""), _plain(step.inputs(context)))
+        inputs = codec.to_builtins(step.inputs(context))
+        found[step.name] = fingerprint(step.name, found.get(step.after or "", ""), inputs)
     return found
 
 
@@ -422,10 +419,6 @@ def _made_by(context: Context, step: str) -> Path:
     if entry is None or entry.event != "done" or not entry.outputs:
         raise StepFailed(f"there is no wheel of the step `{step}`", hint=f"do it again with `--from {step}`")
     return Path(next(iter(entry.outputs)))
-
-
-def _plain(value: Any) -> Any:
-    return codec.to_builtins(value)
 
 
 def _carry_out(context: Context, step: str, commands: Any, *, environ: Mapping[str, str] | None = None) -> None:

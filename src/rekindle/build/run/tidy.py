@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from rekindle.build.run.folders import Folders, held
-from rekindle.build.script.standalone_libraries import size_of
 from rekindle.core import files
+from rekindle.core.disk import size_of
 from rekindle.core.errors import Locked, NotFound
 
 _TRIES = 5

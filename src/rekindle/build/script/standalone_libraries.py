@@ -249,14 +249,3 @@ def version_of(path: str, wanted: str) -> str:
     text = said.stdout.decode("utf-8", "replace")
     numbers = re.findall(r"release (\d+\.\d+)", text) or re.findall(r"(\d+(?:\.\d+)+)", text)
     return ".".join(numbers[0].split(".")[: wanted.count(".") + 1]) if numbers else ""
-
-
-def size_of(top: Path) -> int:
-    total = 0
-    for folder, _, names_in in os.walk(str(top)):
-        for name in names_in:
-            try:
-                total += os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118 - thousands of files
-            except OSError:
-                continue
-    return total

@@ -37,10 +37,9 @@ from rekindle.build.script.standalone_libraries import (
     elsewhere,
     expanded,
     libraries,
-    size_of,
     version_of,
 )
-from rekindle.core.dev_drive import dev_drive
+from rekindle.core.disk import dev_drive, size_of
 from rekindle.source.edits import Found, make
 
 

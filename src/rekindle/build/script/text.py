@@ -16,7 +16,7 @@ from rekindle.build.script import (
     standalone_steps,
 )
 from rekindle.build.script.script import Script
-from rekindle.core import dev_drive
+from rekindle.core import disk
 from rekindle.core.errors import BadInput
 from rekindle.formats import dll_names
 from rekindle.source import edits
@@ -59,7 +59,7 @@ def step_names(script: Script) -> str:
 
 def python_part(script: Script) -> list[str]:
     """The modules as one file, with the plan in it."""
-    shared = (dev_drive, dll_names, cmake_result, edits, pack)
+    shared = (disk, dll_names, cmake_result, edits, pack)
     parts = (standalone, standalone_folder, *shared, standalone_libraries, standalone_steps)
     first, *others = (Path(str(part.__file__)).read_text(encoding="utf-8") for part in parts)
     empty = "PLAN: dict[str, Any] = {}\n"

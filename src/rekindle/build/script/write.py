@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.build.command import BuildCommand, look, resolve
+from rekindle.build.command import BuildCommand, look, resolve, wanted_by
 from rekindle.build.configure import options, request, tools
 from rekindle.build.configure.compiler_cache import ANY
 from rekindle.build.configure.request import BuildFile, compiler_of, cuda_of, cudnn_of, python_of
@@ -252,9 +252,7 @@ def _machine(command: BuildCommand) -> tuple[Machine, bool, tuple[Finding, ...]]
     if command.machine is not None:
         return look(command.machine), True, ()
     kind = _KINDS[str(command.script and command.script.suffix.lower())][0]
-    wanted = request.read(command.plan, unlocked=command.unlocked)
-    if command.no_cudnn:
-        wanted = msgspec.structs.replace(wanted, cudnn=None)
+    wanted = wanted_by(command)
     here = (paths.system(), paths.architecture())
     if wanted.system and wanted.arch and (kind, wanted.arch) != here:
         return usual(wanted, wanted.system, wanted.arch), True, ()

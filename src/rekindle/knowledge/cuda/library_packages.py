@@ -4,6 +4,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from rekindle.core import codec
 from rekindle.core.untrusted import PipVersion, PlainFileName, ProjectName
 from rekindle.core.version import Version
 from rekindle.knowledge.tables import Row, cached, observed, rows
@@ -107,17 +108,6 @@ def _by_name(wheels: tuple[DllWheel, ...], *, fold: bool) -> dict[str, tuple[Dll
     for row in wheels:
         for path, (size, crc32) in row.files.items():
             name = path.rpartition("/")[2]
-            provider = DllProvider(
-                dll=name,
-                package=row.package,
-                version=row.version,
-                path=path,
-                size=size,
-                crc32=crc32,
-                wheel=row.wheel,
-                wheel_size=row.size,
-                yanked=row.yanked,
-                pythons=row.pythons,
-            )
+            provider = codec.like(DllProvider, row, dll=name, path=path, size=size, crc32=crc32, wheel_size=row.size)
             found.setdefault(name.lower() if fold else name, []).append(provider)
     return {name: tuple(rows) for name, rows in found.items()}

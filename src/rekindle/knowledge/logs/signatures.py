@@ -7,11 +7,12 @@ tool prints one, because Windows speaks the user's language.
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 
 import msgspec
 
-from rekindle.knowledge.tables import NamedRow, Row, cached, decided
+from rekindle.knowledge.tables import NamedRow, Row, cached, decided, rows
 
 FAMILIES: tuple[str, ...] = (
     "host_compiler",
@@ -173,3 +174,27 @@ def cause(label: str) -> CauseRow | None:
 
 def folder() -> Path:
     return Path(__file__).parent / "signatures"
+
+
+class FixAction(str, Enum):
+    JOBS = "jobs"
+    RERUN = "rerun"
+    VARIABLES = "variables"
+    PATCH = "patch"
+
+
+class Mechanical(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`text` says what is done, as it follows "I can"."""
+
+    cause: str
+    action: FixAction
+    text: str
+    divide: int = 1
+    patches: tuple[str, ...] = ()
+
+
+mechanical = rows("mechanical.toml", "row", Mechanical)
+
+
+def of_cause(label: str) -> tuple[Mechanical, ...]:
+    return tuple(row for row in mechanical() if row.cause == label)

@@ -109,7 +109,7 @@ def _asked(interpreter: Path) -> Environment | None:
     said = interpreters.ask(Host(), str(interpreter.absolute()))
     if said.version is None or said.prefix is None or not said.site_packages:
         return None
-    config = _config(Path(said.prefix))
+    config = venv_config(Path(said.prefix))
     return Environment(
         root=said.prefix,
         os=paths.system(),
@@ -132,7 +132,7 @@ def _read(root: Path) -> Environment | None:
     site = [root / "Lib" / "site-packages"] if windows else _linux_site(root)
     if not site:
         return None
-    config = _config(root)
+    config = venv_config(root)
     return Environment(
         root=str(root),
         os="windows" if windows else "linux",
@@ -165,7 +165,8 @@ def _systems_site(config: dict[str, str], *, windows: bool) -> list[Path]:
     return _linux_site(home.parent if home.name == "bin" else home)
 
 
-def _config(root: Path) -> dict[str, str]:
+def venv_config(root: Path) -> dict[str, str]:
+    """What `pyvenv.cfg` says; nothing where there is none."""
     try:
         text = files.plain_text(root / "pyvenv.cfg", errors="replace")
     except OSError:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rekindle.core.dev_drive import dev_drive
+from rekindle.core.disk import dev_drive
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import steering_variables
 from rekindle.knowledge.torch.wheel_platforms import runtime_libraries

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from rekindle.core.version import Version
+from rekindle.knowledge.cuda.libraries import cudnn_parts
 from rekindle.knowledge.gpu.capability import Target
-from rekindle.knowledge.tables import Row, decided
 from rekindle.machine.host import CouldNotRead, Run
 from rekindle.machine.model import FoundCudnn
 from rekindle.machine.toolchain import gpu_code, toolkits
@@ -19,11 +21,6 @@ _LIBRARY = re.compile(
 )
 
 
-class _Parts(Row, frozen=True, kw_only=True):
-    major: int
-    libraries: tuple[str, ...]
-
-
 def probe(run: Run, site_packages: tuple[str, ...] = ()) -> tuple[FoundCudnn, ...]:
     found: dict[str, FoundCudnn] = {}
     for root, how in places(run, site_packages):
@@ -31,22 +28,14 @@ def probe(run: Run, site_packages: tuple[str, ...] = ()) -> tuple[FoundCudnn, ..
         if seen is None:
             continue
         key = run.paths.normcase(run.real(seen.header or seen.root))
-        if key in found:
-            import msgspec
-
-            known = found[key]
-            found[key] = msgspec.structs.replace(known, found_by=tuple(dict.fromkeys((*known.found_by, how))))
-        else:
-            found[key] = seen
+        ways = (*(found[key].found_by if key in found else ()), how)
+        found[key] = msgspec.structs.replace(found.get(key, seen), found_by=tuple(dict.fromkeys(ways)))
     return tuple(found.values())
 
 
 def places(run: Run, site_packages: tuple[str, ...]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    for name in _VARIABLES:
-        value = run.env(name)
-        if value:
-            found.append((value, name))
+    found += [(value, name) for name in _VARIABLES if (value := run.env(name))]
     include = run.env("CUDNN_INCLUDE_DIR") or run.env("CUDNN_INCLUDE_PATH")
     if include:
         found.append((run.parent(include.rstrip("\\/")), "CUDNN_INCLUDE_DIR"))
@@ -72,7 +61,7 @@ def look(run: Run, root: str, how: str) -> FoundCudnn | None:
     if version is None and len(majors) == 1:
         version = Version(majors.pop())
     parts = {match[1].lower() for name in libraries if (match := _LIBRARY.match(name))}
-    expected = wanted_parts(version.major) if version else ()
+    expected = cudnn_parts(version.major) if version else ()
     absent = tuple(part for part in expected if part not in parts)
     if header is None:
         absent = ("cudnn_version.h", *absent) if how != "pip" else absent
@@ -103,12 +92,6 @@ def parse_header(text: str) -> Version:
     if set(numbers) != {"MAJOR", "MINOR", "PATCHLEVEL"}:
         raise CouldNotRead("the header of cuDNN defines no version")
     return Version(".".join(str(int(numbers[name])) for name in ("MAJOR", "MINOR", "PATCHLEVEL")))
-
-
-def wanted_parts(major: int) -> tuple[str, ...]:
-    """The libraries of a whole cuDNN of this major version; none when it is not in the tables."""
-    rows = decided("cudnn_parts", dict[str, tuple[_Parts, ...]])["parts"]
-    return next((row.libraries for row in rows if row.major == major), ())
 
 
 def _header(run: Run, root: str) -> tuple[str | None, Version | None]:

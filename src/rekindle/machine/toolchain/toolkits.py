@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 
+import msgspec
+
 from rekindle.core.paths import STATE_FOLDER, toolchain_folder
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Target
@@ -65,7 +67,8 @@ def probe(run: Run) -> tuple[FoundToolkit, ...]:
         if toolkit is None:
             continue
         key = run.paths.normcase(toolkit.root)
-        found[key] = _joined(found[key], toolkit) if key in found else toolkit
+        ways = (*(found[key].found_by if key in found else ()), *toolkit.found_by)
+        found[key] = msgspec.structs.replace(found.get(key, toolkit), found_by=tuple(dict.fromkeys(ways)))
     first = next((place for place, how in places.items() if "PATH" in how), None)
     ordered = sorted(found.values(), key=lambda toolkit: "PATH" not in toolkit.found_by)
     return tuple(ordered) if first else tuple(found.values())
@@ -263,12 +266,11 @@ def missing(run: Run, root: str, dry: nvcc.DryRun | None) -> tuple[str, ...]:
     folders = [run.join(root, "bin"), *(dry.search if dry else ())]
     absent = [name for name in _PROGRAMS if not any(run.exists(run.join(folder, name + ending)) for folder in folders)]
     includes = [run.join(root, "include")]
-    if not run.windows:
-        includes += [run.join(root, "targets", name, "include") for name in run.names(run.join(root, "targets"))]
-        if root.startswith("/usr/lib"):
-            includes.append("/usr/include")
     if run.windows:
         includes.append(run.join(root, "Library", "include"))
+    else:
+        includes += [run.join(root, "targets", name, "include") for name in run.names(run.join(root, "targets"))]
+        includes += ["/usr/include"] if root.startswith("/usr/lib") else []
     absent += [
         label
         for header, label in HEADERS.items()
@@ -289,9 +291,3 @@ def _short(run: Run, root: str) -> str | None:
         return None
     found: str | None = run.ask(f"short path of {root}", lambda: windows.short_path(root))
     return found
-
-
-def _joined(one: FoundToolkit, other: FoundToolkit) -> FoundToolkit:
-    import msgspec
-
-    return msgspec.structs.replace(one, found_by=tuple(dict.fromkeys((*one.found_by, *other.found_by))))

@@ -13,7 +13,7 @@ from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
-from rekindle.knowledge.torch import architecture_lists
+from rekindle.knowledge.torch import releases
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.remark import Raised, raised
@@ -63,8 +63,8 @@ def _spelling(subject: Subject, item: Assignment) -> Iterator[Raised]:
         )  # fmt: skip
     builds_torch = bool(subject.torch_builds) or not subject.builds
     for name, numbers in found.names:
-        first = architecture_lists.first_naming(name.removesuffix("+PTX"), builds_torch=builds_torch)
-        several = architecture_lists.meanings(name.removesuffix("+PTX"), builds_torch=builds_torch)
+        first = releases.first_naming(name.removesuffix("+PTX"), builds_torch=builds_torch)
+        several = releases.meanings(name.removesuffix("+PTX"), builds_torch=builds_torch)
         if len(several) > 1 and first is not None:
             shown = numbers.replace(";", " and ")
             yield raised("architecture-name", item.line, name=name, numbers=shown, first=first)
@@ -359,7 +359,7 @@ def _entry(part: str, builds_torch: bool, torch: Version | None) -> list[Target]
     if numbers is not None:
         entries = (_ENTRY.match(entry) for entry in numbers.split(";"))
         return [target for entry in entries if entry for target in _targets_of(entry)]
-    first = architecture_lists.first_naming(part.removesuffix("+PTX"), builds_torch=builds_torch)
+    first = releases.first_naming(part.removesuffix("+PTX"), builds_torch=builds_torch)
     if first is not None:
         return Fault(part, f"torch {torch} does not know the name (torch {first} is the first): write the numbers")
     if builds_torch and part in ("All", "Auto", "Common"):
@@ -369,16 +369,16 @@ def _entry(part: str, builds_torch: bool, torch: Version | None) -> list[Target]
 
 def _named_numbers(part: str, builds_torch: bool, torch: Version | None) -> str | None:
     """The numbers that a name stands for: PyTorch's own build and that of an extension know different ones."""
-    names = architecture_lists.taken_by(torch).names(builds_torch=builds_torch)
+    names = releases.taken_by(torch).names(builds_torch=builds_torch)
     return names.get(part) or names.get(part.removesuffix("+PTX"))
 
 
 def _by_extension(match: re.Match[str], torch: Version | None) -> list[Target] | Fault:
     """A number that the release of an extension's build has in its list, or what is wrong with it."""
     number = match[0].removesuffix("+PTX")
-    if torch is None or number in architecture_lists.taken_by(torch).extension:
+    if torch is None or number in releases.taken_by(torch).extension:
         return _targets_of(match)
-    first = architecture_lists.first_taking(number)
+    first = releases.first_taking(number)
     if first is None or Version(first) < torch.major_minor:
         return _targets_of(match)
     return Fault(match[0], f"torch {torch} refuses it (Unknown CUDA arch); torch {first} is the first that takes it")

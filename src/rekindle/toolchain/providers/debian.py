@@ -23,6 +23,8 @@ from rekindle.core.processes import which
 from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import DebianSet, debian_sets
+from rekindle.machine.host import Host
+from rekindle.machine.system import surroundings
 from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
 from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
 
@@ -123,13 +125,8 @@ def _newer_libc(packages: Sequence[dict[str, str]]) -> str | None:
 
 def distribution() -> str:
     """`debian` or `ubuntu`: whose packages this system takes."""
-    try:
-        text = Path("/etc/os-release").read_text(encoding="utf-8")
-    except OSError:
-        return ""
-    told = dict(re.findall(r'^(ID|ID_LIKE)="?([^"\n]*)"?$', text, re.MULTILINE))
-    words = f"{told.get('ID', '')} {told.get('ID_LIKE', '')}".split()
-    return next((word for word in words if word in ("debian", "ubuntu")), "")
+    own = surroundings.distribution(Host().text("/etc/os-release"))
+    return own if own in ("debian", "ubuntu") else ""
 
 
 def mirrors() -> tuple[str, ...]:

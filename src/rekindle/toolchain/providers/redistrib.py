@@ -149,15 +149,7 @@ def _offering(
     settings: ProviderSettings,
 ) -> Offering:
     parts = tuple(
-        Part(
-            name=one.component,
-            version=one.version,
-            file=one.file,
-            size=one.size,
-            sha256=one.sha256,
-            origin=f"redistrib:{row.tool}/{one.path}",
-            licence=row.licence,
-        )
+        codec.like(Part, one, name=one.component, origin=f"redistrib:{row.tool}/{one.path}", licence=row.licence)
         for one in chosen
     )
     leading = next(part for part in parts if part.name == row.main)

@@ -46,7 +46,7 @@ class ElfWalk(Walk):
         for found in self.files:
             for name in {found.file, found.elf.soname if found.elf else None} - {None}:
                 self.by_name.setdefault(str(name), []).append(found)
-        self.inherited = {folder for found in self.files if found.elf for folder in _folders(found, found.elf.rpath)}
+        self.inherited = {folder for found in self.files if found.elf for folder in run_folders(found, found.elf.rpath)}
         self.wanted = {name for found in self.files if found.elf for name in found.elf.needed}
         self.opened = [name for found in self.files for row in loaded_by(found.file, "linux") for name in row.loads]
 
@@ -131,7 +131,7 @@ class ElfWalk(Walk):
 
     def _on_run_path(self, found: Binary, library: str, how: LoadTime) -> Binary | None:
         assert found.elf is not None
-        for where in _folders(found, (*found.elf.rpath, *found.elf.runpath)):
+        for where in run_folders(found, (*found.elf.rpath, *found.elf.runpath)):
             inside = matching(self.by_path, posixpath.join(where, library), how)
             if inside:
                 return self.by_path[inside[0]]
@@ -177,7 +177,7 @@ class ElfWalk(Walk):
             self.lack(found.name, None, absent, here.label if here and torchs else None)
 
 
-def _folders(found: Binary, paths: Sequence[str]) -> list[str]:
+def run_folders(found: Binary, paths: Sequence[str]) -> list[str]:
     """The folders of the package that run paths name; the top of it is the empty text."""
     folders = []
     for path in paths:

@@ -7,19 +7,19 @@ these are the places of torch's own loader (`torch/torch_loader.toml`), on Linux
 from __future__ import annotations
 
 import os
-import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from rekindle.core import files
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.formats import binary
 from rekindle.formats.access import File
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import Place, loader_places
+from rekindle.machine.python.environment import venv_config
 from rekindle.wheels.closure.closure import Elsewhere
+from rekindle.wheels.closure.elf import run_folders
 
 
 def windows_places(
@@ -37,7 +37,7 @@ def windows_places(
     program_files = environ.get("ProgramFiles", "C:\\Program Files")
     spelled = {
         "{prefix}": str(prefix),
-        "{base}": str(base or _base_of(prefix) or prefix),
+        "{base}": str(base or venv_config(prefix).get("home") or prefix),
         "{userbase}": str(Path(environ.get("APPDATA", str(prefix))) / "Python"),
         "{NVTOOLSEXT_PATH}": environ.get("NVTOOLSEXT_PATH", f"{program_files}/NVIDIA Corporation/NvToolsExt"),
         "{SystemRoot}": environ.get("SystemRoot", "C:\\Windows"),
@@ -65,19 +65,13 @@ def linux_places(site_packages: Path, binaries: Sequence[Binary]) -> list[Elsewh
     """The folders beside the package that its run paths name: `nvidia/cudnn/lib` and the like."""
     folders: dict[str, None] = {}
     for found in binaries:
-        if found.elf is None:
-            continue
-        for path in (*found.elf.rpath, *found.elf.runpath):
-            if path.startswith("$ORIGIN"):
-                rest = path.removeprefix("$ORIGIN").lstrip("/")
-                folders[posixpath.normpath(posixpath.join(posixpath.dirname(found.name), rest or "."))] = None
-            elif path.startswith("/"):
-                folders[path] = None
+        paths = (*found.elf.rpath, *found.elf.runpath) if found.elf else ()
+        folders |= dict.fromkeys([*run_folders(found, paths), *(path for path in paths if path.startswith("/"))])
     places = []
     for name in folders:
         if not name.startswith("../../"):
             names = {path.name: None for path in (site_packages / name).glob("*.so*")}
-            places.append(Elsewhere(label=name, sure=True, libraries=names))
+            places.append(Elsewhere(label=name or ".", sure=True, libraries=names))
     return places
 
 
@@ -136,19 +130,6 @@ def _cuda_folder(cuda: Version | None, environ: Mapping[str, str], program_files
         return ""
     name = f"CUDA_PATH_V{cuda.major}_{cuda.minor}"
     return environ.get(name, f"{program_files}/NVIDIA GPU Computing Toolkit/CUDA/v{cuda.major}.{cuda.minor}")
-
-
-def _base_of(prefix: Path) -> Path | None:
-    """The Python that a virtual environment was made from."""
-    try:
-        lines = files.plain_text(prefix / "pyvenv.cfg", errors="replace").splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        key, _, value = line.partition("=")
-        if key.strip() == "home" and value.strip():
-            return Path(value.strip())
-    return None
 
 
 def _has(pattern: str, found: Sequence[Elsewhere], inside: set[str]) -> bool:

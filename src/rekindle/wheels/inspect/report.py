@@ -8,8 +8,7 @@ from rekindle.core import console
 from rekindle.core.findings import State
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Coverage, Target
-from rekindle.wheels.inspect.inspection import CardCoverage, Inspection
-from rekindle.wheels.inspect.required import lost
+from rekindle.wheels.inspect.inspection import CardCoverage, Inspection, lost
 
 _MEGABYTE = 1_000_000
 

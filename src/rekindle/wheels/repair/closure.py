@@ -19,8 +19,7 @@ from rekindle.wheels.closure.closure import closure
 from rekindle.wheels.closure.linkage import LoadTime, MissingLibrary
 from rekindle.wheels.inspect.identity import Identity, cuda_linked
 from rekindle.wheels.repair import providers
-from rekindle.wheels.repair.index_packages import WantedLibrary
-from rekindle.wheels.repair.providers import Providers, Supply
+from rekindle.wheels.repair.providers import Providers, Supply, WantedLibrary
 
 _ROUNDS = 12
 # Said here in other words, or not worth saying.

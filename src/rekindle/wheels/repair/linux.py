@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -18,11 +17,10 @@ from rekindle.core.processes import which
 from rekindle.core.run import call, checked
 from rekindle.core.version import Version
 from rekindle.formats import elf
-from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.formats.binary import Binary
 from rekindle.wheels.inspect.identity import floor
-from rekindle.wheels.repair.rewrite import Contents
+from rekindle.wheels.repair.rewrite import Contents, FromWheel, unpacked
 
 
 def run_paths(
@@ -38,18 +36,9 @@ def run_paths(
     """
     changed: dict[str, Contents] = {}
     for name in sorted({user for users in wanted_by.values() for user in users}):
-        copy = scratch / name.replace("/", "+")
-        source = contents.get(name)
-        if isinstance(source, Path):
-            shutil.copyfile(source, copy)
-        elif isinstance(source, bytes):
-            copy.write_bytes(source)
-        else:
-            holder, member = (source.archive, source.member) if source else (archive, archive.member(name))
-            with copy.open("wb") as stream:
-                for data in holder.chunks(member):
-                    stream.write(data)
-        if _lead(copy, posixpath.relpath(folder, posixpath.dirname(name) or ".")):
+        source = contents.get(name) or FromWheel(archive=archive, member=archive.member(name))
+        copy = unpacked(source, name, scratch)
+        if lead_to(copy, [posixpath.relpath(folder, posixpath.dirname(name) or ".")], first=True):
             changed[name] = copy
         else:
             copy.unlink()
@@ -78,29 +67,18 @@ def floor_findings(binaries: Sequence[Binary], tags: Collection[Tag]) -> list[Fi
     return [passed("repair.glibc", f"it needs {needs}, or newer")]
 
 
-def _lead(path: Path, way: str) -> bool:
-    """Add a run path; False if it is there already."""
-    entry = "$ORIGIN" if way == "." else f"$ORIGIN/{way}"
-    with File(path) as file:
-        found = elf.read(file)
-    if entry in (*found.rpath, *found.runpath):
-        return False
-    old = [*found.rpath, *found.runpath]
-    said = call([_patchelf(), "--force-rpath", "--set-rpath", ":".join([entry, *old]), path], timeout=300.0)
-    checked(said, doing=f"set the run path of `{path.name.replace('+', '/')}`")
-    return True
-
-
-def lead_to(path: Path, ways: Sequence[str], renamed: Mapping[str, str]) -> None:
-    """Add several run paths at once, and call libraries by other names."""
-    with File(path) as file:
-        found = elf.read(file)
+def lead_to(path: Path, ways: Sequence[str], renamed: Mapping[str, str] | None = None, *, first: bool = False) -> bool:
+    """Add run paths, and call libraries by other names; False if there was nothing to do."""
+    found = elf.of(path)
     old = [*found.rpath, *found.runpath]
     entries = [entry for way in ways if (entry := "$ORIGIN" if way == "." else f"$ORIGIN/{way}") not in old]
-    words = [_patchelf(), "--force-rpath", "--set-rpath", ":".join([*old, *entries])]
-    for name, other in renamed.items():
+    if not entries and not renamed:
+        return False
+    words = [_patchelf(), "--force-rpath", "--set-rpath", ":".join([*entries, *old] if first else [*old, *entries])]
+    for name, other in (renamed or {}).items():
         words += ["--replace-needed", name, other]
     checked(call([*words, path], timeout=300.0), doing=f"set the run path of `{path.name.replace('+', '/')}`")
+    return True
 
 
 def _patchelf() -> str:

@@ -15,8 +15,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from packaging.version import Version as PackageVersion
-
 from rekindle.core import console, files
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding, passed, unverified, warned
@@ -111,26 +109,15 @@ def prune(wheel: Path, folder: Path, *, cards: Sequence[str], dry_run: bool = Fa
             raise UsageError(f"`{wheel.name}` has no GPU code that {', '.join(cards)} could do without", hint=hint)
         known = identity.identify(whole, binaries)
         version = _version(known.version or "0", wanted)
-        info = rewrite.info_folder(archive)
-        parts = wheel.name.split("-")
-        target = place_of("-".join([parts[0], str(PackageVersion(version)), *parts[2:]]), folder, wheel)
+        name, member, metadata, renamed = rewrite.under_version(archive, wheel.name, version)
+        target = place_of(name, folder, wheel)
         notes = tuple(_note(name, many) for name, many in planned.items())
         if dry_run:
             findings = tuple(_findings(planned, binaries, wanted, wheel.stat().st_size, None))
             return Repair(wheel=wheel.name, added=notes, kept=len(archive.members) - len(notes), findings=findings)
-        new = f"{info.rpartition('-')[0]}-{PackageVersion(version)}"
-        text = archive.read(f"{info}/METADATA").decode("utf-8")
-        head, gap, body = text.partition("\n\n")
-        lines = [f"Version: {version}" if line.startswith("Version:") else line for line in head.split("\n")]
-        contents: dict[str, rewrite.Contents] = dict(_copies(archive, planned, scratch))
-        contents[f"{new}.dist-info/METADATA"] = ("\n".join(lines) + gap + body).encode("utf-8")
-        done = rewrite.rewrite(
-            archive,
-            target,
-            add=contents,
-            remove=(f"{info}/METADATA",),
-            renamed={info: f"{new}.dist-info", info.replace(".dist-info", ".data"): f"{new}.data"},
-        )
+        contents: dict[str, rewrite.Contents] = {member: metadata, **_copies(archive, planned, scratch)}
+        remove = (f"{rewrite.info_folder(archive)}/METADATA",)
+        done = rewrite.rewrite(archive, target, add=contents, remove=remove, renamed=renamed)
     findings = tuple(_findings(planned, binaries, wanted, wheel.stat().st_size, done.size))
     return Repair(wheel=wheel.name, output=done.path, size=done.size, kept=done.kept, added=notes, findings=findings)
 
@@ -141,14 +128,12 @@ def _version(version: str, cards: Sequence[Capability]) -> str:
     return f"{public}+{'.'.join(words)}"
 
 
-def _copies(archive: Archive, planned: dict[str, list[Cut]], scratch: Path) -> Iterator[tuple[str, Path]]:
+def _copies(archive: Archive, planned: dict[str, list[Cut]], scratch: Path) -> dict[str, Path]:
+    made = {}
     for name, many in planned.items():
-        copy = scratch / name.replace("/", "+")
-        with copy.open("wb") as stream:
-            for data in archive.chunks(archive.member(name)):
-                stream.write(data)
-        apply(copy, many)
-        yield name, copy
+        made[name] = rewrite.unpacked(rewrite.FromWheel(archive=archive, member=archive.member(name)), name, scratch)
+        apply(made[name], many)
+    return made
 
 
 def _note(name: str, many: Sequence[Cut]) -> Added:

@@ -14,7 +14,7 @@ import msgspec
 from packaging.tags import Tag
 
 from rekindle import __version__
-from rekindle.core import console, files
+from rekindle.core import codec, console, files
 from rekindle.core.errors import BadInput, NotFound, UsageError
 from rekindle.core.findings import Finding, warned
 from rekindle.formats import binary, package
@@ -113,15 +113,8 @@ def repair(
         if contents:
             contents |= _papers(archive, info, contents, given, supplies)
         done = rewrite.rewrite(archive, target, add=contents, remove=gone)
-    return Repair(
-        wheel=wheel.name,
-        output=done.path,
-        size=done.size,
-        kept=done.kept,
-        added=added,
-        removed=done.removed,
-        findings=(*_record_findings(done.hashed), *findings),
-    )
+    findings = (*_record_findings(done.hashed), *findings)
+    return codec.like(Repair, done, wheel=wheel.name, output=done.path, added=added, findings=findings)
 
 
 def pack(root: Path, folder: Path, *, dry_run: bool = False) -> Repair:
@@ -224,7 +217,7 @@ def _papers(
             papers[f"{info}/licenses/bundled/{supply.package if supply else ''}/{name}"] = text
         part = MaterialPart(
             member=member,
-            sha256=rewrite.sha256(source),
+            sha256=rewrite.sha256(source).hexdigest(),
             origin=supply.origin if supply and supply.package else source.name if isinstance(source, Path) else "given",
             version=supply.version if supply else note.version if note else None,
             licence=supply.licence if supply else note.licence if note else None,

@@ -10,11 +10,14 @@ import csv
 import hashlib
 import io
 import os
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from packaging.version import Version as PackageVersion
 
 from rekindle.core import files
 from rekindle.core.errors import BadInput, UsageError
@@ -89,7 +92,8 @@ def rewrite(
                     lines.append((name, entry.digest, member.size))
                 else:
                     hashed.append(name)
-                    lines.append((name, digest(archive, member), member.size))
+                    digest = sha256(FromWheel(archive=archive, member=member)).digest()
+                    lines.append((name, spelled(digest), member.size))
             fresh = [name for name in sorted(add) if name.startswith(f"{info}/") is inside]
             lines += [_put(writer, name, add[name], new) for name in fresh]
         _finish(writer, record, lines)
@@ -131,27 +135,45 @@ def info_folder(archive: Archive) -> str:
     return folder
 
 
-def digest(archive: Archive, member: Member) -> str:
-    """The hash of a member's contents, as RECORD spells it."""
-    sha = hashlib.sha256()
-    for data in archive.chunks(member):
-        sha.update(data)
-    return spelled(sha.digest())
+def under_version(archive: Archive, file: str, version: str) -> tuple[str, str, bytes, dict[str, str]]:
+    """The same wheel under another version: its file name, where its METADATA lies then and what that says, and the
+    folders that get another name."""
+    old = info_folder(archive)
+    number = PackageVersion(version)
+    new = f"{old.removesuffix('.dist-info').rpartition('-')[0]}-{number}"
+    head, gap, body = archive.read(f"{old}/METADATA").decode("utf-8").partition("\n\n")
+    head = re.sub(r"(?m)^Version:.*$", f"Version: {version}", head, count=1)
+    parts = file.split("-")
+    renamed = {old: f"{new}.dist-info", old.replace(".dist-info", ".data"): f"{new}.data"}
+    name = "-".join([parts[0], str(number), *parts[2:]])
+    return name, f"{new}.dist-info/METADATA", (head + gap + body).encode("utf-8"), renamed
 
 
-def sha256(contents: Contents) -> str:
-    """The hash of new contents, in hexadecimal."""
-    sha = hashlib.sha256()
+def chunks(contents: Contents) -> Iterator[bytes]:
+    """New contents, piece by piece."""
     if isinstance(contents, bytes):
-        sha.update(contents)
+        yield contents
     elif isinstance(contents, FromWheel):
-        for data in contents.archive.chunks(contents.member):
-            sha.update(data)
+        yield from contents.archive.chunks(contents.member)
     else:
         with open_file(contents) as stream:
-            for data in pieces(stream):
-                sha.update(data)
-    return sha.hexdigest()
+            yield from pieces(stream)
+
+
+def unpacked(contents: Contents, name: str, scratch: Path) -> Path:
+    """A copy on the disk of what is, or becomes, the member `name`."""
+    copy = scratch / name.replace("/", "+")
+    with copy.open("wb") as stream:
+        stream.writelines(chunks(contents))
+    return copy
+
+
+def sha256(contents: Contents) -> Any:
+    """The hash of contents."""
+    sha = hashlib.sha256()
+    for data in chunks(contents):
+        sha.update(data)
+    return sha
 
 
 class _Squeezing:
@@ -171,17 +193,13 @@ class _Squeezing:
 
 
 def _squeezed(name: str, contents: Path | bytes, folder: Path) -> Squeezed:
-    mode = 0o755 if ".so" in name else 0o644
-    if isinstance(contents, bytes):
-        return squeeze(name, [contents], mode=mode, folder=folder)
-    with open_file(contents) as stream:
-        return squeeze(name, pieces(stream), mode=mode, folder=folder)
+    return squeeze(name, chunks(contents), mode=0o755 if ".so" in name else 0o644, folder=folder)
 
 
 def _put(writer: Writer, name: str, contents: Contents, new: _Squeezing) -> tuple[str, str, int]:
     if isinstance(contents, FromWheel):
         _copy(writer, contents.archive, contents.member, name)
-        return name, digest(contents.archive, contents.member), contents.member.size
+        return name, spelled(sha256(contents).digest()), contents.member.size
     return _line(writer.add(new.result(name)))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core import files
+from rekindle.core import codec, files
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding, passed, warned
 from rekindle.formats import package
@@ -29,9 +29,9 @@ from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import Identity, cuda_linked, read_binaries
 from rekindle.wheels.repair import linux, rewrite
 from rekindle.wheels.repair.closure import own_cards
-from rekindle.wheels.repair.index_packages import WantedLibrary, choose
+from rekindle.wheels.repair.providers import WantedLibrary, choose
 from rekindle.wheels.repair.repair import Repair
-from rekindle.wheels.repair.rewrite import Contents
+from rekindle.wheels.repair.rewrite import Contents, FromWheel
 from rekindle.wheels.tags import machine_of, place_of, wheel_tags
 
 # What auditwheel makes of a name: `libcudart-9335f6a2.so.11.0`, `libcudart.45e7f3ed.so.12`.
@@ -93,14 +93,9 @@ def slim(wheel: Path, folder: Path, *, cards: Sequence[str] = (), dry_run: bool 
         info = rewrite.info_folder(archive)
         contents[f"{info}/METADATA"] = _metadata(archive.read(f"{info}/METADATA"), plan.requires)
         done = rewrite.rewrite(archive, target, add=contents, remove=tuple(plan.gone))
-    return Repair(
-        wheel=wheel.name,
-        output=done.path,
-        size=done.size,
-        kept=done.kept,
-        removed=done.removed,
-        requires=plan.requires,
-        findings=tuple(_findings(plan, before, done.size)),
+    findings = tuple(_findings(plan, before, done.size))
+    return codec.like(
+        Repair, done, wheel=wheel.name, output=done.path, added=(), requires=plan.requires, findings=findings
     )
 
 
@@ -161,10 +156,7 @@ def _led(archive: Archive, binaries: Sequence[Binary], plan: _Slimming, scratch:
     for found in binaries:
         if found.elf is None or found.name in plan.gone or not names & set(found.elf.needed):
             continue
-        copy = scratch / found.name.replace("/", "+")
-        with copy.open("wb") as stream:
-            for data in archive.chunks(archive.member(found.name)):
-                stream.write(data)
+        copy = rewrite.unpacked(FromWheel(archive=archive, member=archive.member(found.name)), found.name, scratch)
         here = posixpath.dirname(found.name) or "."
         ways = [posixpath.relpath(folder, here) for folder in plan.folders]
         linux.lead_to(copy, ways, {old: new for old, new in renamed.items() if old in found.elf.needed})

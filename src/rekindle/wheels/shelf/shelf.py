@@ -17,7 +17,6 @@ from pathlib import Path
 
 import msgspec
 from packaging.utils import canonicalize_name
-from packaging.version import Version as PackageVersion
 
 from rekindle.compat.gpu_code import Served, overall, served
 from rekindle.core import codec, files, paths, signing
@@ -411,19 +410,7 @@ def relabel(wheel: Path, version: str, folder: Path) -> Path:
     """The same wheel under another version, written to `folder`: METADATA, RECORD and the names that hold it change."""
     with File(wheel) as source:
         archive = Archive(source)
-        info = rewrite.info_folder(archive)
-        project = info.removesuffix(".dist-info").rpartition("-")[0]
-        text = archive.read(f"{info}/METADATA").decode("utf-8")
-        new = f"{project}-{PackageVersion(version)}"
-        head, gap, body = text.partition("\n\n")
-        head = re.sub(r"(?m)^Version:.*$", f"Version: {version}", head, count=1)
-        parts = wheel.name.split("-")
-        target = folder / "-".join([parts[0], str(PackageVersion(version)), *parts[2:]])
-        rewrite.rewrite(
-            archive,
-            target,
-            add={f"{new}.dist-info/METADATA": (head + gap + body).encode("utf-8")},
-            remove=(f"{info}/METADATA",),
-            renamed={info: f"{new}.dist-info", info.replace(".dist-info", ".data"): f"{new}.data"},
-        )
-    return target
+        name, member, metadata, renamed = rewrite.under_version(archive, wheel.name, version)
+        remove = (f"{info_folder(archive)}/METADATA",)
+        rewrite.rewrite(archive, folder / name, add={member: metadata}, remove=remove, renamed=renamed)
+    return folder / name

@@ -70,22 +70,18 @@ def field_report(done: Verification, *, driver: Version | None, made_at: str) ->
     if not any(check.card for check in done.checks):
         raise UsageError("nothing ran on a card, so there is nothing to share", hint="run it where the card is")
     whole = hashlib.sha256((codec.to_json(done) + "\n").encode("utf-8")).hexdigest()
-    return FieldReport(
+    return codec.like(
+        FieldReport,
+        done,
         made_at=made_at,
         wheel=done.subject,
         wheel_sha256=Sha256(done.sha256),
         report_sha256=Sha256(whole),
-        torch=done.torch,
-        cuda=done.cuda,
-        cudnn=done.cudnn,
-        targets=done.targets,
         system=platform.system().lower(),
         machine=platform.machine().lower(),
-        python=done.python,
         driver=driver,
         cards=tuple(NamedCard(name=card.name, capability=card.capability) for card in done.cards),
         checks=tuple(_shared(check) for check in done.checks),
-        state=done.state,
     )
 
 
@@ -111,4 +107,4 @@ def read(place: Path) -> FieldReport:
 
 def _shared(check: NumberedCheck) -> SharedCheck:
     found = "" if check.state is State.PASS else redact(check.found)[:_LONGEST]
-    return SharedCheck(id=check.id, state=check.state, card=check.card, found=found)
+    return codec.like(SharedCheck, check, found=found)

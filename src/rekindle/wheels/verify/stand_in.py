@@ -6,12 +6,10 @@ UNVERIFIED with what was shown, or FAIL with what was caught.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
@@ -20,7 +18,7 @@ import msgspec
 
 from rekindle.core import codec, console, files
 from rekindle.core.errors import BadInput, NotFound
-from rekindle.core.findings import Finding, State, passed, unverified, worst
+from rekindle.core.findings import Finding, State, failed, passed, unverified, worst
 from rekindle.core.paths import sha256_of
 from rekindle.core.python import ask
 from rekindle.formats import elf, package
@@ -144,7 +142,7 @@ def _on_card(
     home: TorchHome | None,
 ) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
     place = TrialSetup(wheel=wheel, home=home, python=request.python, torch=request.against)
-    with trial.environment(place) as made, _folder() as folder:
+    with trial.environment(place) as made, files.scratch("stand-in") as folder:
         if made.python is None:
             return [made.finding], (None, None)
         setup = codec.like(StandInSetup, request, python=made.python, folder=folder, torch=_is_torch(opened))
@@ -229,12 +227,8 @@ def _result(name: str, ran: RunResult, old: Target, masked: RunResult | None = N
     failures = [one.why for one in ran.operators.results if one.result == "failed"] if ran.operators else []
     said = [ran.said, *failures]
     if any("PTX" in text and ("unsupported toolchain" in text or "JIT compil" in text) for text in said):
-        return Finding(
-            id="refused",
-            state=State.FAIL,
-            found=f"this driver cannot compile {old}: {next(text for text in said if 'PTX' in text)[:200]}",
-            why="without it nothing runs here",
-        )
+        text = f"this driver cannot compile {old}: {next(text for text in said if 'PTX' in text)[:200]}"
+        return failed("refused", text, why="without it nothing runs here")
     operators = ran.operators
     if ran.trial is False and operators is None and (error := _NOT_BEGUN.search(ran.said)):
         text = f"the trial did not begin: {error[0]}"
@@ -258,7 +252,7 @@ def _result(name: str, ran: RunResult, old: Target, masked: RunResult | None = N
         )
     text = "; ".join(parts)
     if ran.failed and (ran.trial is False or operators is None or operators.failed + operators.crashed > own_ways):
-        return Finding(id=name, state=State.FAIL, found=text, why="this code computed something else than the CPU")
+        return failed(name, text, why="this code computed something else than the CPU")
     state = State.UNVERIFIED if operators is not None and not operators.whole else State.PASS
     return Finding(id=name, state=state, found=f"{text}, through {old}")
 
@@ -282,12 +276,8 @@ def _mask_line(plain: RunResult, masked: RunResult | None, why: str, card: str) 
     broken, unloaded = _behind_mask(plain, masked)
     if broken or (plain.trial and masked.trial is False):
         named = ", ".join(f"{one.op} ({one.dtype}, {one.part})" for one in broken[:8]) or masked.said
-        return Finding(
-            id="host-branches",
-            state=State.FAIL,
-            found=f"fails when the card says it is {card}: {named}",
-            why="the program takes another way on the old card, and that way is wrong",
-        )
+        why = "the program takes another way on the old card, and that way is wrong"
+        return failed("host-branches", f"fails when the card says it is {card}: {named}", why=why)
     text = f"with a runtime that reports {card}"
     if masked.operators is not None:
         text += f", {masked.operators.passed} comparisons passed, "
@@ -315,10 +305,10 @@ def _nvrtc_line(plain: RunResult, masked: RunResult | None, old: Target) -> Find
     """Line 2: kernels that torch compiles while running."""
     if masked is None:
         return unverified("nvrtc", "not seen without the mask of the old card")
-    compiled, failed = masked.log.count("nvrtc compiled"), masked.log.count("nvrtc failed")
-    if failed:
-        text = f"NVRTC could not compile {failed} of {compiled + failed} kernels for {old.capability.sm}"
-        return Finding(id="nvrtc", state=State.FAIL, found=text)
+    compiled, refused = masked.log.count("nvrtc compiled"), masked.log.count("nvrtc failed")
+    if refused:
+        text = f"NVRTC could not compile {refused} of {compiled + refused} kernels for {old.capability.sm}"
+        return failed("nvrtc", text)
     if not compiled:
         return unverified("nvrtc", "nothing was compiled by NVRTC in these runs")
     unloaded = _behind_mask(plain, masked)[1]
@@ -335,15 +325,8 @@ def _static(opened: Package, code: OwnCode, old: Target, request: StandInRequest
     limits = capabilities.launch_limits(old.capability)
     branch = _last_branch(old.capability)
     exported = _exported(request.old_driver) if request.old_driver else None
-    found = (
-        [unreadable]
-        if unreadable
-        else [
-            reading.launch_limits(kernels, limits, old),
-            reading.kernel_names(kernels, old),
-        ]
-    )
-    found.append(reading.vendor_libraries(code.vendor, old))
+    read = [reading.launch_limits(kernels, limits, old), reading.kernel_names(kernels, old)]
+    found = [*([unreadable] if unreadable else read), reading.vendor_libraries(code.vendor, old)]
     if _is_torch(opened):
         found.append(reading.magma_line(code))
         found.append(reading.driver_entry_points(code, exported, branch))
@@ -403,12 +386,6 @@ def _is_torch(opened: Package) -> bool:
     )
 
 
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    with files.scratch("stand-in") as folder:
-        yield folder
-
-
 _SHOWN = 12
 
 
@@ -422,8 +399,8 @@ def text(done: StandIn) -> str:
     if done.masked_operators is not None and done.masked_operators.problem is None:
         parts += ["", *_operators(f"Operators, with a runtime that reports {done.old_card}", done.masked_operators)]
     took = f" in {done.seconds:.0f} s" if done.seconds is not None else ""
-    failed = [line.id for line in done.lines if line.state is State.FAIL]
-    end = done.headline + (f"; failed: {', '.join(failed)}" if failed else "") + took
+    bad = [line.id for line in done.lines if line.state is State.FAIL]
+    end = done.headline + (f"; failed: {', '.join(bad)}" if bad else "") + took
     return "\n".join([*parts, "", console.wrap(console.clean(end))])
 
 

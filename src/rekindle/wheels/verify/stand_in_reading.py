@@ -77,9 +77,10 @@ def refusal(code: OwnCode, old: Target, stand_in: Capability) -> Finding | None:
     ]
     if native:
         names = ", ".join(sorted({str(target) for _, target in native}))
+        number = len({file for file, _ in native})
+        count = "1 library" if number == 1 else f"{number} libraries"
         return _refused(
-            f"{_count(len({file for file, _ in native}), 'library', 'libraries')} with native code for the stand-in "
-            f"({names}, such as {native[0][0]})",
+            f"{count} with native code for the stand-in ({names}, such as {native[0][0]})",
             f"the driver would run that code instead of {old}, and nothing would be shown about the old card",
         )
     chosen = [(file, _chosen(one, stand_in)) for file, one in containers]
@@ -168,11 +169,6 @@ class ReadKernels(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
     cubin: tuple[CubinKernel, ...]
     ptx: frozenset[str]
-
-
-def read_kernels(package: Package, code: OwnCode, old: Target) -> tuple[ReadKernels, ...]:
-    """Every kernel of the wheel's own GPU code. What cannot be read is an error, not an empty answer."""
-    return tuple(found for one in code.own for found in _kernels_of(package, one, old))
 
 
 def _kernels_of(package: Package, binary: Binary, old: Target) -> Iterator[ReadKernels]:
@@ -291,13 +287,9 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(name[:80] for name in names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
-
-
 def readable(package: Package, code: OwnCode, old: Target) -> tuple[tuple[ReadKernels, ...], Finding | None]:
     """The kernels, or the finding that says why they could not be read."""
     try:
-        return read_kernels(package, code, old), None
+        return tuple(found for one in code.own for found in _kernels_of(package, one, old)), None
     except BadInput as error:
         return (), unverified("launch-limits", error.message)

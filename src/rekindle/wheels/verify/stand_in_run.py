@@ -9,20 +9,19 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core.findings import Finding, State, unverified
+from rekindle.core.findings import Finding, failed, passed, unverified
 from rekindle.core.paths import system
 from rekindle.core.processes import which
 from rekindle.core.python import ask
 from rekindle.core.run import Result, call
 from rekindle.knowledge.gpu.capabilities import LaunchLimits
 from rekindle.wheels.verify.operators import Operators, Trip, compare
-from rekindle.wheels.verify.trial import driver_cache
+from rekindle.wheels.verify.trial import clean_environment, driver_cache
 from rekindle.wheels.verify.warm import WarmPlan
 
 MASK_SOURCE = Path(__file__).with_name("mask.c")
 # Each needs a kernel of torch's own; none is a copy, a view or a call of a CUDA library.
 ELEMENTARY = ("add", "mul", "sin", "cumsum", "where", "index_select", "nn.functional.relu", "softmax")
-_PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONSAFEPATH")
 # Any of these would change which code the driver takes.
 _DRIVER_VARIABLES = ("CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT", "CUDA_CACHE_DISABLE", "CUDA_FORCE_JIT")
 # What the driver says of machine code for another card.
@@ -57,7 +56,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def variables(setup: StandInSetup, **more: str) -> dict[str, str]:
     """The environment of a run: the driver's own choice of code, a cache of compiled PTX of its own, no TF32."""
-    kept = {name: value for name, value in os.environ.items() if name not in (*_PYTHON_VARIABLES, *_DRIVER_VARIABLES)}
+    kept = {name: value for name, value in clean_environment().items() if name not in _DRIVER_VARIABLES}
     cache = setup.jit_cache or setup.folder / "jit-cache"
     return {
         **kept,
@@ -99,28 +98,18 @@ def without_jit(setup: StandInSetup) -> tuple[Finding, RunResult]:
     folder.mkdir(exist_ok=True)
     env = variables(setup, CUDA_DISABLE_PTX_JIT="1", CUDA_CACHE_PATH=str(folder))
     ran = run(setup, env, only=ELEMENTARY if setup.torch else ())
-    passed = [one for one in ran.operators.results if one.result == "passed"] if ran.operators else []
-    if passed or ran.trial:
-        what = ", ".join(sorted({one.op for one in passed})) or "the trial"
-        return (
-            Finding(
-                id="control-jit",
-                state=State.FAIL,
-                found=f"with the driver's compiler switched off these still ran: {what}",
-                why="what runs without it is native code, so nothing was shown about the PTX",
-            ),
-            ran,
-        )
+    right = [one for one in ran.operators.results if one.result == "passed"] if ran.operators else []
+    if right or ran.trial:
+        what = ", ".join(sorted({one.op for one in right})) or "the trial"
+        text = f"with the driver's compiler switched off these still ran: {what}"
+        return failed("control-jit", text, why="what runs without it is native code: nothing was shown of the PTX"), ran
     said = " ".join([ran.said, *(one.why for one in (ran.operators.results if ran.operators else ()))])
     if not any(word in said for word in _NO_CODE):
         text = f"with the driver's compiler switched off it failed, but not for lack of code: {said.strip()[:200]}"
         return unverified("control-jit", text), ran
     number = ran.operators.failed + ran.operators.crashed if ran.operators else 0
     what = f"all {number} operators tried fail" if number else "the trial fails"
-    return (
-        Finding(id="control-jit", state=State.PASS, found=f"with the driver's compiler switched off {what}"),
-        ran,
-    )
+    return passed("control-jit", f"with the driver's compiler switched off {what}"), ran
 
 
 def masked(setup: StandInSetup, limits: LaunchLimits) -> tuple[RunResult | None, str]:
@@ -163,12 +152,8 @@ def with_old_driver(setup: StandInSetup, library: Path) -> Finding:
     program = "import torch; print('answered', torch.cuda.is_available())"
     said = ask(setup.python, "-c", program, env=env, timeout=300)
     if said.ok and "answered" in said.out:
-        return Finding(
-            id="old-driver-import", state=State.PASS, found="`import torch` works with the old driver's library"
-        )
-    return Finding(
-        id="old-driver-import", state=State.FAIL, found=f"`import torch` with the old driver's library: {_tail(said)}"
-    )
+        return passed("old-driver-import", "`import torch` works with the old driver's library")
+    return failed("old-driver-import", f"`import torch` with the old driver's library: {_tail(said)}")
 
 
 def _tail(said: Result) -> str:

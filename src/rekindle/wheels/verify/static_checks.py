@@ -16,7 +16,7 @@ import msgspec
 from packaging.utils import InvalidWheelFilename, canonicalize_name
 
 from rekindle.core.errors import BadInput
-from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, worst
+from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned, worst
 from rekindle.core.untrusted import printable
 from rekindle.core.version import Version
 from rekindle.formats import package
@@ -80,9 +80,9 @@ def file(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     damaged = _damaged(subject)
     if damaged:
         return damaged
-    warned = [item for item in findings if item.id == "names"]
-    if warned:
-        return msgspec.structs.replace(warned[0], id="file")
+    odd = [item for item in findings if item.id == "names"]
+    if odd:
+        return msgspec.structs.replace(odd[0], id="file")
     size = subject.inspection.size / 1e6
     return passed("file", f"{len(subject.package.files)} files, {size:.0f} MB")
 
@@ -217,22 +217,13 @@ def coverage(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     asked = [card for card in subject.inspection.cards if card.query in cards]
     worst_card = max(asked, key=lambda card: list(Coverage).index(card.coverage))
     served = ", ".join(f"{card.name} ({card.capability}) {card.coverage.value}" for card in asked)
-    states = {Coverage.SERVES: State.PASS, Coverage.PARTIAL: State.FAIL, Coverage.NO: State.FAIL}
-    state = states[worst_card.coverage]
-    if state is State.PASS and any(card.by_jit for card in asked):
-        return Finding(
-            id="coverage", state=State.WARN, found=f"{served}, in part by JIT",
-            why="the driver compiles kernels at first use: minutes of waiting, and only if it knows this PTX",
-        )  # fmt: skip
-    if state is State.PASS:
-        return Finding(id="coverage", state=state, found=served)
-    return Finding(
-        id="coverage",
-        state=state,
-        found=served,
-        why="the first kernel without code for the card ends with `no kernel image is available`",
-        fix=Fix(text="`rekindle plan` names a build that serves the card"),
-    )
+    if worst_card.coverage is not Coverage.SERVES:
+        why = "the first kernel without code for the card ends with `no kernel image is available`"
+        return failed("coverage", served, why=why, fix="`rekindle plan` names a build that serves the card")
+    if any(card.by_jit for card in asked):
+        why = "the driver compiles kernels at first use: minutes of waiting, and only if it knows this PTX"
+        return warned("coverage", f"{served}, in part by JIT", why=why)
+    return passed("coverage", served)
 
 
 CHECKS: Mapping[str, Callable[[OpenedSubject, Sequence[str]], Finding]] = {

@@ -93,7 +93,7 @@ def find(where: Path | None) -> TorchHome:
         if torch is None:
             raise NotFound(f"there is no torch in `{found.root}`", hint="name a wheel, or leave out `--no-run`")
         return TorchHome(environment=found, torch=torch)
-    said = ask(found.program, "-c", _WHERE, env=_clean_environment(), timeout=_MINUTES)
+    said = ask(found.program, "-c", _WHERE, env=clean_environment(), timeout=_MINUTES)
     if not said.ok:
         message = f"`{found.program}` does not run: {(said.err.strip() or 'no answer').splitlines()[-1]}"
         raise MissingTool(message, hint="name the environment's folder or its python")
@@ -215,7 +215,7 @@ def _foreign(wheel: Path) -> str | None:
 def _ask(environment: TrialRun, words: Sequence[str], *, timeout: float, **more: str) -> Result:
     assert environment.python is not None
     env = {
-        **_clean_environment(),
+        **clean_environment(),
         **driver_cache(environment.jit_cache),
         **more,
         "PYTHONUTF8": "1",
@@ -232,7 +232,7 @@ def driver_cache(folder: Path | None) -> dict[str, str]:
     return {"CUDA_CACHE_PATH": str(folder), "CUDA_CACHE_MAXSIZE": str(4 << 30), "CUDA_CACHE_DISABLE": "0"}
 
 
-def _clean_environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """Without what was set for Rekindle's own Python."""
     theirs = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONSAFEPATH")
     return {name: value for name, value in os.environ.items() if name not in theirs}
