@@ -444,3 +444,19 @@ def test_an_extension_that_nobody_knows_is_not_called_answered() -> None:
 
 def test_a_form_of_another_tool_holds_torch_alone() -> None:
     assert rekindle_command("plan", *WITH, "--with", "flash-attn", "--as", "uv").code == 2
+
+
+def test_a_companion_that_is_asked_for_is_there() -> None:
+    """The newest PyTorch that is known for Linux has no torchaudio: the newest that has one is taken."""
+    plain = rekindle_command("plan", "--gpu", "RTX 3090", "--os", "linux", "--json").json()["recommended"]
+    assert plain["torchaudio"] is None, "choose another card: this one's PyTorch has its torchaudio"
+    best = rekindle_command("plan", "--gpu", "RTX 3090", "--os", "linux", "--with", "torchaudio", "--json").json()
+    assert best["recommended"]["torchaudio"]
+
+
+@pytest.mark.parametrize("name", ["", "flash-attn==2.7.4", "Flash Attn", "x$(id)", "torch"])
+def test_what_is_no_name_of_an_extension_is_refused_by_every_verb(name: str) -> None:
+    for words in (("plan", *WITH, "--with", name), ("extension", "find", name, "--gpu", "RTX 3090", "--os", "linux")):
+        answer = rekindle_command(*words)
+        assert answer.code == 2 and "hint:" in answer.err, words
+    assert "`flash-attn`" in rekindle_command("plan", *WITH, "--with", "Flash Attn").err

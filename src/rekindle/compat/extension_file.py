@@ -16,6 +16,7 @@ from rekindle.knowledge.builds import extension_files
 from rekindle.knowledge.builds.extension_files import AskedFile, ExtensionFile
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.logs import extension_homes
+from rekindle.knowledge.torch import companions
 from rekindle.model.cuda_line import CudaLine
 
 _PLATFORMS = {"linux": "linux_x86_64", "windows": "win_amd64"}
@@ -32,6 +33,8 @@ def known_as(package: str, system: str) -> str:
 def ready_made(package: str, asked: AskedFile, cards: Sequence[NamedCard], glibc: Version | None = None) -> Judgement:
     """By the tables: Unknown where they name no file of the package."""
     name = known_as(package, asked.system)
+    if name in companions.PROJECTS:
+        return _companion(name, asked)
     rows = extension_files.files(name)
     if not rows:
         return Unknown(missing=f"which ready-made wheels of {name} there are")
@@ -39,6 +42,16 @@ def ready_made(package: str, asked: AskedFile, cards: Sequence[NamedCard], glibc
         return Fits()
     torch = f"{asked.torch}+{asked.line}" if asked.line else asked.torch
     return Clash(sentence=f"no ready-made wheel of {name} is known for torch {torch}", source=rows[0].source)
+
+
+def _companion(name: str, asked: AskedFile) -> Judgement:
+    place = {"python": asked.python, "system": asked.system, "machine": asked.machine}
+    line = asked.line or "cpu"
+    row = companions.companion(name, asked.torch, line=line, **place)
+    if row or companions.without_gpu_code(name, asked.torch, **place):
+        return Fits()
+    sentence = f"no {name} of {line} is known for torch {asked.torch}"
+    return Clash(sentence=sentence, source="the torch that each release of it was built with")
 
 
 class ChosenFile(NamedTuple):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from rekindle.audit.audit import installed_torch
 from rekindle.audit.cards import cards_of
@@ -15,6 +14,7 @@ from rekindle.core.command import rekindle
 from rekindle.core.errors import NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.version import Version
 from rekindle.extension.find import ExtensionQuestion
+from rekindle.inputs.package import read_extension
 from rekindle.inputs.torch import with_cuda
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.machine import snapshot
@@ -43,8 +43,7 @@ def of(name: str, said: TorchNamed, *, place: Path | None = None, gpus: Sequence
 
     With cards and the rest of `said` alone it is the one that `plan` takes.
     """
-    if canonicalize_name(name) == "torch":
-        raise UsageError("torch itself is no extension", hint="`rekindle plan` finds the PyTorch for your GPUs")
+    name = read_extension(name)
     option = next((option for option, value in msgspec.structs.asdict(said).items() if value is not None), None)
     if option is None:
         return in_environment(name, find_environment(place), situation_of(snapshot.here(), gpus=gpus), gpus)

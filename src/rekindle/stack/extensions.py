@@ -9,6 +9,7 @@ from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import runs_on
 from rekindle.knowledge.builds.extension_files import AskedFile
 from rekindle.knowledge.gpu.capability import NamedCard
+from rekindle.knowledge.torch import companions
 from rekindle.stack.offers import Offer
 from rekindle.stack.rules import Candidate, Rejection, broken
 from rekindle.stack.situation import Situation, Wish
@@ -42,9 +43,9 @@ def without_code(situation: Situation, wish: Wish) -> list[Rejection]:
 
 
 def brought(torch: str, python: str | None, situation: Situation, wish: Wish) -> dict[str, ChosenFile | None]:
-    """What pip is told for each extension; None where the tables do not say."""
+    """What pip is told for each extension; None where the tables do not say. torchvision and torchaudio come anyway."""
     asked = _asked(torch, python or "", situation)
-    return {name: chosen(name, asked, _cards(situation)) for name in wish.extensions}
+    return {name: chosen(name, asked, _cards(situation)) for name in wish.extensions if name not in companions.PROJECTS}
 
 
 def unread(files: Mapping[str, ChosenFile | None]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import msgspec
 
 from rekindle.core.version import Range, Version
 from rekindle.inputs.driver import read_driver
+from rekindle.inputs.package import read_extension
 from rekindle.inputs.system import read_system
 from rekindle.inputs.torch import with_cuda
 from rekindle.inputs.versions import read_python, read_toolset
@@ -226,7 +227,7 @@ class TypedWish(msgspec.Struct, frozen=True, kw_only=True):
             toolset=read_toolset(self.toolset) if self.toolset is not None else None,
             profile=self.profile,
             needs=tuple(dict.fromkeys(one for each in self.needs for one in each.split(","))),
-            extensions=tuple(dict.fromkeys(self.extensions)),
+            extensions=tuple(dict.fromkeys(map(read_extension, self.extensions))),
             prefer=Prefer(self.prefer),
             community=self.community,
             configured_index=self.configured_index,

@@ -1,0 +1,22 @@
+"""A package as people write it."""
+
+from __future__ import annotations
+
+import re
+
+from packaging.utils import canonicalize_name
+
+from rekindle.core.errors import UsageError
+
+
+def read_extension(text: str) -> str:
+    """The name of something that goes in beside torch: `flash-attn`, `Flash_Attn`."""
+    plain = text.strip()
+    if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?", plain):
+        words = re.match(r"[A-Za-z0-9][\w.-]{0,60}(?: [A-Za-z][\w.-]{0,60})?", plain)
+        name = canonicalize_name(words[0].replace(" ", "-")) if words else "flash-attn"
+        message = f"`{text[:60]}` is not the name of a package"
+        raise UsageError(message, hint=f"name it alone, `{name}`: which release of it fits is looked for")
+    if (name := canonicalize_name(plain)) == "torch":
+        raise UsageError("torch itself is no extension", hint="`rekindle plan` finds the PyTorch for your GPUs")
+    return name
