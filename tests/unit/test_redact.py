@@ -105,6 +105,42 @@ SHAPES = [
     ('password="a\\"hunter22"', "hunter22"),
     ("password='it''hunter22'", "hunter22"),
 ]  # fmt: skip
+# What other programs, settings and languages call it.
+CALLED = [
+    "kubectl create secret generic x --from-literal=pw=hunter22",
+    "ansible_ssh_pass=hunter22",
+    "schtasks /create /ru me /rp hunter22",
+    "sqlcmd -S h -U sa -P hunter22",
+    "bcp t out f -U sa -P hunter22",
+    "ldapsearch -w hunter22 -D cn=x",
+    "smbclient //h/s -U u%hunter22",
+    "zip -P hunter22 a.zip b",
+    "7z x -phunter22 a.7z",
+    "openssl enc -k hunter22",
+    "keytool -storepass hunter22 -keypass changeit",
+    "signtool sign /p hunter22 f",
+    "conda config --set token hunter22",
+    "anaconda -t hunter22 upload x",
+    "poetry config pypi-token.pypi hunter22",
+    "poetry config http-basic.foo user hunter22",
+    "netrc password hunter22",
+    "WIFI_PSK=hunter22",
+    "wpa_passphrase ssid hunter22",
+    'sudo -S <<< "hunter22"',
+    "encryption_key: hunter22",
+    "ngrok config add-authtoken hunter22",
+    "tailscale up --authkey hunter22",
+    "rclone config pass hunter22",
+    "restic -p hunter22",
+    'auth=("me","hunter22")',
+    'huggingface_hub.login("hunter22")',
+    "Passwort: hunter22",
+    "mot de passe : hunter22",
+    "contraseña: hunter22",
+    "пароль: hunter22",
+    "密码\uff1ahunter22",
+]
+SHAPES += [(text, "hunter22") for text in CALLED]
 
 
 @pytest.mark.parametrize(("text", "secret"), SHAPES, ids=[text.split("\n")[0][:40] for text, _ in SHAPES])

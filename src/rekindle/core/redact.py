@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 _KEY = (
-    r"(?:token|secret|passw(?:or)?d|passphrase|credentials?|authorization|auth|"
-    r"(?:api|access|private|secret|signing|account|subscription)[_-]?key|signature)s?"
+    r"(?:token|secret|passw(?:or)?d|passphrase|credentials?|authorization|auth|psk|"
+    r"(?:api|access|private|secret|signing|account|subscription|encryption)[_-]?key|signature|"
+    r"(?:ssh|become|sudo|db|user|admin|root|smtp|mail|ftp|ldap|proxy)_pass|"
+    r"passwort|mot\ de\ passe|contraseña|senha|hasło|пароль|密码|密碼|パスワード|비밀번호)s?"
 )
 # What services begin their keys with, and how such a key goes on.
 _TOKENS = (
@@ -38,7 +40,8 @@ _TOKENS = (
 _SIGNS = (
     "://", "bearer", "bas", "token", "secret", "passw", "passphrase", "sshpass", "pass:", "_pwd", "cred", "auth",
     "_pass", "github_pat", "key", "nature", "sig=", "cook", "begin ", "login", " -u", " -p", "--user", "/user:", ";pwd",
-    "redis-cli", "net use", "net  use", "sudo",
+    "redis-cli", "net use", "net  use", "sudo", "psk", "de passe", "contrase", "senha", "hasło", "пароль", "密", "パス",
+    "비밀", "pw=", " pass ", "/p ", "/rp ", " -w", " -k", " -t", "keypass", "storepass", "ftp_pass", "smbclient", "<<<",
     "securestring",
     "gh", "gl", "hf_", "api_org_", "xox", "xapp-", "sk-", "k_live_", "k_test_", "akia", "asia", "nvap", "aiza",
     "ya29.", "gocspx", "npm_", "pypi-", "dckr_", "sg.", "shp", "_v1_", "hvs.", "hvb.", "hvr.", "atatt3", "r8_", "gsk_",
@@ -100,6 +103,14 @@ def _secrets() -> re.Pattern[str]:
         | (?P<login>(?<![\w-])(?:sshpass\s+-p\s*|(?:curl|wget)(?:\s[^\r\n|;&]{{0,400}}?)?\s
               (?:(?:-u|--user|--proxy-user|-U)[\s=]+|-u(?=[^\s:-][^\s:]{{0,64}}:))
             |-pass(?:in|out)?\s+pass:|redis-cli\s[^\r\n|;&]{{0,200}}?-a\s+|htpasswd\s+-[a-z]*b[a-z]*\s+\S+\s+\S+\s+
+            |(?:sqlcmd|bcp|osql|zip|unzip)\s[^\r\n|;&]{{0,200}}?-P\s*|(?:7za?|unrar|rar)\s[^\r\n|;&]{{0,200}}?\s-p
+            |(?:signtool|schtasks)\s[^\r\n|;&]{{0,200}}?\s/r?p\s+|ldapsearch\s[^\r\n|;&]{{0,200}}?-w\s*
+            |openssl\s+enc\s[^\r\n|;&]{{0,200}}?-k\s+|restic\s[^\r\n|;&]{{0,200}}?-p\s+
+            |anaconda\s[^\r\n|;&]{{0,200}}?-t\s+|smbclient\s[^\r\n|;&]{{0,200}}?-U\s+[^\s%]{{1,64}}%
+            |wpa_passphrase\s+\S{{1,64}}\s+|sudo\s[^\r\n|;&]{{0,40}}?-S\s[^\r\n|;&]{{0,40}}?<<<\s*
+            |ngrok\s[^\r\n|;&]{{0,40}}?authtoken\s+|netrc\s+password\s+
+            |(?:config|--set)\s+(?:set\s+)?(?:\S{{1,40}}\s+)?(?:pass|(?:\S{{0,40}}[-_.])?(?:token|password)(?:\.\S{{1,40}})?)\s+
+            |config\s+http-basic\.\S{{1,60}}\s+\S{{1,60}}\s+
             |net\s+use\s+(?:\S{{1,3}}:\s+)?\\\\\S{{1,255}}\s+
             |(?:mysql|mysqldump|mariadb|smbclient)\s[^\r\n|;&]{{0,200}}?\s-p
             |(?:docker|podman|oras|helm|az)\s(?:[^\r\n|;&]{{0,40}}?\s)?login\s[^\r\n|;&]{{0,200}}?-p\s+
@@ -107,21 +118,22 @@ def _secrets() -> re.Pattern[str]:
             |ConvertTo-SecureString\s+(?:-String\s+)?|machine\s+\S{{1,255}}\s+login\s+\S{{1,255}}\s+password\s+))
           (?:"[^"\r\n]{{1,255}}"|'[^'\r\n]{{1,255}}'|(?![-$%/])[^\s"'`;&|]{{4,}})
         | (?P<option>(?<!\S)--?(?i:(?:[a-z]{{1,20}}-)?
-            (?:token|password|passwd|passphrase|secret|auth|(?:api|access|secret)-key))\s+)
+            (?:token|password|passwd|passphrase|secret|auth|authkey|(?:store|key)pass|(?:api|access|secret)-key))\s+)
           (?![-$%])[^\s"'`;&]{{4,}}
         | (?P<setting>(?<!\S)(?i:setx?|setenv|env|configure\s+set|config\s+set)\s+(?:/[mM]\s+)?
             (?i:[\w.]{{0,60}}(?<![a-zA-Z]){_KEY}(?![a-zA-Z])\w{{0,20}})\s+)(?![-$%=])[^\s;&=]{{4,}}
         | (?P<call>(?i:setenvironmentvariable|setdefault|putenv|setenv)\(\s{{0,3}}["']
             (?i:[\w.]{{0,60}}(?<![a-zA-Z]){_KEY}(?![a-zA-Z])\w{{0,20}})["']\s{{0,3}},\s{{0,3}}["'])[^"'\r\n]{{4,4000}}
+        | (?P<argument>\blogin\(\s{{0,3}}["']|\bauth=\(\s{{0,3}}["'][^"'\r\n]{{1,64}}["']\s{{0,3}},\s{{0,3}}["'])[^"'\r\n]{{4,4000}}
         | (?P<element><(?i:[\w.:-]{{0,40}}(?:token|secret|passw(?:or)?d|passphrase|apikey))>
             |(?i:key=["'][\w.]{{0,40}}(?:token|secret|password|apikey)["']\s{{1,3}}value=["']))[^<"'\r\n]{{4,4000}}
         | (?P<piped>\becho\s+(?:-n\s+)?)(?:"[^"\r\n]{{4,255}}"|'[^'\r\n]{{4,255}}'|(?![$%])[^\s"'`;&|]{{4,255}})
           (?=\s{{0,3}}\|[^\r\n]{{0,200}}(?:--password-stdin|\bsudo\s+-S))
         | (?P<named>(?<![A-Za-z])(?i:{_KEY})(?:[_-]\w{{1,40}})?
             |(?<=[a-z])(?:Token|Secret|Password|Passwd|Passphrase|ApiKey|AccessKey)
-            |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=;)(?i:pwd)|(?<=[?&])(?:sig|key|sv)(?==)
+            |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=;)(?i:pwd)|(?<![A-Za-z])pw(?==)|(?<=[?&])(?:sig|key|sv)(?==)
             |(?<=")key(?=":))
-          (?P<sep>\\?["']?\]?\s{{0,3}}(?::=|[=:])\s{{0,3}}\\?)
+          (?P<sep>\\?["']?\]?\s{{0,3}}(?::=|[=:：])\s{{0,3}}\\?)
           (?:(?P<quote>["'])
             (?P<quoted>(?:\\[^\r\n]|(?P=quote){{2}}|(?!(?P=quote))[^\r\n\\]){{4,4000}})(?P=quote)|["']?(?![=<>~!\s])(?P<value>[^\s"'`;&,)}}\]<]{{4,}}))
         | (?P<token>(?<![\w-])(?:{"|".join(_TOKENS)}))
