@@ -124,7 +124,8 @@ def _secrets() -> re.Pattern[str]:
             (?i:[\w.]{{0,60}}(?<![a-zA-Z]){_KEY}(?![a-zA-Z])\w{{0,20}})\s+)(?![-$%=])[^\s;&=]{{4,}}
         | (?P<call>(?i:setenvironmentvariable|setdefault|putenv|setenv)\(\s{{0,3}}["']
             (?i:[\w.]{{0,60}}(?<![a-zA-Z]){_KEY}(?![a-zA-Z])\w{{0,20}})["']\s{{0,3}},\s{{0,3}}["'])[^"'\r\n]{{4,4000}}
-        | (?P<argument>\blogin\(\s{{0,3}}["']|\bauth=\(\s{{0,3}}["'][^"'\r\n]{{1,64}}["']\s{{0,3}},\s{{0,3}}["'])[^"'\r\n]{{4,4000}}
+        | (?P<argument>\blogin\(\s{{0,3}}["']|\bauth=\(\s{{0,3}}["'][^"'\r\n]{{1,64}}["']\s{{0,3}},\s{{0,3}}["'])
+          [^"'\r\n]{{4,4000}}
         | (?P<element><(?i:[\w.:-]{{0,40}}(?:token|secret|passw(?:or)?d|passphrase|apikey))>
             |(?i:key=["'][\w.]{{0,40}}(?:token|secret|password|apikey)["']\s{{1,3}}value=["']))[^<"'\r\n]{{4,4000}}
         | (?P<piped>\becho\s+(?:-n\s+)?)(?:"[^"\r\n]{{4,255}}"|'[^'\r\n]{{4,255}}'|(?![$%])[^\s"'`;&|]{{4,255}})
