@@ -320,9 +320,9 @@ def test_notes_quote_more_than_scripts() -> None:
 
 
 def test_what_it_does_not_read_it_says(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text("import os\n", encoding="utf-8")
+    (tmp_path / "conf.lua").write_text("x = 1\n", encoding="utf-8")
     (tmp_path / "conf.yml").write_text("a: 1\nb: [2, 3]\n", encoding="utf-8")
-    for name in ("setup.py", "conf.yml"):
+    for name in ("conf.lua", "conf.yml"):
         seen = rekindle_command("review", str(tmp_path / name))
         assert seen.code == 4 and "not a kind of script" in seen.err
     (tmp_path / "a.sh").write_text("if true; then\npip install torch\n", encoding="utf-8")

@@ -84,8 +84,21 @@ def test_four_megabytes_are_answered_in_seconds(name: str, line: str) -> None:
         ("a.sh", "sh NVIDIA-Linux-" + "-x86-NVIDIA-Linux-" * 20_000),
         ("a.ps1", "choco install python " + "-x --version " * 10_000),
         ("a.ps1", "x " + "$a\\" * 20_000 + " -D=1," * 10_000),
+        ("a.yml", "\n" * 60_000 + "run: x\n"),
+        ("a.yml", "run: " + "{{ " * 60_000),
+        ("a.yml", "a." * 60_000 + "run: x"),
+        ("a.yml", "image: " + "$a" * 60_000),
+        ("a.ipynb", '{"cells": [{"cell_type": "code", "source": [' + '"!pip install a\\n",' * 5000 + '"!x"]}]}'),
+        ("a.ipynb", '{"cells": [{"cell_type": "code", "source": ["!' + "{a}" * 60_000 + '"]}]}'),
+        ("a.py", "\n" * 60_000 + "!a"),
+        ("tox.ini", "[testenv]\ncommands = " + "{" * 60_000),
+        ("tox.ini", "[testenv]\ndeps = " + "a," * 60_000),
+        ("a.def", "Bootstrap: docker\nFrom:" + " " * 60_000),
+        ("a.sh", "for a in 1 2 3 4 5 6 7 8; do\n" * 6 + "pip install $a\n" + "done\n" * 6),
+        ("a.sh", "cat > a <<E\n" + "$a" * 60_000 + "\nE\n"),
+        ("requirements.txt", "--index-url https://download.pytorch.org/whl/cu" + "1" * 60_000),
     ],
-    ids=range(13),
+    ids=range(26),
 )
 def test_a_text_that_an_expression_could_hang_on(name: str, text: str) -> None:
     answered(text, name, 10)

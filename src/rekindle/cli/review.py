@@ -42,11 +42,11 @@ def command(
 ) -> int:
     """Find what is wrong with a build SCRIPT, or a list of packages, before it runs for hours.
 
-    Reads .bat, .cmd, .ps1, .sh, Dockerfiles, docker-compose, Makefiles, GitHub and GitLab workflows,
-    requirements.txt, environment.yml, pyproject.toml, pixi.toml, Pipfile, conda recipes, and the code blocks of .md
-    and .txt notes. Nothing in it is run. Several scripts give a table that compares them. With a card it exits with 0
-    only if it was asked whether the script serves it, and it does; with 8 if something cannot work, and with 9 if a
-    question could not be answered.
+    Reads .bat, .cmd, .ps1, .sh, Dockerfiles, Apptainer's .def, docker-compose, Makefiles, pipelines and other YAML
+    with commands, requirements.txt, environment.yml, pyproject.toml, pixi.toml, Pipfile, tox.ini, setup.cfg, conda
+    recipes, .py, .ipynb, and the code blocks of .md and .txt notes. Nothing in it is run. Several
+    scripts give a table that compares them. With a card it exits with 0 only if it was asked whether the script serves
+    it, and it does; with 8 if something cannot work, and with 9 if a question could not be answered.
     """
     from rekindle.core.errors import ChecksFailed, Unverified
     from rekindle.review import report, review

@@ -47,6 +47,18 @@ def taken(
     return next((row.version for row in old if line is None and admits(row.version)), None)
 
 
+def published(torch: str) -> Judgement:
+    """Is there such a release? Of the newest minor one there may be more than the tables have."""
+    try:
+        torch_release(torch)
+    except UnknownName as unknown:
+        row = next((row for row in torch_releases()[:-1] if Version(row.minor) == Version(torch).major_minor), None)
+        if row is None:
+            return Unknown(missing=unknown.message)
+        return Clash(sentence=f"{unknown.message}: {row.minor} has {', '.join(row.patches)}", source=row.source)
+    return Fits()
+
+
 def has_line(torch: str, line: str) -> Judgement:
     """Was this release published for this line? Those of AMD and Intel are not in the tables."""
     if line != CPU and CudaLine.parse(line) is None:

@@ -15,8 +15,9 @@ from rekindle.core.errors import BadInput, NotFound
 
 LARGEST = 4 << 20
 _READS = (
-    "review reads .bat, .cmd, .ps1, .sh, Dockerfiles, docker-compose, Makefiles, GitHub and GitLab workflows, "
-    "requirements.txt, environment.yml, pyproject.toml, pixi.toml, Pipfile, conda recipes, and .md or .txt notes"
+    "review reads .bat, .cmd, .ps1, .sh, Dockerfiles, Apptainer's .def, docker-compose, Makefiles, pipelines and other "
+    "YAML with commands, requirements.txt, environment.yml, pyproject.toml, pixi.toml, Pipfile, tox.ini, setup.cfg, "
+    "conda recipes, .py, .ipynb, and .md or .txt notes"
 )
 
 
@@ -26,7 +27,7 @@ class Dialect(str, Enum):
     SHELL = "shell"
     DOCKERFILE = "dockerfile"
     WORKFLOW = "workflow"
-    GITLAB = "gitlab"
+    STEPS = "steps"
     NOTES = "notes"
     REQUIREMENTS = "requirements"
     ENVIRONMENT = "conda environment"
@@ -34,6 +35,9 @@ class Dialect(str, Enum):
     PROJECT = "project"
     MAKEFILE = "makefile"
     COMPOSE = "compose"
+    NOTEBOOK = "notebook"
+    PYTHON = "python code"
+    INI = "ini"
 
     @property
     def windows(self) -> bool:
@@ -42,7 +46,7 @@ class Dialect(str, Enum):
     @property
     def unattended(self) -> bool:
         """It runs where nobody answers, and where no card is seen."""
-        return self in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.GITLAB, Dialect.COMPOSE)
+        return self in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.STEPS, Dialect.COMPOSE)
 
 
 LISTS = (Dialect.REQUIREMENTS, Dialect.ENVIRONMENT, Dialect.RECIPE, Dialect.PROJECT)
@@ -120,16 +124,19 @@ _SUFFIXES = {
     **dict.fromkeys((".bat", ".cmd"), Dialect.BATCH),
     **dict.fromkeys((".ps1", ".psm1"), Dialect.POWERSHELL),
     **dict.fromkeys((".sh", ".bash", ".zsh"), Dialect.SHELL),
-    **dict.fromkeys((".dockerfile", ".containerfile"), Dialect.DOCKERFILE),
+    **dict.fromkeys((".dockerfile", ".containerfile", ".def"), Dialect.DOCKERFILE),
     **dict.fromkeys((".md", ".markdown"), Dialect.NOTES),
+    ".ipynb": Dialect.NOTEBOOK,
+    ".py": Dialect.PYTHON,
     ".mk": Dialect.MAKEFILE,
 }
 _NAMES = {
     **dict.fromkeys(("makefile", "gnumakefile"), Dialect.MAKEFILE),
     **dict.fromkeys(("pyproject.toml", "pixi.toml", "pipfile"), Dialect.PROJECT),
+    **dict.fromkeys(("tox.ini", "setup.cfg"), Dialect.INI),
 }
 _KNOWN_OTHERS = frozenset(
-    {".py", ".json", ".toml", ".ipynb", ".js", ".ts", ".c", ".cpp", ".cu", ".cuh", ".h", ".xml", ".html", ".cfg"}
+    {".json", ".toml", ".js", ".ts", ".c", ".cpp", ".cu", ".cuh", ".h", ".xml", ".html", ".cfg"}
     | {".ini", ".lua", ".rb", ".go", ".rs", ".java", ".cmake", ".nix", ".csv", ".log", ".lock"}
 )
 
@@ -149,11 +156,11 @@ def _dialect(name: str, text: str) -> Dialect | None:
     suffix, base = path.suffix.lower(), path.name.lower()
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
-    if base.startswith(("dockerfile", "containerfile")):
+    if base.startswith(("dockerfile", "containerfile", "singularity", "apptainer")):
         return Dialect.DOCKERFILE
     if base in _NAMES:
         return _NAMES[base]
-    if suffix in (".yml", ".yaml"):
+    if suffix in (".yml", ".yaml") or base.endswith("devcontainer.json"):
         return yaml_kind(text)
     if suffix in _KNOWN_OTHERS or base == "cmakelists.txt":
         return None
@@ -171,9 +178,17 @@ def _is_list(text: str) -> bool:
     return bool(rows) and all(_LISTED.match(row[:300]) for row in rows)
 
 
+_COMMANDS = re.compile(
+    r"(?m)^[ \t{-]*[\"']?(?:[\w-]+\.)*"
+    r"(?:(?:before_)?(?:script|install)|run|runcmd|commands?|cmd|shell|bash|pwsh|powershell"
+    r"|pip|image|python_packages|python_requirements|postCreateCommand|dockerfile)[\"']?:"
+)
+
+
 def yaml_kind(text: str) -> Dialect | None:
-    """A workflow of GitHub has `jobs:` with steps, one of GitLab jobs with `script:`."""
-    if re.search(r"(?m)^(?:jobs|'jobs'|\"jobs\"):", text) or re.search(r"(?m)^runs:\s*$", text):
+    """A workflow of GitHub has `jobs:`, and no key of Azure or CircleCI; others show by keys for commands."""
+    others = r"(?m)^(?:version:\s*[\"']?2|pool:|trigger:)|^[ \t]*-[ \t]+(?:job|stage):"
+    if re.search(r"(?m)^(?:[\"']?jobs[\"']?:|runs:\s*$)", text) and not re.search(others, text):
         return Dialect.WORKFLOW
     if re.search(r"(?m)^services:", text):
         return Dialect.COMPOSE
@@ -181,9 +196,7 @@ def yaml_kind(text: str) -> Dialect | None:
         return Dialect.RECIPE
     if re.search(r"(?m)^dependencies:", text):
         return Dialect.ENVIRONMENT
-    if re.search(r"(?m)^\s{1,8}(?:script|before_script):", text) or re.search(r"(?m)^(?:before_)?script:", text):
-        return Dialect.GITLAB
-    return None
+    return Dialect.STEPS if _COMMANDS.search(text) else None
 
 
 def _guessed(text: str) -> Dialect | None:

@@ -27,7 +27,7 @@ from rekindle.review.packages import PROJECT_TOOLS, Install, Wanted, excludes
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
 from rekindle.review.subject import Subject, complete, exact_text, exact_version
-from rekindle.review.trace import Copied, Image, Invocation, last_part, started
+from rekindle.review.trace import APPTAINER, Copied, Image, Invocation, last_part, started
 
 _INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL",
                     "UV_INDEX", "PIP_FIND_LINKS")  # fmt: skip
@@ -94,7 +94,8 @@ class ScriptEnvironments:
             image = point if isinstance(point, Image) else started(point)
             torch = of_image(image) if image is not None else None
             if torch is not None:
-                self._states[(point.scope, "" if image is point else str(torch.name))] = [torch]
+                inside = isinstance(point, Image) or point.program in APPTAINER
+                self._states[(point.scope, "" if inside else str(torch.name))] = [torch]
             if isinstance(point, Invocation):
                 self._command(point)
 
@@ -109,7 +110,7 @@ class ScriptEnvironments:
         self._empty |= {item.order} if (stage, name) in self._new else set()
         if (new := made(item)) and not item.has("--system-site-packages", "--clone"):
             self._new.add((stage, last_part(new)))
-        if any(word.text.endswith(".sh") for word in item.words):
+        if any(re.search(r"(?<!/conda)(?<!/mamba)\.sh\Z", word.text) for word in item.words):
             self._new.clear()
         packaged = by_apt(item)
         if packaged is not None:
@@ -313,7 +314,7 @@ class ScriptEnvironments:
             return msgspec.structs.replace(
                 base, version=None, variant=cuda[0] if cuda else None, kind="other", question=words, index=index
             )
-        if index and line is None and not _ordinary(index) and strict:
+        if index and line is None and (re.search(r"[$%!]\{?\w", index) or (strict and not _ordinary(index))):
             words = f"what the index {index[:60]} has is not known"
             return msgspec.structs.replace(base, version=str(exact) if exact else None, kind="other", question=words)
         # pip takes the highest number of all its indexes; a local part (+cu118) decides between equal numbers.

@@ -17,7 +17,7 @@ from rekindle.compat.torch_cuda import CPU, any_code
 from rekindle.compat.torch_python import takes
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import extension_files, programs
+from rekindle.knowledge.builds import extension_files, programs, script_rules
 from rekindle.knowledge.cuda.toolkits import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Runs, Target, runs
 from rekindle.knowledge.gpu.jetson import jetpacks
@@ -216,9 +216,9 @@ def _otherwise(torch: ScriptTorch, situation: Situation) -> Judgement:
     driven = driver_cuda.runs(situation.driven_by, line.cuda) if line and situation.driven_by else None
     if isinstance(driven, Clash):
         return driven
-    monthly = _monthly(torch.name or "", situation)
-    if monthly is not None:
-        return monthly
+    own = _monthly(torch.name or "", situation) or _of_jetson(torch.name or "", situation)
+    if own is not None:
+        return own
     image = next((row for row in projects.images() if row.tag == torch.name), None)
     if image is not None:
         lacking = next((card for card in situation.capabilities if not has_code(image, card)), None)
@@ -279,6 +279,18 @@ def _monthly(name: str, situation: Situation) -> Clash | Fits | None:
     served = after and all(has_code(row, card) for row in around for card in situation.capabilities)
     driven = driver is None or not any(isinstance(driver_cuda.runs(driver, row.cuda), Clash) for row in around)
     return Fits() if served and driven else None
+
+
+def _of_jetson(name: str, situation: Situation) -> Clash | Fits | None:
+    """An image for Jetson: its tag names the system of the board that it is for."""
+    tag = re.search(r"\bl4t-\w+:r(\d\d)\b", name)
+    for card in situation.cards if tag else ():
+        systems = {pack.l4t for pack in jetpacks(card.jetson)} if card.jetson else set()
+        if tag and int(tag[1]) not in systems:
+            other = f": it runs L4T {', '.join(map(str, sorted(systems)))}" if systems else ""
+            sentence = f"`{name}` is for Jetson boards with L4T {tag[1]}, not for {card.name}{other}"
+            return Clash(sentence=sentence, source="NVIDIA NGC: tags of l4t-pytorch; JetPack's releases")
+    return Fits() if tag else None
 
 
 @cached
@@ -384,7 +396,11 @@ def questions(subject: Subject) -> Iterator[str]:
             yield f"line {item.line}: what `{' '.join(item.text[:80].split())}` installs: it was not read"
     for word in unsaid(subject) if not answered(subject) else ():
         yield f"line {word.line}: what `{word.raw[:60]}` is, which is installed"
+    unknown = bool(unsaid(subject))
     for found in subject.installs:
+        fed = found.verb == "install" and not (found.wanted or found.lists or unknown)
+        if fed and found.tool != "conda" and found.item.arguments[-1:] == ("install",):
+            yield f"line {found.item.line}: what `{' '.join(found.item.text[:60].split())}` is given to install"
         for name in found.lists:
             if not subject.lies_beside(name, found.item):
                 yield f"line {found.item.line}: what `{name[:60]}` asks for: it does not lie beside the script"
@@ -410,7 +426,9 @@ def _projects(subject: Subject) -> Iterator[str]:
     for found in subject.installs:
         own = any(re.fullmatch(r"\.[\\/]?(?:\[[\w, -]+\])?", each.source or "") for each in found.wanted)
         read = subject.lies_beside("pyproject.toml", found.item) or found.item.order in built
-        if (own or found.verb == "sync") and not (read or found.has("--no-deps")):
+        steps = [step for step in subject.builds if step.item.order == found.item.order]
+        known = any(script_rules.extension(step.name) for step in steps)
+        if (own or found.verb == "sync") and not (read or known or found.has("--no-deps")):
             what = "what the project in this folder asks for: it does not lie beside the script"
             yield f"line {found.item.line}: {what}"
 

@@ -46,6 +46,13 @@ class OtherFiles:
             self._texts[spelled] = self.open(spelled, directory) or (None if above else self.open(last, None))
         return self._texts[spelled]
 
+    def write(self, spelled: str, text: str, *, more: bool = False) -> None:
+        """What the script writes into a file itself, which is then what its commands read."""
+        before = self._texts.get(spelled) if more else None
+        whole = (before.text if before else "") + text
+        if len(whole) <= _LARGEST and (not more or before is not None or self.text(spelled, None) is None):
+            self._texts[spelled] = OtherFile(spelled, whole)
+
     def open(self, spelled: str, directory: str | None) -> OtherFile | None:
         """A file as the script names it; None where it is not there, leads out of the folder, or costs too much."""
         name = _OWN_FOLDER.sub("", spelled.strip().strip("\"'")).replace("\\", "/")

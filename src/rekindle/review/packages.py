@@ -115,7 +115,7 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def torch(self) -> Wanted | None:
         """torch by the name that this tool has for it; the last one that is asked for."""
-        names = ("torch", "pytorch", "pytorch-gpu") if self.tool == "conda" else ("torch",)
+        names = ("torch", "pytorch", "pytorch-gpu", "pytorch-cpu") if self.tool == "conda" else ("torch",)
         return next((item for item in reversed(self.wanted) if item.name in names), None)
 
     @property
@@ -151,7 +151,7 @@ def install_of(item: Invocation) -> Install | None:
             text = text.rpartition("=")[2] if re.match(r"[\w-]+=https?:", text) else text
             page = option in ("-f", "--find-links")  # pip finds nothing below a page that is named as an index
             if ("pytorch.org" in text or index is None) and not text.endswith((".whl", ".html")[: 2 - page]):
-                index, index_line = text, word.line
+                index, index_line = text or word.raw, word.line
             find += [text] if page else []
         elif option in ("-c", "--channel") and tool == "conda":
             channels.append(text)
@@ -287,6 +287,9 @@ def _placed(word: Word, named: str, address: str) -> Wanted:
     """A folder, an address or a file; a ready-made wheel has no source."""
     file = re.split(r"[\\/]", re.split(r"[#?]", address.replace("%2B", "+").replace("%2b", "+"))[0])[-1]
     wheel = file.lower().endswith(".whl")
+    line = re.search(r"download\.pytorch\.org/whl/(cpu|cu\d+)/", address)
+    if wheel and line and "+" not in file:
+        file = re.sub(r"\A(torch-[^-]+)", rf"\1+{line[1]}", file)  # older ones have it in their address alone
     glob = bool(re.search(r"[*?]|^(?:\./)?dist[\\/]", address)) and "://" not in address
     name = canonicalize_name(file.split("-")[0]) if wheel and "*" not in file else _name_of(named)
     return Wanted(
@@ -324,7 +327,7 @@ def _conda(word: Word, text: str) -> Wanted | None:
     match = re.match(r"([\w.-]+)\s*(.*)", text)
     if match is None:
         return Wanted(name=text, line=word.line, raw=word.raw)
-    rest = re.match(r"(===?|=|[<>!~]=?)?\s*([\w.*]+)?(?:\s*=\s*([\w.*]+))?", match[2])
+    rest = re.match(r"(===?|=|[<>!~]=?)?\s*([\w.*]+)?(?:(?:\s*=\s*|\s+)([\w.*]+))?", match[2])
     sign, number, build = (rest[1], rest[2], rest[3]) if rest else (None, None, None)
     specifier = ""
     if number and sign in ("=", "==", None) and number != "*":

@@ -84,7 +84,8 @@ def pythons_at(subject: Subject, item: Invocation) -> list[Known]:
     chosen: list[Known] = []
     for used in subject.trace.used:
         if "setup-python" in used.action and used.order < item.order and subject.sees(used.scope, item):
-            either = used.choices.get("python-version", ()) if not item.conditional else ()
+            meant = used.scope == item.scope or not item.conditional  # of this very run of a matrix
+            either = used.choices.get("python-version", ()) if meant else ()
             chosen = [known for text, line in either if (known := _typed(text, line)) is not None]
     if environment_python(subject) is not None:
         return []  # the environment that the script makes decides, and `python_of` knows it
@@ -98,6 +99,12 @@ def pythons_at(subject: Subject, item: Invocation) -> list[Known]:
     python = (match[1] or match[2]) if match else image_python(release) if release else None
     known = _typed(python or image.name, image.line) if python or image.known else None
     return [known] if known else []
+
+
+def number_in(image: Image) -> str | None:
+    """The Python that the name of an image says."""
+    match = _IN_IMAGE.search(image.name)
+    return (match[1] or match[2]) if match else None
 
 
 def image_of(subject: Subject, item: Invocation) -> Image | None:

@@ -242,13 +242,14 @@ def trace_of(document: Document) -> Trace:
 def _read_as(trace: Trace, dialect: Dialect, text: str) -> None:
     from rekindle.review.readers import (
         batch,
-        compose,
         dockerfile,
         lists,
         makefile,
         notes,
         powershell,
+        python_files,
         shell,
+        steps,
         workflow,
     )
 
@@ -259,12 +260,15 @@ def _read_as(trace: Trace, dialect: Dialect, text: str) -> None:
         Dialect.DOCKERFILE: dockerfile.read_dockerfile,
         Dialect.NOTES: notes.read_notes,
         Dialect.MAKEFILE: makefile.read_makefile,
-        Dialect.COMPOSE: compose.read_compose,
+        Dialect.COMPOSE: steps.read_compose,
         Dialect.REQUIREMENTS: lists.read_requirements,
         Dialect.ENVIRONMENT: lists.read_conda_environment,
         Dialect.RECIPE: lists.read_recipe,
         Dialect.PROJECT: lists.read_project,
+        Dialect.NOTEBOOK: python_files.read_notebook,
+        Dialect.PYTHON: python_files.read_code,
+        Dialect.INI: python_files.read_ini,
         Dialect.WORKFLOW: workflow.read_github,
-        Dialect.GITLAB: workflow.read_gitlab,
+        Dialect.STEPS: steps.read_steps,
     }
     readers[dialect](trace, text)

@@ -94,7 +94,7 @@ def by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptTo
     beside = next((match for name in named if (match := re.search(r"-cuda-?(\d+)[.-](\d+)$", name))), None)
     if line is None and beside is not None:
         line = CudaLine(Version(f"{beside[1]}.{beside[2]}")).name
-    if "cpuonly" in named or re.match(r"\*?cpu", asks.build):
+    if "cpuonly" in named or asks.name == "pytorch-cpu" or re.match(r"\*?cpu", asks.build):
         line = CPU
     built = re.search(r"cuda(\d\d)(\d)|cuda(\d+\.\d)", asks.build)
     if built and line is None:

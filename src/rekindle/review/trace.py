@@ -195,16 +195,19 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
         return found[1] if found else None
 
 
+APPTAINER = ("singularity", "apptainer")
 _PYTORCHS = re.compile(r"(?:^|/)pytorch/pytorch:(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
 _IMAGE_NAME = re.compile(r"[a-z0-9][\w.-]*(?:/[\w.-]+)+(?::[\w.-]+)?\Z")
 
 
 def started(item: Invocation) -> Image | None:
-    """The image that a `docker run` starts."""
-    name = next((word for word in item.words if _IMAGE_NAME.match(word.text)), None)
-    if name is None or item.program not in ("docker", "podman") or item.arguments[:1] != ("run",):
+    """The image that a `docker run` starts, or that Apptainer makes its own of."""
+    runs = item.program in ("docker", "podman") and item.arguments[:1] == ("run",)
+    words = [(word.text.removeprefix("docker://"), word) for word in item.words if runs or "docker://" in word.text]
+    spelled, name = next((each for each in words if _IMAGE_NAME.match(each[0])), ("", None))
+    if name is None or not (runs or item.program in APPTAINER):
         return None
-    return Image(name=name.text, line=name.line, order=item.order, scope=item.scope)
+    return Image(name=spelled, line=name.line, order=item.order, scope=item.scope)
 
 
 class Used(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,6 +231,7 @@ class Copied(NamedTuple):
     order: int
     origin: int
     scope: int
+    line: int
 
 
 class WithoutCards(NamedTuple):
@@ -329,7 +333,7 @@ def last_part(path: str) -> str:
 
 def program_of(text: str) -> str:
     name = last_part(text.strip("\"'@")).removesuffix(".exe")
-    if re.fullmatch(r"[$%]\W?\w*?python\w*\W?", name):
+    if re.fullmatch(r"[$%]\W?\w*?python\w*\W?|\$\((?:shell )?(?:which|command -v) python[\d.]*\)", name):
         return "python"  # `$PYTHON` and `${PYTHON_BIN}`, whatever they hold
     return re.sub(r"^(python|pip)[\d.]*$", r"\1", name) if re.match(r"(?:python|pip)[\d.]+$", name) else name
 

@@ -375,17 +375,9 @@ def _is_folder_change(reader: _BatchReader, words: list[Word], node: BatchNode) 
     if not change and name not in ("pushd", "popd"):
         return False
     recorder.run(words, node.line, node.last, node.raw, after=node.after, checked=node.after == "||")
-    if change:
-        rest = [word for word in words[1:] if word.text.lower() != "/d"]
-        target = (
-            " ".join(word.text for word in rest) or words[0].text[len("chdir" if name.startswith("ch") else "cd") :]
-        )
-        if target.strip():
-            recorder.go(target)
-    elif name == "pushd" and len(words) > 1:
-        recorder.go(" ".join(word.text for word in words[1:]), push=True)
-    else:
-        recorder.back()
+    rest = " ".join(word.text for word in words[1:] if word.text.lower() != "/d")
+    target = rest or (re.sub(r"(?i)\A(?:chdir|cd)", "", words[0].text) if change else "")
+    recorder.moves("cd" if change else name, [target] if target.strip() else [])
     return True
 
 

@@ -23,6 +23,7 @@ def read_dockerfile(trace: Trace, text: str) -> None:
     from dockerfile_parse import DockerfileParser  # type: ignore[import-untyped]
 
     logging.getLogger("dockerfile_parse").setLevel(logging.ERROR)
+    text = _as_dockerfile(text) if re.search(r"(?im)^bootstrap[ \t]*:", text) else text
     plain, bodies = _without_heredocs(text)
     parser = DockerfileParser(fileobj=io.BytesIO(plain.encode("utf-8")))
     reader = _DockerReader(trace, text, bodies)
@@ -30,6 +31,22 @@ def read_dockerfile(trace: Trace, text: str) -> None:
         if trace.full:
             return
         reader.instruction(item["instruction"].upper(), item["value"], item["startline"], item["endline"])
+    for (name, _), line in trace.missing.items():
+        if (value := reader.above.get(name, trace.order)) is not None:
+            trace.slip("arg-above-from", line, name=name, above=str(value.line))
+
+
+def _as_dockerfile(text: str) -> str:
+    """A definition of Apptainer: its image, and `%post` as one script. Other sections are not run while it is made."""
+    rows, inside = [], False
+    for row in text.split("\n"):
+        section = re.match(r"[ \t]*%(\w+)", row)
+        image = re.match(r"(?i)from[ \t]*:[ \t]*(\S+)", row)
+        ended = "POST" if inside and section else ""
+        inside = section[1] == "post" if section else inside
+        begun = "RUN <<POST" if section and inside else ""
+        rows.append(ended or begun or (f"FROM {image[1]}" if image else row if inside else ""))
+    return "\n".join([*rows, "POST"] if inside else rows)
 
 
 def _without_heredocs(text: str) -> tuple[str, dict[int, tuple[int, str]]]:
@@ -57,7 +74,8 @@ class _DockerReader:
         self.trace = trace
         self.lines = text.split("\n")
         self.bodies = bodies
-        self.scope = trace.scopes[0]
+        # What stands above the first FROM is for FROM alone; a stage asks for it with an ARG of its own.
+        self.above = self.scope = trace.open(None, "above")
         self.stages: dict[str, Scope] = {}
         self.directory: str | None = None
         self.shell = Dialect.SHELL
@@ -81,7 +99,9 @@ class _DockerReader:
             self.shell = Dialect.POWERSHELL if "powershell" in low or "pwsh" in low else Dialect.SHELL
             self.pipefail = "pipefail" in low
         elif name in ("COPY", "ADD"):
-            self._copied(value)
+            self._copied(value, line)
+            if start in self.bodies and self.trace.beside is not None:
+                self.trace.beside.write(value.split()[-1], self.bodies[start][1])
         elif name not in _OTHERS:
             near = get_close_matches(name, _INSTRUCTIONS, 1, 0.7)
             right = re.sub(r"\w+", near[0], self.lines[start], count=1) if near else None
@@ -90,19 +110,19 @@ class _DockerReader:
                 self.trace.slip("instruction-unknown", line, right, what=name, near=words)
             self.trace.unread(line, value, f"`{name}` is not a Dockerfile instruction")
 
-    def _copied(self, value: str) -> None:
+    def _copied(self, value: str, line: int) -> None:
         """`COPY --from=builder /opt/conda /opt/conda` brings an environment with all that is in it."""
         origin = re.match(r"\s*--from=(\S+)", value)
         stage = self.stages.get(origin[1]) if origin else None
         if stage is not None and _WITH_PACKAGES.search(value):
-            self.trace.copies.append(Copied(self.trace.tick(), stage.number, self.scope.number))
+            self.trace.copies.append(Copied(self.trace.tick(), stage.number, self.scope.number, line))
 
     def _from(self, value: str, line: int) -> None:
         words = [word for word in value.split() if not word.startswith("--")]
         if not words:
             self.trace.unread(line, value, "FROM without an image")
             return
-        image, known = self._filled(words[0])
+        image, known = self._filled(words[0], self.above)
         parent = self.stages.get(image)
         self.scope = self.trace.open(parent or self.trace.scopes[0], f"stage {line}")
         if len(words) > 2 and words[1].lower() == "as":
@@ -122,7 +142,9 @@ class _DockerReader:
         if not pairs:
             key, _, rest = value.strip().partition(" ")
             if name == "ARG" or not rest:
-                recorder.set(key, "", start + 1, known=False, how="environment" if name == "ARG" else "shell")
+                above = self.above.get(key, self.trace.order)
+                text, known = (above.text, above.known) if above is not None else ("", False)
+                recorder.set(key, text, start + 1, known=known, how="environment" if name == "ARG" else "shell")
                 self.trace.asked.add(key)
                 return
             text, known = self._filled(rest.strip())
@@ -152,12 +174,12 @@ class _DockerReader:
                 return row + 1
         return start + 1
 
-    def _filled(self, text: str) -> tuple[str, bool]:
+    def _filled(self, text: str, scope: Scope | None = None) -> tuple[str, bool]:
         known = True
 
         def put(match: re.Match[str]) -> str:
             nonlocal known
-            found = self.scope.get(match[1] or match[3], self.trace.order)
+            found = (scope or self.scope).get(match[1] or match[3], self.trace.order)
             if found is not None and (found.known or found.text):
                 known = known and found.known
                 return found.text

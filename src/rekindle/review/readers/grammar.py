@@ -79,3 +79,10 @@ def last_line(node: Node) -> int:
     """The last line with something of the node on it: the end of a line counts to that line."""
     row, column = node.end_point
     return int(row - 1 if column == 0 and row > node.start_point[0] else row)
+
+
+def touches(node: Node, lines: list[str]) -> bool:
+    """No blank stands before it, as in `numpy>=2`."""
+    row, column = node.start_point
+    line = lines[row].encode("utf-8") if row < len(lines) else b""
+    return column > 0 and line[column - 1 : column] not in (b" ", b"\t", b"")

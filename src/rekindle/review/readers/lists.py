@@ -180,14 +180,16 @@ class _ProjectReader:
 
     def read(self) -> None:
         project = _table(self.data, "project")
+        asked = str(_table(self.poetry, "dependencies").get("python") or project.get("requires-python") or "")
+        only = re.fullmatch(r"(?:[=~^]=?\s*)?(3\.\d{1,3})(?:\.[\d*]+)?", asked)
+        pinned = str(_table(self.data, "requires").get("python_version") or (only[1] if only else ""))
+        _ran(self.trace, ["uv", "venv", "--python"], [Word(pinned, pinned, self._where(pinned))] if pinned else [])
         self._requirements(_rows(project.get("dependencies")))
         for rows in _table(project, "optional-dependencies").values():
             self._requirements(_rows(rows), conditional=True)
         for name, rows in _table(self.data, "dependency-groups").items():
             self._requirements(_rows(rows), conditional=name != "dev")
         self._requirements(_rows(self.uv.get("constraint-dependencies")) if not project.get("dependencies") else [])
-        pinned = str(_table(self.data, "requires").get("python_version") or "")
-        _ran(self.trace, ["uv", "venv", "--python"], [Word(pinned, pinned, self._where(pinned))] if pinned else [])
         self._poetry(_table(self.poetry, "dependencies"))
         self._poetry(_table(self.data, "packages"))
         for group in _table(self.poetry, "group").values():

@@ -46,7 +46,7 @@ def read_notes(trace: Trace, text: str) -> None:
         dialect = _dialect(language, rows, windows=windows)
         if dialect is None:
             continue
-        body = "\n".join(_prompted(row) for row in rows) + "\n"
+        body = "\n".join(prompted(row) for row in rows) + "\n"
         if dialect is Dialect.BATCH:
             read_batch(trace, re.sub(r"(?m)^(\s*)#", r"\1::", body), first=first)
         elif dialect is Dialect.POWERSHELL:
@@ -111,7 +111,7 @@ def _dialect(language: str, rows: list[str], *, windows: bool) -> Dialect | None
     return guess or (Dialect.BATCH if windows else Dialect.SHELL)
 
 
-def _prompted(row: str) -> str:
+def prompted(row: str) -> str:
     """`$ pip …`, `> pip …`, `C:\\x>pip …`: the prompt is not part of the command."""
     match = re.match(r"(\s*)(?:\$ |> |[!%](?=[a-z])|PS [A-Z]:[^>]*> ?|[A-Za-z]:\\[^>]*>|\([\w.-]+\) ?\$ )(?=\S)", row)
     return match[1] + " " * (match.end() - len(match[1])) + row[match.end() :] if match else row

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from rekindle.review.document import Dialect
-from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of
+from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of, touches
 from rekindle.review.readers.powershell_values import PowerShellValues, environment_name
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.trace import LIST, Redirect, Scope, Trace, Word, program_of
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _DEEPEST = 40
+_TURNS = 8  # of a loop
 _CALLS = 100
 _LOOKS = re.compile(r"(?i)\$LASTEXITCODE|\$\?")
 
@@ -42,6 +43,7 @@ class _PowerShellReader(PowerShellValues):
         self.calls = 0
         self.depth = 0
         self.plain: set[int] = set()
+        self.passed: set[str] = set()
 
     def collect(self, root: Node) -> None:
         """A function may be called above its definition only within another; all names are known from the start."""
@@ -155,6 +157,8 @@ class _PowerShellReader(PowerShellValues):
     def _conditional(self, node: Node, checked: bool) -> None:
         self.recorder.conditional += 1
         before = self.recorder.directory
+        if node.type == "foreach_statement":
+            self._turns(node, checked)
         for child in node.named_children:
             if child.type in ("pipeline", "while_condition", "for_condition", "switch_condition"):
                 for name in re.findall(r"(?i)\$(?:env:)?(\w+)", text_of(child)):
@@ -170,6 +174,18 @@ class _PowerShellReader(PowerShellValues):
                     self.recorder.directory = after
         self.recorder.conditional -= 1
 
+    def _turns(self, node: Node, checked: bool) -> None:
+        """Each value of a list that is known but the last, with which the loop is then read like any other block."""
+        over = next((child for child in node.named_children if child.type == "pipeline"), None)
+        name = next((text_of(child).lstrip("$") for child in node.named_children if child.type == "variable"), "")
+        text, known = self.value(over) if over is not None else ("", False)
+        values = text.split(LIST) if known else []
+        for value in values if len(values) <= _TURNS else ():
+            self.recorder.set(name, value, self.line(node), how="shell")
+            for child in node.named_children if value is not values[-1] else ():
+                if child.type == "statement_block":
+                    self.walk(child, checked=checked)
+
     def _parameters(self, node: Node) -> None:
         for parameter in _all(node, "script_parameter"):
             variable = next((child for child in parameter.children if child.type == "variable"), None)
@@ -178,6 +194,8 @@ class _PowerShellReader(PowerShellValues):
                 continue
             text, known = self.value(default.named_children[-1]) if default and default.named_children else ("", False)
             name = text_of(variable).lstrip("$")
+            if name.lower() in self.passed:
+                continue
             self.recorder.set(name, text, self.line(parameter), known=known, how="shell")
 
     def _pipeline(self, node: Node, checked: bool) -> None:
@@ -349,16 +367,24 @@ class _PowerShellReader(PowerShellValues):
         )
         if dotted:
             self._other(words[0], self.line(node))
-        self._moves(name, words)
+        self.recorder.moves(name, [word.text for word in words[1:] if not word.text.startswith("-")])
 
     def _call(self, name: str, function: Node, words: list[Word]) -> None:
         self.calls += 1
         self.called.add(name)
-        names = [text_of(child).lstrip("$") for child in _all(function, "variable")[: len(words) + 3]]
-        for parameter, word in zip(dict.fromkeys(names), words[1:], strict=False):
-            if not word.text.startswith("-"):
-                self.recorder.set(parameter, word.text, word.line, known=word.known, how="shell")
+        found = _all(function, "variable")[: len(words) + 8]
+        names = list(dict.fromkeys(text_of(child).lstrip("$").lower() for child in found))
+        said = ""
+        for word in words[1:]:
+            option = word.text.lstrip("-").lower() if word.text.startswith("-") else ""
+            if not option and (said or names):
+                name = said or names[0]
+                names = [each for each in names if each != name]
+                self.passed.add(name)
+                self.recorder.set(name, word.text, word.line, known=word.known, how="shell")
+            said = option if option in names else ""
         self._function_body(function)
+        self.passed.clear()
 
     def _function_body(self, function: Node) -> None:
         for child in function.children:
@@ -379,22 +405,11 @@ class _PowerShellReader(PowerShellValues):
         )
         return True
 
-    def _moves(self, name: str, words: list[Word]) -> None:
-        given = [word.text for word in words[1:] if not word.text.startswith("-")]
-        if name in ("cd", "set-location", "sl", "chdir") and given:
-            self.recorder.go(given[0])
-        elif name in ("push-location", "pushd") and given:
-            self.recorder.go(given[0], push=True)
-        elif name in ("pop-location", "popd"):
-            self.recorder.back()
-
     def _redirect(self, node: Node) -> Redirect:
         text = text_of(node)
         sign = re.match(r"[\d*]?(>>?|<)", text)
         target = text[sign.end() :].strip() if sign else text
-        row, column = node.start_point
-        line = self.lines[row].encode("utf-8") if row < len(self.lines) else b""
-        glued = column > 0 and line[column - 1 : column] not in (b" ", b"\t") and not text[:1].isdigit()
+        glued = touches(node, self.lines) and not text[:1].isdigit()
         return Redirect(sign=sign[1] if sign else ">", target=target, line=self.line(node), glued=glued)
 
     def last(self, node: Node) -> int:

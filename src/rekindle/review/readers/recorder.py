@@ -11,9 +11,11 @@ import msgspec
 
 from rekindle.review.document import Dialect
 from rekindle.review.other_files import OtherFile
-from rekindle.review.trace import LONGEST_VALUE, Assignment, Invocation, Scope, Trace, Value, Word, program_of
+from rekindle.review.trace import LONGEST_VALUE, Assignment, Invocation, Redirect, Scope, Trace, Value, Word, program_of
 
 _DEFINE = re.compile(r"-D([A-Za-z_]\w*)(?::\w+)?=(.*)\Z", re.DOTALL)
+# They name a place before the program.
+_INSIDE = ("singularity exec", "apptainer exec")
 # Programs that only start another one, with the options of theirs that take a value.
 _WRAPPERS: dict[str, frozenset[str]] = {
     "sudo": frozenset({"-u", "-g", "-h", "-p"}),
@@ -31,6 +33,8 @@ _WRAPPERS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("time", "nohup", "command", "@", "&"), frozenset[str]()),
     **dict.fromkeys(("pixi run", "mamba run", "micromamba run"), frozenset({"-e", "-n", "--environment", "-p"})),
     "srun": frozenset({"-n", "-c", "-p", "-N", "-t"}),
+    "xargs": frozenset({"-n", "-L", "-I", "-P", "-d", "-a"}),
+    **dict.fromkeys(_INSIDE, frozenset({"-B", "--bind", "--env", "-H", "--pwd", "--home"})),
 }
 
 
@@ -181,8 +185,25 @@ class Recorder:
             self.folders.append(self.directory)
         self.directory = joined(self.directory, folder)
 
-    def back(self) -> None:
-        self.directory = self.folders.pop() if self.folders else None
+    def wrote(self, text: str, redirects: Sequence[Redirect], names: Sequence[str] = ()) -> None:
+        """A file that the script writes itself, for the commands that read it."""
+        values = {name: self.lookup(name) for name in re.findall(r"\$\{?(\w+)", text)}
+        for name, value in values.items():
+            for spelled in (f"${{{name}}}", f"${name}") if value is not None else ():
+                text = text.replace(spelled, value.text if value is not None else "")
+        targets = [(each, False) for each in names if each[:1] != "-"]
+        for target, more in [*targets, *((each.target, each.sign == ">>") for each in redirects)]:
+            if self.trace.beside is not None:
+                self.trace.beside.write(target.strip("\"'"), text, more=more)
+
+    def moves(self, name: str, given: Sequence[str]) -> None:
+        """`cd`, `pushd` and `popd`, by all of their names."""
+        if name in ("cd", "chdir", "set-location", "sl") and given:
+            self.go(given[0])
+        elif name in ("pushd", "push-location") and given:
+            self.go(given[0], push=True)
+        elif name in ("popd", "pop-location"):
+            self.directory = self.folders.pop() if self.folders else None
 
 
 def defines(words: Sequence[Word]) -> Iterator[tuple[str, str, Word]]:
@@ -217,7 +238,7 @@ def unwrapped(words: Sequence[Word]) -> tuple[Sequence[Word], list[Word]]:
         key = two if two in _WRAPPERS else name
         if key not in _WRAPPERS:
             break
-        rest = list(words[2 if key == two else 1 :])
+        rest, placed = list(words[2 if key == two else 1 :]), False
         while rest:
             text = rest[0].text
             if text in _WRAPPERS[key]:
@@ -226,7 +247,8 @@ def unwrapped(words: Sequence[Word]) -> tuple[Sequence[Word], list[Word]]:
                 rest = rest[1:]
             elif key == "env" and re.match(r"\w+=", text):
                 given.append(rest.pop(0))
-            elif key in ("timeout",) and re.match(r"\d", text):
+            elif (key == "timeout" and re.match(r"\d", text)) or (key in _INSIDE and not placed):
+                placed = True
                 rest = rest[1:]
             else:
                 break

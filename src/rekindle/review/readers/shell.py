@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rekindle.review.document import Dialect
-from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of
+from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of, touches
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.trace import LIST, Assignment, Redirect, Scope, Trace, Word, program_of
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _DEEPEST = 40
 _CALLS = 200
+_TURNS = 8  # of a loop
 _SHELLS = ("bash", "sh", "dash", "zsh", "su")
 _HANDED = re.compile(r"-[a-z]*c\Z")
 _QUIET = frozenset({"comment", "heredoc_body", "heredoc_end", "\n", ";", "&", ";;"})
@@ -138,14 +139,14 @@ class _ShellReader:
         if kind == "for_statement":
             variable = node.child_by_field_name("variable")
             values = [self.word(child) for child in node.children_by_field_name("value")]
-            only = values[0] if len(values) == 1 else None
-            self.recorder.set(
-                text_of(variable),
-                only.text if only else "",
-                self.line(node),
-                known=bool(only and only.known),
-                how="shell",
-            )
+            turns = values if values and len(values) <= _TURNS and all(each.known for each in values) else [None]
+            for each in turns:
+                value = each.text if each else ""
+                self.recorder.set(text_of(variable), value, self.line(node), known=each is not None, how="shell")
+                if each is not turns[-1] and (body := node.child_by_field_name("body")) is not None:
+                    self.recorder.conditional += 1
+                    self.statement(body, checked=checked)
+                    self.recorder.conditional -= 1
         conditions = {child.id for child in node.children_by_field_name("condition")}
         before = self.recorder.directory
         self.recorder.conditional += conditional
@@ -201,6 +202,7 @@ class _ShellReader:
         redirects: list[Redirect] = []
         behind: list[Node] = []
         body = node.child_by_field_name("body")
+        text: str | None = None
         for child in node.children_by_field_name("redirect"):
             if child.type == "file_redirect":
                 redirects.append(self._redirect(child))
@@ -211,6 +213,12 @@ class _ShellReader:
                 for inner in child.named_children:
                     if inner.type in ("pipeline", "command", "list"):
                         self.statement(inner, checked=checked)
+                    elif inner.type == "heredoc_body":
+                        text = text_of(inner)
+                    elif inner.type == "file_redirect":
+                        redirects.append(self._redirect(inner))
+        if text is not None and body is not None and self._name(body) in ("cat", "tee"):
+            self.recorder.wrote(text, redirects, [text_of(each) for each in body.named_children[1:]])
         if body is not None:
             if body.type == "command":
                 self._command(body, checked, piped, tuple(redirects), after, behind)
@@ -315,7 +323,9 @@ class _ShellReader:
             prefix=tuple(prefix),
             after=after,
         )
-        self._moves(name, words)
+        if name == "echo" and redirects:
+            self.recorder.wrote(" ".join(word.text for word in words[1:]) + "\n", redirects)
+        self.recorder.moves(name, [word.text for word in words[1:]] or ["~"])
 
     def _handed(self, word: Word) -> None:
         """`bash -c "…"`: what stands in the quotes is run as if it stood here."""
@@ -336,18 +346,8 @@ class _ShellReader:
     def _redirect(self, node: Node) -> Redirect:
         sign = next((item.type for item in node.children if not item.is_named), ">")
         target = text_of(node.child_by_field_name("destination"))
-        row, column = node.start_point
-        line = self.lines[row].encode("utf-8") if row < len(self.lines) else b""
-        glued = column > 0 and line[column - 1 : column] not in (b" ", b"\t", b"")
+        glued = touches(node, self.lines)
         return Redirect(sign=sign, target=target, line=self.line(node), glued=glued)
-
-    def _moves(self, name: str, words: list[Word]) -> None:
-        if name in ("cd", "chdir"):
-            self.recorder.go(words[1].text if len(words) > 1 else "~")
-        elif name == "pushd" and len(words) > 1:
-            self.recorder.go(words[1].text, push=True)
-        elif name == "popd":
-            self.recorder.back()
 
     def _prefix(self, node: Node) -> Assignment:
         value = node.child_by_field_name("value")

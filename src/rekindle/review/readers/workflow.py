@@ -1,4 +1,4 @@
-"""Workflows of GitHub and GitLab: jobs with their variables, each step read in the shell it runs in."""
+"""Workflows of GitHub: jobs with their variables, each step read in the shell it runs in."""
 
 from __future__ import annotations
 
@@ -27,12 +27,6 @@ def read_github(trace: Trace, text: str) -> None:
         _WorkflowReader(trace, text).github(root)
 
 
-def read_gitlab(trace: Trace, text: str) -> None:
-    root = composed(trace, text)
-    if root is not None:
-        _WorkflowReader(trace, text).gitlab(root)
-
-
 def _ways(rows: list[dict[str, str]], text: str) -> list[dict[str, str]]:
     """What the names of the matrix that a script uses are in turn."""
     names = set(re.findall(r"\$\{\{\s*matrix\.([\w-]+)\s*\}\}", text))
@@ -53,6 +47,8 @@ class _Job(NamedTuple):
     system: str | None = None
     shell: str | None = None
     folder: str | None = None
+    python: str = ""
+    """The name that the matrix has for the Python."""
 
 
 class _WorkflowReader(YamlReader):
@@ -86,7 +82,10 @@ class _WorkflowReader(YamlReader):
         shell = self.text(self.path(job.get("defaults"), "run", "shell")) or shell
         folder = self.text(self.path(job.get("defaults"), "run", "working-directory"))
         if job.get("steps") is not None:
-            self._steps(job["steps"], _Job(scope, matrix, choices, self._rows(node), system, shell, folder))
+            uses = [self.text(self.path(each, "with", "python-version")) or "" for each in self.sequence(job["steps"])]
+            named = [found[1] for each in uses if (found := re.search(r"\bmatrix\.([\w-]+)", each))]
+            made = _Job(scope, matrix, choices, self._rows(node), system, shell, folder, next(iter(named), ""))
+            self._steps(job["steps"], made)
 
     def _steps(self, node: Node, job: _Job) -> None:
         for item in self.sequence(node):
@@ -107,7 +106,21 @@ class _WorkflowReader(YamlReader):
             ways = _ways(job.rows, text) if re.search(r"torch|/whl/", text) else []
             for way in ways or [{}]:
                 row = chosen._replace(matrix={**job.matrix, **way})
+                if way and job.python:
+                    self._meets(inner, [each for each in job.rows if way.items() <= each.items()], job)
                 self._run(step["run"], inner, row, conditional="if" in step or len(ways) > 1)
+
+    def _meets(self, scope: Scope, rows: list[dict[str, str]], job: _Job) -> None:
+        """The Pythons that the matrix has for what follows."""
+        lines, meets = dict(job.choices.get(job.python, ())), {row.get(job.python, "") for row in rows}
+        given = tuple((text, line) for text, line in lines.items() if text in meets)
+        order = self.trace.tick()
+        self.trace.used.append(
+            Used(
+                action="setup-python", given={}, line=0, order=order, scope=scope.number,
+                choices={"python-version": given},
+            )
+        )  # fmt: skip
 
     def _uses(self, step: dict[str, Node], job: _Job) -> None:
         values = self.mapping(step.get("with"))
@@ -176,59 +189,9 @@ class _WorkflowReader(YamlReader):
                 value = match[2].strip()
                 outer.set(match[1], value, first + row, known="$" not in value and "%" not in value, text=line.strip())
 
-    def gitlab(self, root: Node) -> None:
-        top = self.mapping(root)
-        self.variables(top.get("variables"), self.trace.scopes[0])
-        image = top.get("image") or self.path(top.get("default"), "image")
-        shared = [top.get("before_script") or self.path(top.get("default"), "before_script")]
-        for name, node in top.items():
-            job = self.mapping(node)
-            if name in ("default", "variables", "stages", "workflow", "include") or "script" not in job:
-                continue
-            scope = self.trace.open(self.trace.scopes[0], f"job {name}")
-            self.variables(job.get("variables"), scope)
-            self._image(job.get("image") or image, scope)
-            tags = " ".join(self.listed(job.get("tags"))).lower()
-            recorder = Recorder(self.trace, Dialect.SHELL, scope)
-            recorder.system = "windows" if "windows" in tags else None
-            if "windows" in tags:
-                recorder.dialect = Dialect.POWERSHELL
-            for part in ([job["before_script"]] if "before_script" in job else shared) + [job["script"]]:
-                if part is not None:
-                    self._lines(part, recorder)
-
-    def _image(self, node: Node | None, scope: Scope) -> None:
-        name = self.text(node) or self.text(self.path(node, "name"))
-        if name and node is not None:
-            self._note(node, scope, *self._variables(name, scope))
-
     def _note(self, node: Node, scope: Scope, name: str, known: bool) -> None:
         line, order = node.start_mark.line + 1, self.trace.tick()
         self.trace.images.append(Image(name=name, line=line, order=order, scope=scope.number, known=known))
-
-    def _variables(self, text: str, scope: Scope) -> tuple[str, bool]:
-        known = True
-
-        def put(match: re.Match[str]) -> str:
-            nonlocal known
-            found = scope.get(match[1], self.trace.order)
-            known = known and found is not None
-            return found.text if found else match[0]
-
-        return re.sub(r"\$\{?(\w+)\}?", put, text), known
-
-    def _lines(self, node: Node, recorder: Recorder) -> None:
-        """Each entry is a script of its own in the same shell; a failure ends the job."""
-        recorder.stops = True
-        items = list(self.sequence(node)) or [node]
-        for item in items:
-            if self.text(item) is None:
-                continue
-            body, first = self.script(item)
-            if recorder.dialect is Dialect.POWERSHELL:
-                read_powershell(self.trace, body, first=first, recorder=recorder)
-            else:
-                read_shell(self.trace, body, first=first, recorder=recorder)
 
     def variables(self, node: Node | None, scope: Scope, matrix: dict[str, str] | None = None) -> None:
         recorder = Recorder(self.trace, Dialect.SHELL, scope)

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from rekindle.core.version import Version
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.environment import entered, made
-from rekindle.review.pythons import environment_python, image_of
+from rekindle.review.pythons import environment_python, image_of, number_in
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
-from rekindle.review.trace import Invocation, last_part
+from rekindle.review.trace import Image, Invocation, last_part
 
 
 def check(subject: Subject) -> Iterator[Raised]:
+    yield from _carried(subject)
     if subject.document.dialect in LISTS:
         return  # what reads the list makes the environment and works in it
     if subject.notes:
@@ -186,3 +187,19 @@ def _conda(subject: Subject) -> Iterator[Raised]:
         if item.arguments[:1] == ("activate",) and item.reached:
             yield raised("conda-not-initialised", item.line)
             return
+
+
+def _carried(subject: Subject) -> Iterator[Raised]:
+    """An environment that is copied into an image with another Python: its own `python` is a link."""
+    if subject.says(r"uv python|UV_PYTHON|ln -s|--copies|conda|mamba|COPY --from=\S+ /usr/local(?:/lib|/bin)?/? "):
+        return
+    for copied in subject.trace.copies:
+        images = [_last_image(subject, scope) for scope in (copied.origin, copied.scope)]
+        pythons = [subject.system_python(each) or number_in(each) for each in images if each is not None]
+        if len(pythons) == 2 and None not in pythons and (pythons[0] != pythons[1]):
+            yield raised("environment-other-python", copied.line, made=pythons[0], here=pythons[1])
+
+
+def _last_image(subject: Subject, scope: int) -> Image | None:
+    chain = {each.number for each in subject.trace.scopes[scope].chain()}
+    return next((image for image in reversed(subject.trace.images) if image.scope in chain and image.known), None)

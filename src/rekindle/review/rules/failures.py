@@ -69,7 +69,7 @@ def _hidden(subject: Subject, step: ScriptBuild) -> bool:
     one_shell = subject.document.dialect in (Dialect.BATCH, Dialect.SHELL, Dialect.POWERSHELL)
     own = [item for item in later if (one_shell or item.scope == step.item.scope) and subject.install(item) is None]
     own = [item for item in own if item.program not in ("cd", "popd", *_TEES) and item.line != step.item.line]
-    if subject.document.dialect in (Dialect.DOCKERFILE, Dialect.GITLAB):
+    if subject.document.dialect in (Dialect.DOCKERFILE, Dialect.STEPS):
         return step.item.after == ";"
     if subject.document.dialect is Dialect.WORKFLOW:
         return any(item.scope == step.item.scope for item in own) and step.item.dialect.windows

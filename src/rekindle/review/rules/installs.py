@@ -271,7 +271,9 @@ def _pins(subject: Subject) -> Iterator[Raised]:
             if not item.applies(here, number):
                 continue
             exact = exact_version(item.requirement)
-            dead = next((pin for pin in script_rules().pin if pin.package == item.name and not pin.versions), None)
+            named = [pin for pin in script_rules().pin if pin.package == item.name]
+            named = [pin for pin in named if pin.system in (None, here) or (subject.notes and pin.versions)]
+            dead = next((pin for pin in named if not pin.versions), None)
             if dead is not None and found.tool != "conda" and item.source is None and item.wheel is None:
                 line = subject.document.line(item.line)
                 yield raised(
@@ -288,21 +290,18 @@ def _pins(subject: Subject) -> Iterator[Raised]:
                 )  # fmt: skip
             if exact is None:
                 continue
-            named = f"{item.name}=={exact}"
-            pins = [pin for pin in script_rules().pin if pin.package == item.name and pin.versions]
-            pins = [pin for pin in pins if not excludes(pin.versions, str(exact))]
+            pins = [pin for pin in named if pin.versions and not excludes(pin.versions, str(exact))]
+            spoken = f"{item.name}=={exact}"
             for pin in pins:
-                if pin.system == "windows" and here != "windows" and not subject.notes:
-                    continue
                 if pin.pip_from and not _pip_from(subject, found.item, pin.pip_from):
                     continue
                 rule = "pin-not-for-this-pip" if pin.pip_from else "bad-pin"
                 yield raised(
-                    rule, item.line, reason=pin.why, requirement=named, instead=pin.instead, source=pin.source
+                    rule, item.line, reason=pin.why, requirement=spoken, instead=pin.instead, source=pin.source
                 )  # fmt: skip
             tool = limits.bad_tool(item.name, exact, here)
             if tool is not None and not pins:
-                yield raised("bad-pin", item.line, requirement=named, reason=tool.trouble, instead="another version")
+                yield raised("bad-pin", item.line, requirement=spoken, reason=tool.trouble, instead="another version")
 
 
 def _setuptools(subject: Subject) -> Iterator[Raised]:

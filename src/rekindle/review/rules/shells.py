@@ -99,26 +99,17 @@ def _matters(subject: Subject, name: str, line: int) -> bool:
 
 
 def _placeholders(subject: Subject) -> Iterator[Raised]:
-    told: set[int] = set()
     # Of notes a reader fills in what a program is given.
     items = [item for item in subject.trace.invocations if not subject.notes or item.program == "cd"]
     spans = [(item.line, item.last) for item in items] + [(item.line, item.line) for item in subject.trace.assignments]
-    for first, last in spans:
-        for number in range(first, min(last, first + 60) + 1):
-            line = subject.document.line(number)
-            if number in told or re.match(r"(?i)\s*@?(?:echo|rem|#|::|write-|printf|cat )", line):
-                continue
-            match = _PLACEHOLDER.search(line)
-            if match and re.search(rf"(?:-n|--name|activate)[= ]+{re.escape(match[0])}", line):
-                continue  # a name of an environment like any other
-            if (
-                match
-                and "${{" not in line
-                and not re.search(r"[$%{]YOUR_", line)
-                and not re.search(r"\bYOUR_[A-Z_]+\s*=", line)
-            ):
-                told.add(number)
-                yield raised("placeholder", number, text=match[0].rstrip("\\"))
+    for number in sorted({row for first, last in spans for row in range(first, min(last, first + 60) + 1)}):
+        line = subject.document.line(number)
+        match = _PLACEHOLDER.search(line)
+        if match is None or re.match(r"(?i)\s*@?(?:echo|rem|#|::|write-|printf|cat )", line):
+            continue
+        named = re.search(rf"(?:-n|--name|activate)[= ]+{re.escape(match[0])}", line)  # an environment like any other
+        if not named and "${{" not in line and not re.search(r"[$%{]YOUR_|\bYOUR_[A-Z_]+\s*=", line):
+            yield raised("placeholder", number, text=match[0].rstrip("\\"))
 
 
 def _delayed(subject: Subject) -> Iterator[Raised]:

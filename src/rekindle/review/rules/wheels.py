@@ -13,7 +13,7 @@ from rekindle.compat.container import gets_cards, shows_cards
 from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import goes_with as package_goes_with
 from rekindle.compat.package import is_bound, runs_on, taken_from_page
-from rekindle.compat.torch_cuda import CPU, has_line
+from rekindle.compat.torch_cuda import CPU, has_line, published
 from rekindle.compat.torch_python import takes
 from rekindle.compat.wheel_platform import built_for, goes_with
 from rekindle.core.version import Version
@@ -56,6 +56,9 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
     """A ready-made torch: does that wheel exist, and does it serve the GPU?"""
     made = environments_of(subject)
     for torch in made.every:
+        exists = published(torch.version) if torch.version and torch.kind in ("wheel", "conda") else None
+        if isinstance(exists, Clash):
+            yield raised("torch-no-such-release", torch.line, sentence=exists.sentence, source=exists.source)
         answer = has_line(torch.version, torch.variant) if torch.version and torch.variant else None
         if isinstance(answer, Clash) and (torch.kind == "wheel" or (torch.kind == "conda" and torch.pinned)):
             official = ", ".join(each.name for each in torch_release(torch.version or "").variants)
@@ -125,10 +128,10 @@ def _of(torch: ScriptTorch, sentence: str) -> str:
 
 
 def _python(subject: Subject) -> Iterator[Raised]:
-    told: set[tuple[int, Version, Version]] = set()
+    told: set[tuple[Version, Version]] = set()
     for torch, python, system, wheel in _met(subject):
         answer = takes(str(torch), str(python), system)
-        key = (python.line, python.version, torch)
+        key = (python.version, torch)
         if not isinstance(answer, Clash) or key in told:
             continue
         told.add(key)
@@ -154,7 +157,7 @@ def _met(subject: Subject) -> Iterator[tuple[Version, Known, str, bool]]:
         for each in pythons_at(subject, found.item) if found.verb == "install" else ():
             yield number, each, subject.system(found.item), True
     for newest in environments_of(subject).every:
-        if newest.kind == "wheel" and newest.version and newest.python and not newest.pinned:
+        if newest.kind == "wheel" and newest.version and newest.python:
             yield Version(newest.version), Known.python(newest.python, newest.line), newest.system, True
     for build in subject.torch_builds:
         built = subject.torch_at(build.item)

@@ -1,0 +1,218 @@
+"""YAML and JSON that hold commands: GitLab, Azure, CircleCI, Travis, Ansible, cloud-init, cog, Kubernetes, compose.
+
+Whatever the form, a key says which shell its value is for.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+import msgspec
+
+from rekindle.review.document import Dialect
+from rekindle.review.packages import listed
+from rekindle.review.readers.batch import read_batch
+from rekindle.review.readers.dockerfile import read_dockerfile
+from rekindle.review.readers.powershell import read_powershell
+from rekindle.review.readers.recorder import Recorder
+from rekindle.review.readers.shell import read_shell
+from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
+from rekindle.review.trace import Image, Scope, Trace, Used, WithoutCards, Word
+
+# In the order in which they run, wherever they stand.
+_COMMANDS = (
+    *("onCreateCommand", "updateContentCommand", "postCreateCommand", "postStartCommand", "bootcmd", "runcmd"),
+    *("before_install", "install", "before_script", "entrypoint", "command", "cmd", "shell", "raw", "bash", "script"),
+    *("pwsh", "powershell", "run", "args", "after_script"),
+)
+_VARIABLES = ("variables", "env", "environment", "vars", "containerEnv", "remoteEnv")
+_BUILD = {"context", "dockerfile", "dockerFile", "dockerfile_inline", "args"}
+_PYTHONS = ("versionSpec", "python_version", "python")
+# `{{ name }}` of Ansible, `<< parameters.name >>` of CircleCI, `$(name)` of Azure.
+_FILLED = re.compile(r"\$?\{\{[ \t]*([\w.]+)[ \t]*\}\}|<<[ \t]*([\w.]+)[ \t]*>>|\$\((\w+)\)")
+
+
+def read_steps(trace: Trace, text: str) -> None:
+    # JSON with comments is YAML but for these and for tabs.
+    plain = re.sub(r"(?m)^[ \t]*//.*", "", text).replace("\t", " ") if text.lstrip()[:1] in ("{", "/") else text
+    root = composed(trace, plain)
+    reader = _StepsReader(trace, text)
+    for part in reader.items(root) if root is not None and root.id == "sequence" else [root]:
+        reader.part(part, trace.scopes[0] if part is root else trace.open(trace.scopes[0], "job"))
+
+
+def read_compose(trace: Trace, text: str) -> None:
+    root = composed(trace, text)
+    reader = _StepsReader(trace, text)
+    for name, node in reader.mapping(reader.mapping(root).get("services")).items():
+        first = trace.order
+        reader.part(node, trace.open(trace.scopes[0], f"job {name}"))
+        if not reader.asks_for_cards(reader.mapping(node)):
+            line = node.start_mark.line  # that of its name, one above its first key
+            trace.without_cards.append(WithoutCards(name, line, range(first, trace.order + 1)))
+
+
+class _StepsReader(YamlReader):
+    def part(self, node: Node | None, scope: Scope, around: dict[str, Node] | None = None) -> None:
+        """What a mapping sets, the image it runs in, its commands, then its parts. `around`: what its like inherit."""
+        given = self.mapping(node)
+        if self.trace.full or not given:
+            return
+        parents = [self.text(given.get("extends")) or "", *self.listed(given.get("extends"))]
+        for name in parents if around else ():
+            given = {**self.mapping((around or {}).get(name)), **given}
+        for key in _VARIABLES:
+            self.variables(given.get(key), scope)
+        for key in _PYTHONS:
+            self._python(given.get(key), scope)
+        build = given.get("build")
+        built = self.text(build) is not None or bool(_BUILD & {*self.mapping(build)})
+        if built or "dockerFile" in given:
+            self._build(build if built else node, given)
+        elif (image := self.text(given.get("image")) or self.text(self.path(given.get("image"), "name"))) is not None:
+            self._image(image, given["image"], scope)
+        self.part(given.get("default"), scope)
+        top = scope.number == 0
+        shared = {key: given[key] for key in ("before_script",) if top and key in given and "script" not in given}
+        shared |= {key: each for key, each in self.mapping(given.get("default")).items() if key == "before_script"}
+        self._packages(given, scope)
+        windows = "windows" in " ".join(self._said(given, "pool", "tags", "vmImage")).lower()
+        for key in _COMMANDS:
+            whole = {name.rpartition(".")[2]: each for name, each in given.items()}
+            found = whole.get(key, (around or {}).get(key) if "script" in given and key == "before_script" else None)
+            if found is not None and key not in shared:
+                self._commands(key, found, scope, windows=windows)
+        for name, each in given.items():
+            if name in ("default", *_VARIABLES, *_COMMANDS) or name.startswith(".") or (name == "build" and built):
+                continue
+            for item in self.items(each) if each.id == "sequence" else [each]:
+                own = top and (name == "jobs" or (each.id == "mapping" and "script" in self.mapping(each)))
+                jobs = list(self.mapping(item).values()) if name == "jobs" and each.id == "mapping" else [item]
+                for job in jobs:
+                    self.part(job, self.trace.open(scope, f"job {name}") if own else scope, {**given, **shared})
+
+    def items(self, node: Node | None) -> Iterator[Node]:
+        return iter(node.value if node is not None and node.id == "sequence" and self._afford(len(node.value)) else ())
+
+    def _said(self, given: dict[str, Node], *names: str) -> Iterator[str]:
+        for name in names:
+            node = given.get(name)
+            yield from (self.text(node) or "", *self.listed(node), self.text(self.path(node, "vmImage")) or "")
+
+    def _commands(self, key: str, node: Node, scope: Scope, *, windows: bool) -> None:
+        """One script, one for each entry, or the words of one program; all in one shell."""
+        recorder = Recorder(self.trace, Dialect.SHELL, scope, system="windows" if windows else None)
+        recorder.stops = True
+        parts = list(self.items(node))
+        words = [each.value for each in parts if each.id == "scalar"]
+        if key in ("command", "entrypoint", "args") and words:
+            self._script(key, shlex.join(words), node.start_mark.line + 1, recorder)
+            return
+        for each in parts or [node]:
+            if self.trace.full:
+                return
+            inner = self.mapping(each)
+            if each.id == "sequence":
+                self._script(key, shlex.join(self.listed(each)), each.start_mark.line + 1, recorder)
+            elif inner:
+                self.part(each, scope)
+            elif self.text(each):
+                several = bool(parts) and windows
+                self._script("pwsh" if several else key, *self.script(each), recorder, cmd=windows and not several)
+
+    def _script(self, key: str, text: str, first: int, recorder: Recorder, *, cmd: bool = False) -> None:
+        text = _FILLED.sub(lambda match: self._value(match, recorder), text)
+        if key in ("pwsh", "powershell"):
+            recorder.dialect = Dialect.POWERSHELL
+            read_powershell(self.trace, text, first=first, recorder=recorder)
+        elif cmd and key == "script":
+            read_batch(self.trace, text, first=first, scope=recorder.scope)
+        else:
+            read_shell(self.trace, text + "\n", first=first, recorder=recorder)
+
+    @staticmethod
+    def _value(match: re.Match[str], recorder: Recorder) -> str:
+        """What a name of the pipeline holds; one that nobody set is a variable of the shell's that nobody set."""
+        name = (match[1] or match[2] or match[3]).rpartition(".")[2]
+        found = recorder.lookup(name)
+        return found.text if found is not None else match[0] if match[3] else f"${name}"
+
+    def variables(self, node: Node | None, scope: Scope) -> None:
+        """`name: value`, `- NAME=value`, or `- name: …` with `value: …`."""
+        recorder = Recorder(self.trace, Dialect.SHELL, scope)
+        rows = list(self.mapping(node).items())
+        for each in self.items(node):
+            row = self.mapping(each)
+            name, _, _ = (self.text(each) or "").partition("=")
+            rows += [(self.text(row["name"]) or "", row["value"])] if {"name", "value"} <= {*row} else [(name, each)]
+        for key, each in rows:
+            value = self.text(each) or self.text(self.path(each, "value"))
+            if key and value is not None:
+                value = value.removeprefix(f"{key}=")
+                recorder.set(key, value, each.start_mark.line + 1, known="$" not in value, text=f"{key}: {value}")
+
+    def _python(self, node: Node | None, scope: Scope) -> None:
+        version = self.text(node) or next(iter(self.listed(node)), "")
+        if node is not None and re.match(r"3\.\d", version):
+            given = {"python-version": (version, node.start_mark.line + 1)}
+            line, order = node.start_mark.line + 1, self.trace.tick()
+            used = Used(action="setup-python", given=given, line=line, order=order, scope=scope.number)
+            self.trace.used.append(used)
+
+    def _image(self, name: str, node: Node, scope: Scope) -> None:
+        name = re.sub(r"\$\{?(\w+)\}?", lambda m: v.text if (v := scope.get(m[1], self.trace.order)) else m[0], name)
+        line, order = node.start_mark.line + 1, self.trace.tick()
+        self.trace.images.append(Image(name=name, line=line, order=order, scope=scope.number, known="$" not in name))
+
+    def _packages(self, given: dict[str, Node], scope: Scope) -> None:
+        """Ansible's `pip`, and cog's lists."""
+        recorder = Recorder(self.trace, Dialect.SHELL, scope)
+        task = self.mapping(given.get("pip") or given.get("ansible.builtin.pip"))
+        folder = self.text(task.get("virtualenv"))
+        pip = f"{folder}/bin/pip install" if folder else "pip install"
+        lists = [("", each) for each in (task.get("name"), given.get("python_packages"))]
+        lists += [("-r ", each) for each in (task.get("requirements"), given.get("python_requirements"))]
+        for option, node in lists:
+            names = [each for each in [node, *self.items(node)] if self.text(each)]
+            words = [word for each in names for word in listed(option + each.value, each.start_mark.line + 1)]
+            head = f"{pip} {self.text(task.get('extra_args')) or ''}".split()
+            if words:
+                line = words[0].line
+                recorder.run(
+                    [*(Word(part, part, line) for part in head), *words], line, line, " ".join(head), checked=True
+                )
+
+    def asks_for_cards(self, service: dict[str, Node]) -> bool:
+        """`gpus`, NVIDIA's runtime, reserved devices, or devices by CDI; what it takes over from elsewhere may, too."""
+        if service.keys() & {"gpus", "extends", "privileged"} or self.text(service.get("runtime")) == "nvidia":
+            return True
+        reserved = self.mapping(self.path(service.get("deploy"), "resources", "reservations"))
+        return bool(reserved.keys() & {"devices", "generic_resources"}) or any(
+            "nvidia" in each for each in self.listed(service.get("devices"))
+        )
+
+    def _build(self, node: Node, around: dict[str, Node]) -> None:
+        """The Dockerfile beside it, as if it stood at the line of `build`."""
+        given = self.mapping(node)
+        folder = self.text(node) or self.text(given.get("context")) or "."
+        args = given.get("args")
+        pairs = {key: self.text(value) or "" for key, value in self.mapping(args).items()}
+        pairs |= dict(word.partition("=")[::2] for word in self.listed(args) if "=" in word)
+        named = given.get("dockerfile") or given.get("dockerFile") or around.get("dockerFile")
+        line, name = node.start_mark.line + 1, self.text(named) or "Dockerfile"
+        text = self.text(given.get("dockerfile_inline"))
+        if text is None and self.trace.beside is not None:
+            other = self.trace.beside.text(f"{folder}/{name}", None) or self.trace.beside.text(name, None)
+            text = other.text if other is not None else None
+        if text is None:
+            self.trace.slip("other-file", line, name=name[:80])
+            return
+        images = len(self.trace.images)
+        self.trace.build_arguments, self.trace.at = pairs, line
+        self.trace.opened.setdefault(line, name)
+        read_dockerfile(self.trace, text)
+        self.trace.build_arguments, self.trace.at = {}, None
+        for at in range(images, len(self.trace.images)):
+            self.trace.images[at] = msgspec.structs.replace(self.trace.images[at], line=line)
