@@ -15,6 +15,8 @@ _GIVES = re.compile(
     r"--gpus\b|--privileged\b|--runtime(?:=nvidia)?\Z|.*\bnvidia\.com/gpu|.*/dev/(?:nvidia|dri|kfd|dxg)"
 )
 _APPTAINER = re.compile(r"--nv(?:ccli)?\Z|--rocm\Z")
+# A variable that is a word of its own may hold options; a folder or a port in one does not.
+_OPEN = re.compile(r"\$\{?(?!PWD\b|HOME\b|USER\b)\w+\}?|\$\((?!pwd\)|id\b).*|\$@")
 _MANUAL = "Docker's manual: access to an NVIDIA GPU; NVIDIA container toolkit"
 _NUMBER = re.compile(r"\d{1,3}\Z|(?:GPU|MIG)-[\w/-]+\Z")
 
@@ -24,7 +26,7 @@ def gets_cards(words: Sequence[str]) -> Judgement:
     apptainer = words[0] in ("singularity", "apptainer")
     if any((_APPTAINER if apptainer else _GIVES).match(word) for word in words):
         return Fits()
-    if any("$" in word for word in words):
+    if any(_OPEN.fullmatch(word) for word in words):
         return Unknown(missing="what its variables hold")
     option, manual = ("--nv", "Apptainer's manual: GPU support") if apptainer else ("--gpus", _MANUAL)
     return Clash(

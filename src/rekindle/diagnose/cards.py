@@ -55,7 +55,8 @@ _FAMILY = re2.compile(
 )
 _HERE = re2.compile(
     r"(?i)\bgpus? ?\d*\s?[:#=(-]|\bgpu\d?\b|\bdevice\b|\bfound\b|\brunning on\b|capability|cuda:\d|\bcard\b"
-    r"|\bdetected\b|\brecogni[sz]ed\b|^['\"]?(?:NVIDIA|GeForce|Tesla|Quadro|TITAN)\b[\w ()-]{1,40}['\"]?$"
+    r"|\bdetected\b|\brecogni[sz]ed\b|^['\"]?(?:NVIDIA|GeForce|Tesla|Quadro|TITAN)\b[\w ()-]{1,40}(?:['\"]?$|,)"
+    r"|^[GR]TX ?\d{3,4}(?: (?:Ti|Super))?(?:$|,)"
     r"|\b(?:my|I have an?|I.?m (?:using|on)(?: an?)?|I use an?|using an?|with an?|and an?) (?:\w+ ){0,3}"
     r"(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson)\b|\bHardware\b|\bJetson (?:AGX|Orin|Xavier|Nano|TX)"
     r"|\b(?:on|with|using|have|has|my) (?:an? |the |one |\d ?x ?)?(?:new |single |old )?"
@@ -65,12 +66,31 @@ _HERE = re2.compile(
     r"|controller: NVIDIA|installed in this system|^\s*\d+\s{1,3}(?:NVIDIA|Tesla|GeForce|Quadro)"
 )
 _NOT_HERE = re2.compile(
-    r"(?i)(?:supports?|requires?|such as|e\.g\.|for example|like|newer than|older than|tested on|if you have|on an?)"
-    r"[^.;]{0,80}$"
+    r"(?i)\b(?:supports?|requires?|such as|e\.g\.|for example|like|newer than|older than|tested on|if you have|on an?)"
+    r"\b[^.;]{0,80}$"
 )
 # "I am running it on an RTX 2080" is that person's own card.
 _OWN = re2.compile(r"(?i)\b(?:I|we|I.?m|I.?ve)\b[^.;]{0,80}\bon (?:an?|my|the) (?:\w+ ){0,2}$")
 _WORKS = re2.compile(r"(?i)\bworks?\b|\bno (?:issues?|problems?|errors?)\b|\bfine\b")
+
+# A sentence about another machine, on which the same thing works.
+_PARTS = re2.compile(
+    r"((?i)[^.;!?]+(?:\.[^\s.;!?][^.;!?]*)*?(?:[.;!?]+(?:\s+|$)|,? (?:but|while|whereas|however),? |$))"
+)
+_ELSEWHERE = re2.compile(
+    r"(?i)\b(?:works?|worked|runs?|ran|working|fine|no (?:issues?|problems?))\b.{0,60}\b(?:on|with|under) "
+    r"(?:my|the|an?|our|another|other|one)\b|\b(?:on|with) (?:my|the|an?|our|another|other)\b.{0,80}"
+    r"\b(?:works|worked|runs|ran|is fine|no (?:issues?|problems?))\b"
+)
+_NOT = re2.compile(r"(?i)\b(?:not|no longer|fails?|failed|never|until|used to|before|only|\w+n.t)\b")
+
+
+def of_this_machine(text: str) -> str:
+    """The text without the sentences that say that it works on another machine."""
+    if not _ELSEWHERE.search(text):
+        return text
+    parts = _PARTS.findall(text)
+    return "".join(part for part in parts if not _ELSEWHERE.search(part) or _NOT.search(part))
 
 
 def in_line(text: str, *, title: bool = False) -> list[tuple[Capability, str | None]]:

@@ -16,12 +16,6 @@ from rekindle.knowledge.logs.extension_homes import distribution, package_of
 from rekindle.knowledge.torch import releases
 from rekindle.model.cuda_line import CudaLine
 
-# Where Visual Studio keeps the files by which MSBuild knows CUDA.
-_CUSTOMIZATIONS = {
-    "2017": r"Common7\IDE\VC\VCTargets\BuildCustomizations",
-    "2019": r"MSBuild\Microsoft\VC\v160\BuildCustomizations",
-    "2022": r"MSBuild\Microsoft\VC\v170\BuildCustomizations",
-}
 # The first GCC that has a standard; nvcc has 17 since CUDA 11.0 and 20 since 12.0.
 _GCC_WITH = {"11": "5", "14": "5", "17": "8", "20": "11", "23": "14"}
 _CUDA_WITH = {"14": "9.0", "17": "11.0", "20": "12.0"}
@@ -45,13 +39,13 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     found |= present(
         std_name=fields.get("std_int"),
         std_header="cstdint" if "std_int" in fields else None,
-        early_toolset=_EARLY_TOOLSETS.get(facts.cuda or ""),
+        early_toolset=package_of(facts.cuda or "", kind="toolset"),
         bundled_package=package_of(fields.get("bundled", ""), kind="bundled"),
-        new_torch_name=TORCH_RENAMES.get(fields.get("old_name", "")),
+        new_torch_name=package_of(fields.get("old_name", ""), kind="torch_name"),
         ptx_cuda=_ptx(fields.get("ptx_given", "")),
-        generator_cmake=_GENERATORS.get(fields.get("generator_year", "")),
-        name_cuda=_since(fields.get("new_name", "")),
-        nvidia_part=_NVIDIA_PARTS.get(fields.get("nvidia_library", "")),
+        generator_cmake=package_of(fields.get("generator_year", ""), kind="generator"),
+        name_cuda=package_of(fields.get("new_name", ""), kind="cuda_name"),
+        nvidia_part=package_of(fields.get("nvidia_library", ""), kind="nvidia_folder"),
         torch_cuda_line=line and line.cuda,
         wanted_package=_wanted(fields, facts),
     )
@@ -84,52 +78,10 @@ def _toolsets(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     return found
 
 
-# The newest toolset that each of the CUDA before the tables takes (`_MSC_VER` in host_config.h).
-_EARLY_TOOLSETS = {"9.0": "14.11", "9.1": "14.11", "9.2": "14.13"}
-# Names that torch's headers lost, and what stands in their place.
-TORCH_RENAMES = {
-    "AT_CHECK": "TORCH_CHECK",
-    "AT_ASSERT": "TORCH_INTERNAL_ASSERT",
-    "AT_ASSERTM": "TORCH_CHECK",
-    "THCudaCheck": "C10_CUDA_CHECK",
-    "THCState_getCurrentStream": "at::cuda::getCurrentCUDAStream()",
-    "THCCeilDiv": "at::ceil_div",
-    "THCudaMalloc": "c10::cuda::CUDACachingAllocator::raw_alloc",
-    "THCudaFree": "c10::cuda::CUDACachingAllocator::raw_delete",
-}
-# The first CMake with a generator for each Visual Studio.
-_GENERATORS = {"2017": "3.7.1", "2019": "3.14", "2022": "3.21", "2026": "4.2"}
-
-
 def _ptx(given: str) -> Version | None:
     """The first CUDA that writes this version of PTX."""
     having = ((row.version, row.ptx_isa) for row in toolkits.toolkits() if given)
     return next((version for version, isa in having if isa is not None and isa >= Version(given)), None)
-
-
-# Folders of NVIDIA's packages in site-packages, by the library.
-_NVIDIA_PARTS = {
-    "nvJitLink": "nvjitlink",
-    "cublasLt": "cublas",
-    "cublas": "cublas",
-    "cusparse": "cusparse",
-    "nvrtc": "cuda_nvrtc",
-}
-# With which CUDA a name or header came. The first pattern that fits decides.
-_CAME_WITH = (
-    (r"cuda_fp[46]|cudaMemcpyBatchAsync", "12.8"),
-    (r"CUtensorMap|cuTensorMap|CU_TENSOR_MAP|cudaGetDriverEntryPointByVersion|cudaStreamGetId", "12.0"),
-    (r"cuda_fp8|__nv_fp8|CUDA_R_8F|cudaLaunch(?:KernelEx|Config|Attribute)|CUlaunch|Cluster", "11.8"),
-    (r"cudaMallocAsync|cudaMemPool", "11.2"),
-    (r"bf(?:loat)?16|16BF|CUBLAS_COMPUTE|__reduce_|__pipeline_|cuda[/\\\\](?:barrier|pipeline)", "11.0"),
-    (r"cudaGraph|cudaStreamBeginCapture", "10.0"),
-    (r"cublasLt|cusparse", "10.1"),
-    (r"_sync$|__syncwarp|__activemask|cooperative_groups", "9.0"),
-)
-
-
-def _since(name: str) -> str | None:
-    return next((version for pattern, version in _CAME_WITH if name and re.search(pattern, name)), None)
 
 
 def _tool(program: str) -> dict[str, str]:
@@ -178,7 +130,7 @@ def _releases() -> Sequence[Version]:
 def _studio(facts: Facts) -> dict[str, str]:
     folder = facts.studio.replace("/", "\\") if facts.studio else None
     year = facts.studio_year or next(iter(_YEAR.findall(folder or "")), None)
-    return present(studio=folder, studio_year=year, customizations=_CUSTOMIZATIONS.get(year or ""))
+    return present(studio=folder, studio_year=year, customizations=package_of(year or "", kind="customizations"))
 
 
 def _standard(fields: Mapping[str, str]) -> dict[str, str]:

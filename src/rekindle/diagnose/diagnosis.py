@@ -48,10 +48,8 @@ _TELLING = (LineKind.ERROR, LineKind.WRAPPER)
 _NO_PACKAGES = frozenset({"src", "csrc", "build", "code", "app", "workspace", "work", "ops", "tmp", "home", "project"})
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
 _UNTOLD = frozenset(
-    {"situation", "pip_toolkit", "studio", "studio_year", "triton", "mac", "wsl", "wsl1", "docker"}
-    | {"names_torch", "portable", "uv", "conda", "importing_torch", "amd", "memory_free", "image"}
-    | {"status_program", "program", "jetson", "chip", "amd_card", "smi", "nvcc_ran", "torch_works"}
-    | {"nvidia_torch", "frozen", "library_cuda", "without_gpus", "nodes", "installs", "demands", "unserved"}
+    {"situation", "studio", "studio_year", "wsl", "memory_free", "status_program", "program", "chip", "amd_card"}
+    | {"library_cuda", "without_gpus", "installs", "demands", "unserved", "least_card", "signs"}
 )
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 

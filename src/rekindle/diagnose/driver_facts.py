@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -41,6 +42,12 @@ def _of_branch(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     if last is None:
         return {"driver_words": words}
     return {"driver_words": words, "newer_branch" if last > branch else "branch_is_last": str(last)}
+
+
+def cuda_in_name(package: str | None) -> Version | None:
+    """The 12.0 of `cupy-cuda12x`, the 11.2 of `mxnet-cu112`."""
+    named = re.search(r"cu(?:da)?(\d\d)(\d?)", package or "")
+    return Version(f"{named[1]}.{named[2] or 0}") if named else None
 
 
 def version_of(text: str | None) -> Version | None:
@@ -90,7 +97,8 @@ def _runs(facts: Facts) -> dict[str, str]:
     if driver is None or driver_cuda.is_newer_than_tables(driver):
         return {}
     newest = driver_cuda.newest_full(Driver(driver, facts.counting))
-    return present(driver_runs=newest)
+    major = newest.major if newest and "cupy-cuda1" in (facts.cuda_package or "") else None
+    return present(driver_runs=newest, cupy_fits=major and major > 10 and f"cupy-cuda{major}x")
 
 
 def _said(number: str, facts: Facts) -> dict[str, str]:

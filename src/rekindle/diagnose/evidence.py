@@ -18,7 +18,7 @@ from rekindle.compat import (
 )
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.core.version import Version
-from rekindle.diagnose import coverage
+from rekindle.diagnose import coverage, driver_facts
 from rekindle.diagnose.driver_facts import version_of
 from rekindle.diagnose.facts import Facts
 from rekindle.model.cuda_line import CudaLine
@@ -52,7 +52,21 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
     torch = f"torch {facts.torch}{f'+{facts.variant}' if facts.variant else ''}"
     if driver and line:
         answer = driver_cuda.runs(driver, line.cuda)
-        yield _said("driver and CUDA of torch", answer, "driver_too_old", alone=not facts.torch_works)
+        yield _said("driver and CUDA of torch", answer, "driver_too_old", alone="torch_works" not in facts.signs)
+    asked = driver_facts.cuda_in_name(facts.cuda_package)
+    if driver and asked:
+        answer = driver_cuda.runs(driver, asked)
+        yield _said(f"driver and CUDA of {facts.cuda_package}", answer, "driver_too_old", alone=True)
+    windows = [driver_card.window(each, facts.counting) for each in set(facts.gpus)]
+    if "one_machine" in facts.signs and driver_card.common(windows).empty:
+        clash = Clash(sentence="no driver has all of these cards", source="NVIDIA: supported-GPU lists of the drivers")
+        yield _said("the cards and one driver", clash, "driver_not_loaded", alone=True)
+    if card and facts.least_card and max(facts.gpus) < facts.least_card:
+        clash = Clash(
+            sentence=f"{name} is a card of {max(facts.gpus)}, and what is used begins with {facts.least_card}",
+            source="the text itself",
+        )
+        yield _said("card and what is asked of it", clash, "gpu_too_old_for_kernel", alone=True)
     for each in sorted(set(facts.gpus)):
         called = name if each == card else each.sm
         if driver:
@@ -66,16 +80,16 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
     if facts.gpus and not facts.torch:
         answer = torch_cuda.any_code(None, None, max(facts.gpus))
         yield _said("card and PyTorch", answer, "torch_lacks_gpu_arch", alone=True)
-    if facts.variant == "cpu" and (card or facts.smi):
+    if facts.variant == "cpu" and (card or "smi" in facts.signs):
         clash = Clash(sentence=f"{torch} has no CUDA in it, and {name or 'the card'} needs one that has", source="PyPI")
-        yield _said(f"{torch} and card", clash, "torch_cpu_only")
+        yield _said(f"{torch} and card", clash, "torch_cpu_only", alone=True)
     if facts.unserved:
         name, _, version = facts.unserved.partition("==")
         answer = package.runs_on(name, Version.find(version), max(facts.gpus))
         yield _said(f"{name} and card", answer, "gpu_too_old_for_kernel", alone=True)
     if card and cuda:
         answer = toolkit_card.compiles(cuda, card, name)
-        yield _said("toolkit and card", answer, "cuda_arch_unsupported_by_nvcc", alone=not facts.names_torch)
+        yield _said("toolkit and card", answer, "cuda_arch_unsupported_by_nvcc", alone="names_torch" not in facts.signs)
     if cuda and line:
         answer = extension_torch.same_cuda("what the toolkit compiles", cuda, line.cuda)
         yield _said("toolkit and CUDA of torch", answer, "cuda_torch_version_mismatch")

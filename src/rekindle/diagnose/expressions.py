@@ -16,7 +16,7 @@ from rekindle.core.regex import re2
 from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.logs.signatures import terms
+from rekindle.knowledge.logs.signatures import log_facts, terms
 from rekindle.knowledge.tables import cached
 
 _TOKEN = re.compile(r"""\s*(?:(\(|\)|==|!=|<=|>=|<|>|~)|"([^"]*)"|([\d.]+)|([A-Za-z_]\w*))""")
@@ -40,7 +40,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     facts: Mapping[str, Value]
 
     def known(self, name: str) -> bool:
-        return name in self.values or bool(self.facts.get(name))
+        return name in self.values or name in self.fields or bool(self.facts.get(name))
 
     def text(self, name: str) -> str:
         found = self.fields.get(name, self.values.get(name, self.facts.get(name)))
@@ -66,7 +66,7 @@ def facts_of(facts: Facts, **more: Value) -> dict[str, Value]:
     found: dict[str, Value] = {name: getattr(facts, name) for name in Facts.__struct_fields__ if name != "situation"}
     card = max(facts.gpus) if facts.gpus else None
     sure_not = {"torch_serves_card": facts.torch_lacks_card is False, "outside_prompt": facts.developer_prompt is False}
-    return found | {"card": card} | sure_not | more
+    return {row.name: row.name in facts.signs for row in log_facts()} | found | {"card": card} | sure_not | more
 
 
 @cached

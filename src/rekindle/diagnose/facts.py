@@ -42,8 +42,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     studio: str | None = None
     """The folder of the Visual Studio that a path names."""
     studio_year: str | None = None
-    pip_toolkit: bool | None = None
-    """nvcc is started out of pip's packages."""
     bits: int | None = None
     developer_prompt: bool | None = None
     msvc: bool | None = None
@@ -59,41 +57,15 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     cudnn: str | None = None
     package: str | None = None
     """What pip was building or installing when it failed."""
-    triton: bool | None = None
-    mac: bool | None = None
     wsl: bool | None = None
-    wsl1: bool | None = None
-    """The first WSL, which has no kernel of Linux and no GPU."""
-    docker: bool | None = None
-    tcc: bool | None = None
-    """A card in the driver mode of Windows that WSL cannot use."""
-    secure_boot: bool | None = None
-    arm: bool | None = None
-    reads_cl: bool | None = None
-    """A traceback goes through the code of torch that reads what cl.exe prints."""
-    names_torch: bool | None = None
-    portable: bool | None = None
-    """A Windows program with a Python of its own in `python_embeded`, as ComfyUI's portable one."""
-    conda: bool | None = None
-    uv: bool | None = None
-    """uv installs, not pip."""
-    amd: bool | None = None
-    """A card of AMD is named, or ROCm as what is installed."""
     amd_card: str | None = None
     vendor: str | None = None
     """Whose card it is (`amd`, `intel`, `apple`), where one is named and none of NVIDIA is."""
     chip: str | None = None
     """The chips that the card's name stands for."""
-    smi: bool | None = None
-    """nvidia-smi works, so the driver does."""
     l4t: str | None = None
     """The major release of L4T that a Jetson runs."""
     windows_build: str | None = None
-    nvcc_ran: bool | None = None
-    torch_works: bool | None = None
-    """torch was imported and used the card."""
-    importing_torch: bool | None = None
-    """A traceback goes through torch's own `__init__.py`."""
     torch_lacks_card: bool | None = None
     cudnn_lacks_card: bool | None = None
     gcc: str | None = None
@@ -101,32 +73,29 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     torchaudio: str | None = None
     memory_free: bool | None = None
     """Much more memory was free than the allocation that failed asked for."""
-    image: bool | None = None
-    """An image is being built: no card is there, whatever the machine has."""
     status: str | None = None
     """An exit status of Windows that tells what happened, as `0xC0000135`."""
     status_program: str | None = None
     program: str | None = None
     """A program with requirements of its own, as ComfyUI."""
-    jetson: bool | None = None
-    nvidia_torch: bool | None = None
-    """The torch is NVIDIA's own build, of a Jetson or a container: no wheel of an index goes with it."""
-    frozen: bool | None = None
-    """A program that carries its Python inside: pip does not reach it."""
     installs: tuple[str, ...] = ()
     """What the `pip install` lines of the text ask for."""
     unserved: str | None = None
     """One of them that has no code for the card."""
+    cuda_package: str | None = None
+    """A package with a CUDA in its name, as `cupy-cuda12x`."""
+    least_card: Capability | None = None
+    """The oldest card that what is used asks for, as the text says."""
     demands: tuple[str, ...] = ()
     """Packages that pip says want another torch: `xformers 0.0.16 1.13.1`."""
     hidden: str | None = None
     """What CUDA_VISIBLE_DEVICES is set to, where that shows no card."""
-    nodes: bool | None = None
-    """Several machines work together."""
     without_gpus: str | None = None
     """The `docker` or `singularity` of the text, where every `run` of it leaves the cards out."""
     library_cuda: str | None = None
     """The major CUDA of a library that the program asks for, as the 11 of `cublas64_11.dll`."""
+    signs: tuple[str, ...] = ()
+    """What holds, by the names of the data's flags: `docker`, `jetson`, `smi` (nvidia-smi works)."""
     situation: Situation | None = None
     """All of a recorded machine, for the resolver."""
 
@@ -215,7 +184,17 @@ def of_machine(machine: Machine, said: Facts) -> Facts:
 
 
 def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tuple[Facts, tuple[Entity, ...]]:
-    """The facts, and every thing that the lines name with its line. `known` wins over what the log says."""
+    """The facts, and every thing that the lines name with its line. `known` wins over what the log says.
+
+    Of two machines it is the one on which it fails, where that one is told.
+    """
+    every = tuple(lines)
+    here = tuple((number, cards.of_this_machine(text)) for number, text in every)
+    found = _gather(here, known)
+    return found if here == every or found[0].gpus or found[0].driver else _gather(every, known)
+
+
+def _gather(lines: Iterable[tuple[int, str]], known: Facts | None) -> tuple[Facts, tuple[Entity, ...]]:
     found: dict[str, Any] = {}
     seen: dict[Capability, str | None] = {}
     entities: dict[tuple[str, str], Entity] = {}
@@ -246,7 +225,7 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
                 lacking = isinstance(container.gets_cards(words), Clash) and found.get(name, words[0])
                 found[name] = lacking or ""
             elif name == "installs":
-                words = pattern.search(text).group(1).split()
+                words = [each for match in pattern.finditer(text) for each in match.group(1).split()]
                 found[name] = (*found.get(name, ()), *(each for each in words if each[:1].isalpha()))[:_MOST]
             elif name == "demands":
                 found[name] = (*found.get(name, ()), " ".join(pattern.search(text).groups()))[:_MOST]
@@ -263,21 +242,24 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
         title = title and not text.strip()
     if any(systems.values()):
         found["os"] = "windows" if systems["windows"] >= systems["linux"] else "linux"
-    if found.get("jetson") and found.get("torch_works"):
-        found["nvidia_torch"] = True
-    found["vendor"] = _vendor(found, bool(seen))
-    found["memory_free"] = _much_free(found.pop("wanted", None), found.pop("free", None))
-    facts = Facts(gpus=tuple(seen), gpu_name=seen[min(seen)] if seen else None, **found)
+    signs = frozenset(name for name in found if name not in Facts.__struct_fields__) - {"wanted", "free"}
+    if {"jetson", "torch_works"} <= signs:
+        signs |= {"nvidia_torch"}
+    # Where a card of NVIDIA is in the story, it is that one that the log is about.
+    ours = seen or found.get("driver") or signs & {"nvidia", "smi", "jetson"}
+    vendor = next((named for sign, named in _VENDORS.items() if sign in signs and not ours), None)
+    facts = Facts(
+        gpus=tuple(seen),
+        gpu_name=seen[min(seen)] if seen else None,
+        signs=tuple(sorted(signs)),
+        vendor=vendor,
+        memory_free=_much_free(found.get("wanted"), found.get("free")),
+        **{name: value for name, value in found.items() if name in Facts.__struct_fields__},
+    )
     return _covered(facts if known is None else _over(facts, known)), tuple(entities.values())
 
 
-def _vendor(found: dict[str, Any], nvidia: bool) -> str | None:
-    """Of the machine that the log is about: where a card of NVIDIA is in the story, it is that one."""
-    named = {"amd": found.get("amd"), "intel": found.pop("intel", None), "apple": found.get("mac")}
-    ours = found.pop("nvidia", None) or found.get("driver") or found.get("smi") or found.get("jetson")
-    return None if nvidia or ours else next((name for name, told in named.items() if told), None)
-
-
+_VENDORS = {"amd": "amd", "intel": "intel", "mac": "apple"}
 _UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
 
 
@@ -302,6 +284,10 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
         return {name: value} if isinstance(container.shows_cards(value), Clash) else {}
     if name == "bits":
         return {name: int(value)}
+    if name == "driver":
+        return {name: str(read_driver(value).driver) if "." not in value else value}
+    if name == "least_card":
+        return {name: Capability.parse(value)}
     if name == "status":
         return {name: value.upper().replace("X", "x") if value[:2].lower() == "0x" else f"0x{int(value) % 2**32:08X}"}
     if name == "variant":

@@ -53,7 +53,7 @@ _OUR_WORDS = frozenset(
 # The facts that a step may name.
 _FACTS = (
     "os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs",
-    "driver", "toolkit", "status_program", "program", "windows_build", "library_cuda", "hidden",
+    "driver", "toolkit", "status_program", "program", "windows_build", "library_cuda", "hidden", "cuda_package",
 )  # fmt: skip
 _WHO = ("owner", "failing", "module", "package")
 # The fields that name whose the failure is.
@@ -181,11 +181,11 @@ def _world(fields: Mapping[str, str], values: Mapping[str, str], facts: Facts) -
 
 def _fits(step: FixStep, facts: Facts) -> bool:
     """A step of another system is none; nor is a CUDA build of PyTorch where it cannot run, or pip where it is not."""
-    if (facts.vendor or facts.jetson or facts.nvidia_torch) and _CUDA_BUILD.search(_template(step)):
+    if (facts.vendor or {"jetson", "nvidia_torch"} & {*facts.signs}) and _CUDA_BUILD.search(_template(step)):
         return False
-    if (facts.vendor or facts.nvidia_torch) and (step.plan or _OUR_BUILD.search(step.command or "")):
+    if (facts.vendor or "nvidia_torch" in facts.signs) and (step.plan or _OUR_BUILD.search(step.command or "")):
         return False
-    if facts.frozen and (step.plan or _INSTALLS.search(step.command or "")):
+    if "frozen" in facts.signs and (step.plan or _INSTALLS.search(step.command or "")):
         return False
     return step.os is None or facts.os is None or step.os == facts.os
 
@@ -207,9 +207,9 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
 
 def _where(command: Command, facts: Facts) -> Command:
     """A portable program has a Python of its own, and an environment of uv no pip: a bare `pip` would serve another."""
-    if facts.portable and facts.os == "windows":
+    if "portable" in facts.signs and facts.os == "windows":
         return command.by_pip_of(r".\python_embeded\python.exe", "-s", "-m", "pip")
-    if not facts.uv:
+    if "uv" not in facts.signs:
         return command
     by_uv = command.by_pip_of("uv", "pip")
     # uv asks nothing before it removes a package.
@@ -263,6 +263,7 @@ def _of_cards(facts: Facts) -> dict[str, str]:
         arch=";".join(str(gpu) for gpu in sorted(set(facts.gpus))),
         gpu=max(facts.gpus),
         gpu_sm=oldest.sm,
+        several_cards=len(set(facts.gpus)) > 1,
         oldest_card=facts.gpu_name or oldest.sm,
         last_cudnn=last and last.release,
         last_branch=driver_card.window(oldest, facts.counting).last,

@@ -18,7 +18,9 @@ _SYSTEMS = ("linux", "windows")
 
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    found = present(pairing=_pairing(), index_story=_index(fields.get("package", ""), facts)) | _parties(facts.demands)
+    story = _index(fields.get("package", ""), facts)
+    python = re.search(r"uv venv --python (3\.\d+)", story or "")
+    found = present(pairing=_pairing(), index_story=story, index_python=python and python[1]) | _parties(facts.demands)
     if facts.torch:
         built = facts.variant if facts.variant != "cpu" else None
         pinned = _companions(facts.torch, built, facts.os) if built else None

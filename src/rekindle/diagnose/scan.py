@@ -24,6 +24,7 @@ KEPT = 2_000
 # A log this small is kept whole: context costs nothing there.
 SMALL = 2_000
 BLOCK = 1 << 20
+_BEGINNING = 4_096
 
 _LATIN = re2.Options()
 _LATIN.encoding = re2.Options.Encoding.LATIN1
@@ -53,7 +54,8 @@ _CODES = (
     rb"|exit (?:code|status)|non-zero|oom-kill"
     rb"|OMP:|OutOfMemory|NCCL WARN|Watchdog caught|\bnccl[A-Z]\w+(?:Error|Usage|Argument)\b"
     rb"|BUILD SUCCESS|Successfully|Build succeeded|have been written to|Finished (?:processing|generating)"
-    rb"|(?:Error|Exception|Warning)\b(?::|$)|CU\w{2,6}_STATUS_[A-Z]|NVRM:|NVIDIA-SMI"
+    rb"|(?:Error|Exception|Warning)\b(?::|$)|CU\w{2,6}_STATUS_[A-Z]|NVRM:|NVIDIA-SMI|nvlddmkm|vfio-pci|file_baton"
+    rb"|\bOOM\b|memory in use|No MIG|__(?:cuda|glibc)\b|: Depends: |` was found on |\blspci\b|shows only"
 )
 # What compilers, shells and loaders say in other languages; a warning is none of it.
 _FOREIGN = b"|".join(
@@ -110,6 +112,8 @@ class LogScanner:
         """The line behind the last that was kept for what stands before it, and where it begins in the block."""
         self._of_key = 0
         """So many lines more may be a private key's."""
+        self._flood = b""
+        """Of blocks that are full of candidates, past the most that are kept, the last one: the others are counted."""
 
     def feed(self, data: bytes, *, last: bool = False) -> None:
         data = self._rest + self._decoder.feed(data, last=last)
@@ -119,7 +123,24 @@ class LogScanner:
             self._rest = data[-2 * BLOCK :]
             return
         self._rest = data[end:]
-        self._take(self._without_keys(data[:end]))
+        block = self._without_keys(data[:end])
+        floods = bool(self._dropped) and _is_full(block)
+        if not floods:
+            self._take_flood()
+        elif self._flood:
+            self._pass(self._flood)
+        if floods:
+            self._flood = block
+        else:
+            self._take(block)
+
+    def _take_flood(self) -> None:
+        block, self._flood = self._flood, b""
+        self._take(block)
+
+    def _pass(self, block: bytes) -> None:
+        self._count += block.count(b"\n") + (bool(block) and not block.endswith(b"\n"))
+        self._before = _last_lines(self._before, block)
 
     def _without_keys(self, block: bytes) -> bytes:
         """Without the letters of a private key: its lines are quoted one by one, and nobody would know them for it."""
@@ -140,6 +161,7 @@ class LogScanner:
 
     def kept(self) -> KeptLines:
         """What there is so far; more may be fed afterwards."""
+        self._take_flood()
         # The last lines say how it ended, whatever words they use.
         first = self._count - len(self._before) + 1
         tail = {first + offset: line for offset, line in enumerate(self._before)}
@@ -176,11 +198,7 @@ class LogScanner:
                 self._hit(number, block, start, end, first)
             number += 1
             position = end + 1
-        total = block.count(b"\n")
-        if not block.endswith(b"\n"):
-            total += 1
-        self._count += total
-        self._before = _last_lines(self._before, block)
+        self._pass(block)
 
     def _hit(self, number: int, block: bytes, start: int, end: int, first: int) -> None:
         self._hits.append(number)
@@ -220,6 +238,12 @@ class LogScanner:
         low, high = out[0], out[-1]
         self._hits = self._hits[:KEPT] + self._hits[-KEPT // 2 :]
         self._lines = {n: line for n, line in self._lines.items() if n < low or n > high}
+
+
+def _is_full(block: bytes) -> bool:
+    """Whether most lines of its beginning are candidates."""
+    lines = block[:_BEGINNING].split(b"\n")
+    return 2 * sum(PREFILTER.search(line) is not None for line in lines) > len(lines)
 
 
 def _split(block: bytes) -> Iterator[bytes]:
