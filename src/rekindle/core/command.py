@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from rekindle.core import paths
 from rekindle.core.errors import BadInput
+from rekindle.core.version import Keyed
 
 # What each shell takes as it stands.
 _PLAIN = re.compile(r"[A-Za-z0-9_./\\:=+~@-]+\Z")
@@ -70,7 +71,7 @@ def _of_parent() -> Shell:
     return next((known[name] for name in names if name in known), Shell.POWERSHELL)
 
 
-class ShellVariable:
+class ShellVariable(Keyed):
     """A piece of a word that only the place knows where the command runs: `$KEY`, `%KEY%`, `$env:KEY`."""
 
     __slots__ = ("name",)
@@ -78,16 +79,10 @@ class ShellVariable:
     def __init__(self, name: str) -> None:
         if not _NAME.match(name):
             raise BadInput(f"`{name[:40]}` is not the name of a variable")
-        self.name = name
+        self.name = self._key = name
 
-    def __repr__(self) -> str:
-        return f"ShellVariable({self.name!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShellVariable) and other.name == self.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+    def __str__(self) -> str:
+        return self.name
 
 
 Piece = str | ShellVariable

@@ -22,6 +22,7 @@ from rekindle.core import codec, files, own
 from rekindle.core.command import Command
 from rekindle.core.errors import BadInput, ChecksFailed, MissingTool, NotWritable, UsageError
 from rekindle.core.paths import data_folder
+from rekindle.core.version import Keyed
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -35,13 +36,13 @@ _EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD83D3D706A17C7
 _SMALL_ORDER = (0, 1, _FIELD - 1, _EIGHTH, _FIELD - _EIGHTH)
 
 
-class PublicKey:
+class PublicKey(Keyed):
     """`raw` are the 32 bytes of an ed25519 key. In files it is text."""
 
     __slots__ = ("raw",)
 
     def __init__(self, raw: bytes) -> None:
-        self.raw = raw
+        self.raw = self._key = raw
 
     @classmethod
     def parse(cls, text: str) -> PublicKey:
@@ -59,15 +60,6 @@ class PublicKey:
     def id(self) -> str:
         """What signatures name the key by."""
         return hashlib.sha256(self.raw).hexdigest()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PublicKey) and self.raw == other.raw
-
-    def __hash__(self) -> int:
-        return hash(self.raw)
-
-    def __repr__(self) -> str:
-        return f"PublicKey({str(self)!r})"
 
     def __str__(self) -> str:
         return _PREFIX + base64.b64encode(self.raw).decode("ascii")

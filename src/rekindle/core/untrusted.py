@@ -27,22 +27,20 @@ _LONGEST_PART = 255
 """Bytes of a file's or folder's own name: what the file systems of Linux take, and no fewer than those of Windows."""
 
 
-class Sha256(str):
-    """64 hexadecimal digits, in lower case."""
+class _Checked(str):
+    """A text that was looked at before it became one."""
 
     __slots__ = ()
 
-    def __new__(cls, text: str) -> Sha256:
-        if not re.fullmatch(r"[0-9A-Fa-f]{64}", text, re.ASCII):
-            raise ValueError(f"`{printable(text)}` is not a SHA-256")
-        return super().__new__(cls, text.lower())
-
     @classmethod
-    def parse(cls, text: str) -> Sha256:
+    def parse(cls: type[C], text: str) -> C:
         return cls(text)
 
 
-class _Spelled(str):
+C = TypeVar("C", bound=_Checked)
+
+
+class _Spelled(_Checked):
     """A text of one shape."""
 
     __slots__ = ()
@@ -54,12 +52,18 @@ class _Spelled(str):
             raise ValueError(f"`{printable(text)}` is not {cls.WHAT}")
         return super().__new__(cls, text)
 
-    @classmethod
-    def parse(cls: type[S], text: str) -> S:
-        return cls(text)
-
 
 S = TypeVar("S", bound=_Spelled)
+
+
+class Sha256(_Spelled):
+    """64 hexadecimal digits, in lower case."""
+
+    __slots__ = ()
+    SHAPE, WHAT = r"[0-9a-f]{64}", "a SHA-256"
+
+    def __new__(cls, text: str) -> Sha256:
+        return super().__new__(cls, text.lower())
 
 
 class Commit(_Spelled):
@@ -112,7 +116,7 @@ class ProjectName(_Spelled):
     SHAPE, WHAT = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?", "the name of a project"
 
 
-class PlainFileName(str):
+class PlainFileName(_Checked):
     """A file's own name, which every system can have: no folder, no drive, no stream, no device, not hidden."""
 
     __slots__ = ()
@@ -125,12 +129,8 @@ class PlainFileName(str):
             raise ValueError(why)
         return super().__new__(cls, text)
 
-    @classmethod
-    def parse(cls, text: str) -> PlainFileName:
-        return cls(text)
 
-
-class InsidePath(str):
+class InsidePath(_Checked):
     """A path below some folder, with `/` between its parts."""
 
     __slots__ = ()
@@ -142,10 +142,6 @@ class InsidePath(str):
         if why is not None:
             raise ValueError(why)
         return super().__new__(cls, text)
-
-    @classmethod
-    def parse(cls, text: str) -> InsidePath:
-        return cls(text)
 
     @property
     def name(self) -> str:

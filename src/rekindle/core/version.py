@@ -16,9 +16,26 @@ _LONGEST = 400
 _NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,7}\Z")
 
 
+class Keyed:
+    """A small value that is equal and hashed by its `_key`, and shown by its spelling."""
+
+    __slots__ = ("_key",)
+    _key: Any
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._key == other._key) if isinstance(other, type(self)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+
 @total_ordering
-class Version:
-    __slots__ = ("_key", "_short", "parts", "text")
+class Version(Keyed):
+    __slots__ = ("_short", "parts", "text")
+    _key: tuple[int, ...]
 
     def __init__(self, text: str) -> None:
         if not _NUMBERS.match(text):
@@ -44,11 +61,11 @@ class Version:
 
     @property
     def major(self) -> int:
-        return self._key[0]
+        return self.parts[0]
 
     @property
     def minor(self) -> int:
-        return self._key[1] if len(self._key) > 1 else 0
+        return self.parts[1] if len(self.parts) > 1 else 0
 
     @property
     def major_minor(self) -> Version:
@@ -66,20 +83,11 @@ class Version:
         mine, theirs = self.parts, other.parts
         return mine[: len(theirs)] == theirs or self == other
 
-    def __eq__(self, other: object) -> bool:
-        return self._key == other._key if isinstance(other, Version) else NotImplemented
-
     def __lt__(self, other: Version) -> bool:
         return self._key < other._key
 
-    def __hash__(self) -> int:
-        return hash(self._key)
-
     def __str__(self) -> str:
         return self.text
-
-    def __repr__(self) -> str:
-        return f"Version({self.text!r})"
 
 
 def typed(text: str, what: str, example: str) -> Version:

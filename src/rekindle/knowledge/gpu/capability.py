@@ -15,35 +15,29 @@ from functools import lru_cache, total_ordering
 
 import msgspec
 
-from rekindle.core.version import Version
+from rekindle.core.version import Keyed, Version
 from rekindle.knowledge.tables import Row, decided
 
 _TARGET = re.compile(r"(sm|compute)_(\d{1,2})(\d)([af]?)\Z")
 
 
 @total_ordering
-class Capability:
+class Capability(Keyed):
     """A compute capability: `3.5`, `12.0`."""
 
     __slots__ = ("major", "minor")
+    _key: tuple[int, int]
 
     def __init__(self, major: int, minor: int) -> None:
-        self.major = major
-        self.minor = minor
+        self.major, self.minor = self._key = (major, minor)
 
     @classmethod
     @lru_cache(maxsize=256)
     def parse(cls, text: str) -> Capability:
         """Reads `3.5`, `sm_35`, `compute_35`, `35`."""
         major, dot, minor = text.strip().partition(".")
-        if (
-            dot
-            and len(minor) == 1
-            and len(major) <= 2
-            and (major + minor).isascii()
-            and major.isdigit()
-            and minor.isdigit()
-        ):
+        digits = major + minor
+        if dot and len(minor) == 1 and len(digits) <= 3 and digits.isascii() and digits.isdigit() and major:
             return cls(int(major), int(minor))
         digits = text.strip().lower().removeprefix("sm_").removeprefix("compute_").removeprefix("sm")
         if digits.isascii() and digits.isdigit() and 2 <= len(digits) <= 3:
@@ -54,29 +48,19 @@ class Capability:
     def sm(self) -> str:
         return f"sm_{self.major}{self.minor}"
 
-    def __eq__(self, other: object) -> bool:
-        return (
-            (self.major, self.minor) == (other.major, other.minor) if isinstance(other, Capability) else NotImplemented
-        )
-
     def __lt__(self, other: Capability) -> bool:
-        return (self.major, self.minor) < (other.major, other.minor)
-
-    def __hash__(self) -> int:
-        return self.major * 16 + self.minor
+        return self._key < other._key
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
 
-    def __repr__(self) -> str:
-        return f"Capability({self})"
-
 
 @total_ordering
-class Target:
+class Target(Keyed):
     """What code was compiled for: `sm_35` (a cubin), `compute_86` (PTX), `sm_90a`, `sm_120f`."""
 
-    __slots__ = ("_hash", "_key", "capability", "ptx", "suffix")
+    __slots__ = ("_hash", "capability", "ptx", "suffix")
+    _key: tuple[int, int, bool, str]
 
     def __init__(self, capability: Capability, *, ptx: bool = False, suffix: str = "") -> None:
         self.capability = capability
@@ -94,9 +78,6 @@ class Target:
             raise ValueError(f"`{text[:40]}` is not a target like sm_35 or compute_86")
         return cls(Capability(int(match[2]), int(match[3])), ptx=match[1] == "compute", suffix=match[4])
 
-    def __eq__(self, other: object) -> bool:
-        return self._key == other._key if isinstance(other, Target) else NotImplemented
-
     def __lt__(self, other: Target) -> bool:
         return self._key < other._key
 
@@ -105,9 +86,6 @@ class Target:
 
     def __str__(self) -> str:
         return f"{'compute' if self.ptx else 'sm'}_{self.capability.major}{self.capability.minor}{self.suffix}"
-
-    def __repr__(self) -> str:
-        return f"Target({self})"
 
 
 class NamedCard(msgspec.Struct, frozen=True, kw_only=True):

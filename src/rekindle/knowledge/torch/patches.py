@@ -7,6 +7,8 @@ stack needs, without touching a source tree. `rekindle.source` carries the edits
 from __future__ import annotations
 
 import hashlib
+import operator
+from collections.abc import Callable
 from enum import Enum
 
 import msgspec
@@ -17,7 +19,7 @@ from rekindle.core.untrusted import InsidePath
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
 
-_OPERATORS = (">=", "<=", "==", ">", "<")
+_OPERATORS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, ">": operator.gt, "<": operator.lt}
 
 
 class Bounds:
@@ -27,19 +29,19 @@ class Bounds:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._tests: list[tuple[str, Version]] = []
+        self._tests: list[tuple[Callable[[Version, Version], bool], Version]] = []
         for part in text.split(","):
-            operator = next((sign for sign in _OPERATORS if part.strip().startswith(sign)), None)
-            if operator is None:
+            sign = next((sign for sign in _OPERATORS if part.strip().startswith(sign)), None)
+            if sign is None:
                 raise ValueError(f"`{text}` is not a span of versions like `>=1.10,<2.6`")
-            self._tests.append((operator, Version(part.strip()[len(operator) :].strip())))
+            self._tests.append((_OPERATORS[sign], Version(part.strip().removeprefix(sign).strip())))
 
     @classmethod
     def parse(cls, text: str) -> Bounds:
         return cls(text)
 
     def __contains__(self, version: Version) -> bool:
-        return all(_holds(version, operator, bound) for operator, bound in self._tests)
+        return all(holds(version, bound) for holds, bound in self._tests)
 
     def __str__(self) -> str:
         return self.text
@@ -245,11 +247,3 @@ def _catalogue() -> tuple[Patch, ...]:
 def _check_path(patch: str, path: str) -> None:
     """A patch names files inside the tree, and nothing else on the machine."""
     untrusted.checked(InsidePath, path, f"the patch `{patch}`")
-
-
-def _holds(version: Version, operator: str, bound: Version) -> bool:
-    if operator == "==":
-        return version == bound
-    if operator[0] == ">":
-        return version > bound or (operator == ">=" and version == bound)
-    return version < bound or (operator == "<=" and version == bound)
