@@ -61,12 +61,7 @@ class ScriptBuild(msgspec.Struct, frozen=True, kw_only=True):
 class ScriptBuilds:
     """The trace of a script with what was told about it, and the builds in it."""
 
-    def __init__(
-        self,
-        document: Document,
-        trace: Trace,
-        asked: Asked,
-    ) -> None:
+    def __init__(self, document: Document, trace: Trace, asked: Asked) -> None:
         self.document = document
         self.trace = trace
         self.driver = _installed_driver(trace) if asked.place is not None and asked.place.driver is None else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -239,36 +240,25 @@ def trace_of(document: Document) -> Trace:
     return trace
 
 
-def _read_as(trace: Trace, dialect: Dialect, text: str) -> None:
-    from rekindle.review.readers import (
-        batch,
-        dockerfile,
-        lists,
-        makefile,
-        notes,
-        powershell,
-        python_files,
-        shell,
-        steps,
-        workflow,
-    )
+_READERS = {
+    **dict.fromkeys((Dialect.BATCH, Dialect.POWERSHELL, Dialect.SHELL), "script.read_whole"),
+    Dialect.DOCKERFILE: "dockerfile.read_dockerfile",
+    Dialect.NOTES: "notes.read_notes",
+    Dialect.MAKEFILE: "makefile.read_makefile",
+    Dialect.COMPOSE: "steps.read_compose",
+    Dialect.STEPS: "steps.read_steps",
+    Dialect.WORKFLOW: "workflow.read_github",
+    Dialect.REQUIREMENTS: "lists.read_requirements",
+    Dialect.ENVIRONMENT: "lists.read_conda_environment",
+    Dialect.RECIPE: "lists.read_recipe",
+    Dialect.PROJECT: "lists.read_project",
+    Dialect.NOTEBOOK: "python_files.read_notebook",
+    Dialect.PYTHON: "python_files.read_code",
+    Dialect.INI: "python_files.read_ini",
+}
 
-    readers: dict[Dialect, Callable[[Trace, str], object]] = {
-        Dialect.BATCH: batch.read_batch,
-        Dialect.POWERSHELL: powershell.read_powershell,
-        Dialect.SHELL: shell.read_shell,
-        Dialect.DOCKERFILE: dockerfile.read_dockerfile,
-        Dialect.NOTES: notes.read_notes,
-        Dialect.MAKEFILE: makefile.read_makefile,
-        Dialect.COMPOSE: steps.read_compose,
-        Dialect.REQUIREMENTS: lists.read_requirements,
-        Dialect.ENVIRONMENT: lists.read_conda_environment,
-        Dialect.RECIPE: lists.read_recipe,
-        Dialect.PROJECT: lists.read_project,
-        Dialect.NOTEBOOK: python_files.read_notebook,
-        Dialect.PYTHON: python_files.read_code,
-        Dialect.INI: python_files.read_ini,
-        Dialect.WORKFLOW: workflow.read_github,
-        Dialect.STEPS: steps.read_steps,
-    }
-    readers[dialect](trace, text)
+
+def _read_as(trace: Trace, dialect: Dialect, text: str) -> None:
+    """The reader of a kind is imported where a file of that kind is read."""
+    module, _, name = _READERS[dialect].partition(".")
+    getattr(import_module(f"rekindle.review.readers.{module}"), name)(trace, text)

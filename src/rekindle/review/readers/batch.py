@@ -8,29 +8,26 @@ from __future__ import annotations
 
 import re
 
-from rekindle.review.document import Dialect
 from rekindle.review.readers.batch_grammar import BatchNode, BatchParser
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.trace import Scope, Trace, Word, program_of
+from rekindle.review.trace import Word, program_of
 
 _VARIABLE = re.compile(r"%([A-Za-z_][\w.() -]*?)(:[^%\n]*)?%|!([A-Za-z_]\w*)(:[^!\n]*)?!")
 _SET = re.compile(r"(?is)\s*set\s+(/[ap]\s+)?(.*)\Z")
 _DEEPEST = 6
 
 
-def read_batch(trace: Trace, text: str, *, first: int = 1, scope: Scope | None = None) -> Recorder:
-    reader = _BatchReader(trace, scope or trace.scopes[0])
-    reader.read(text, first)
-    return reader.recorder
+def read_batch(recorder: Recorder, text: str, first: int = 1) -> None:
+    _BatchReader(recorder).read(text, first)
 
 
 _BARE = re.compile(r"%[^%]+%\Z|![^!]+!\Z")
 
 
 class _BatchReader:
-    def __init__(self, trace: Trace, scope: Scope) -> None:
-        self.trace = trace
-        self.recorder = Recorder(trace, Dialect.BATCH, scope)
+    def __init__(self, recorder: Recorder) -> None:
+        self.trace = recorder.trace
+        self.recorder = recorder
         self.delayed = False
         self.frozen: int | None = None
         self.depth = 0
@@ -173,10 +170,8 @@ class _BatchReader:
 
     def _nested(self, text: str, line: int) -> None:
         """A command in a cmd of its own: what it sets is gone with it."""
-        reader = _BatchReader(self.trace, self.trace.open(self.recorder.scope, "child"))
+        reader = _BatchReader(self.recorder.inner("child"))
         reader.recorder.child = True
-        reader.recorder.directory = self.recorder.directory
-        reader.recorder.conditional = self.recorder.conditional
         if self.depth < _DEEPEST:
             reader.depth = self.depth + 1
             reader.read(text.replace("^", ""), line)
@@ -245,12 +240,8 @@ class _BatchReader:
             if found is None or self.depth >= _DEEPEST:
                 return
             own = re.search(r"(?im)^[ \t]*@?setlocal\b", found.text)
-            reader = _BatchReader(
-                self.trace, self.trace.open(self.recorder.scope, "called") if own else self.recorder.scope
-            )
+            reader = _BatchReader(self.recorder.inner("called" if own else ""))
             reader.depth = self.depth + 1
-            reader.recorder.directory = self.recorder.directory
-            reader.recorder.conditional = self.recorder.conditional
             reader.read(found.text, 1)
 
     def _local(self, node: BatchNode, name: str) -> None:

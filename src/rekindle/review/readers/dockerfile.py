@@ -10,9 +10,8 @@ from difflib import get_close_matches
 import msgspec
 
 from rekindle.review.document import Dialect
-from rekindle.review.readers.powershell import read_powershell
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.readers.shell import read_shell
+from rekindle.review.readers.script import read_script
 from rekindle.review.trace import Copied, Image, Scope, Trace, Word
 
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_]\w*)\1")
@@ -134,7 +133,7 @@ class _DockerReader:
             )
 
     def _set(self, name: str, value: str, start: int, end: int) -> None:
-        recorder = Recorder(self.trace, Dialect.SHELL, self.scope)
+        recorder = Recorder(self.trace, scope=self.scope)
         given = value.strip().partition("=")[0] if name == "ARG" else ""
         if given in self.trace.build_arguments:
             value = f'{given}="{self.trace.build_arguments[given]}"'
@@ -218,10 +217,7 @@ class _DockerReader:
         recorder.directory = self.directory
         recorder.stops, recorder.pipefail = stops, self.pipefail
         before = len(self.trace.invocations)
-        if self.shell is Dialect.POWERSHELL:
-            read_powershell(self.trace, text, first=line, recorder=recorder)
-        else:
-            read_shell(self.trace, text, first=line, recorder=recorder)
+        read_script(recorder, text, line)
         self._ends(before)
 
     def _ends(self, before: int) -> None:

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rekindle.review.document import Dialect
 from rekindle.review.packages import by_caret, listed
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.readers.shell import read_shell
+from rekindle.review.readers.script import read_script
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
 from rekindle.review.trace import Scope, Trace, Word
 
@@ -30,7 +29,7 @@ def _ran(
     if not words:
         return
     first = words[0].line
-    recorder = Recorder(trace, Dialect.SHELL, scope or trace.scopes[0])
+    recorder = Recorder(trace, scope=scope)
     recorder.conditional = int(conditional)
     head = [Word(part, part, first) for part in command]
     text = " ".join([*command, *(word.raw for word in words[:8])])
@@ -132,7 +131,7 @@ class _CondaReader(YamlReader):
             for item in [*self.sequence(script), *([script] if self.text(script) else [])]:
                 if item.id == "scalar":
                     body, first = self.script(item)
-                    read_shell(self.trace, body, first=first)
+                    read_script(Recorder(self.trace), body, first)
 
 
 # --- TOML -------------------------------------------------------------------------------------------------------------

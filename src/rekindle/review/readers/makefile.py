@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from rekindle.review.document import Dialect
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.readers.shell import read_shell
+from rekindle.review.readers.script import read_script
 from rekindle.review.trace import Trace
 
 _SET = re.compile(r"(?:export\s+|override\s+)?([A-Za-z_][\w.-]*)\s*(\?|:{1,3}|\+|!)?=\s*(.*)")
@@ -22,7 +21,7 @@ def read_makefile(trace: Trace, text: str) -> None:
     automatic: dict[str, str] = {}
     recipe: list[str] = []
     first = 0
-    shared = Recorder(trace, Dialect.SHELL, trace.scopes[0])
+    shared = Recorder(trace)
     for row, line in enumerate([*rows, ""]):
         if line.startswith("\t") or (recipe and recipe[-1].endswith("\\")):
             first = first or row + 1
@@ -57,7 +56,7 @@ def read_makefile(trace: Trace, text: str) -> None:
 
 def _recipe(trace: Trace, rows: list[str], first: int, values: dict[str, str]) -> None:
     scope = trace.open(trace.scopes[0], f"run {first}")
-    recorder = Recorder(trace, Dialect.SHELL, scope)
+    recorder = Recorder(trace, scope=scope)
     recorder.stops = True
     # `@`, `-` and `+` belong to make where a command begins; on a line that goes on they are the command's.
     goes_on = [False, *(row.endswith("\\") for row in rows)]
@@ -66,7 +65,7 @@ def _recipe(trace: Trace, rows: list[str], first: int, values: dict[str, str]) -
         for row, inside in zip(rows, goes_on, strict=False)
     ]
     text = _filled("\n".join(body), values).replace("$$", "$")
-    read_shell(trace, text + "\n", first=first, recorder=recorder)
+    read_script(recorder, text + "\n", first)
 
 
 def _filled(text: str, values: dict[str, str]) -> str:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 
 from rekindle.review.document import Dialect, guessed_shell
-from rekindle.review.readers.batch import read_batch
-from rekindle.review.readers.powershell import read_powershell
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.readers.shell import read_shell
+from rekindle.review.readers.script import read_script
 from rekindle.review.trace import Trace, Word
 
 _LANGUAGES = {
@@ -47,12 +45,8 @@ def read_notes(trace: Trace, text: str) -> None:
         if dialect is None:
             continue
         body = "\n".join(prompted(row) for row in rows) + "\n"
-        if dialect is Dialect.BATCH:
-            read_batch(trace, re.sub(r"(?m)^(\s*)#", r"\1::", body), first=first)
-        elif dialect is Dialect.POWERSHELL:
-            read_powershell(trace, body, first=first)
-        else:
-            read_shell(trace, body, first=first)
+        body = re.sub(r"(?m)^(\s*)#", r"\1::", body) if dialect is Dialect.BATCH else body
+        read_script(Recorder(trace, dialect), body, first)
 
 
 def _blocks(lines: list[str]) -> list[tuple[int, str, list[str]]]:
@@ -122,7 +116,7 @@ def _requirements(trace: Trace, first: int, rows: list[str]) -> bool:
     filled = [row.strip() for row in rows if row.strip() and not row.strip().startswith("#")]
     if len(filled) < 4 or sum(bool(_REQUIREMENT.match(row)) for row in filled) < 0.8 * len(filled):
         return False
-    recorder = Recorder(trace, Dialect.SHELL, trace.scopes[0])
+    recorder = Recorder(trace)
     words = [Word("pip", "pip", first), Word("install", "install", first)]
     words += [Word(row.strip(), row.strip(), first + index) for index, row in enumerate(rows) if row.strip()]
     recorder.run(words, first, first + len(rows) - 1, "requirements", checked=True)

@@ -9,7 +9,7 @@ from rekindle.review.document import Dialect
 from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of, touches
 from rekindle.review.readers.powershell_values import PowerShellValues, environment_name
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.trace import LIST, Redirect, Scope, Trace, Word, program_of
+from rekindle.review.trace import LIST, Redirect, Word, program_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -20,10 +20,7 @@ _CALLS = 100
 _LOOKS = re.compile(r"(?i)\$LASTEXITCODE|\$\?")
 
 
-def read_powershell(
-    trace: Trace, text: str, *, first: int = 1, scope: Scope | None = None, recorder: Recorder | None = None
-) -> Recorder:
-    recorder = recorder or Recorder(trace, Dialect.POWERSHELL, scope or trace.scopes[0])
+def read_powershell(recorder: Recorder, text: str, first: int = 1) -> None:
     reader = _PowerShellReader(recorder, text, first)
     # `@name` hands a list on; the grammar knows it as `$name` only.
     root = parsed("powershell", re.sub(r"(?<=[ \t])@(?=[A-Za-z_]\w*(?:[ \t\n;|)]|\Z))", "$", text))
@@ -31,7 +28,6 @@ def read_powershell(
     reader.walk(root)
     reader.never_called()
     reader.errors(root)
-    return recorder
 
 
 class _PowerShellReader(PowerShellValues):

@@ -7,11 +7,10 @@ import json
 import re
 import shlex
 
-from rekindle.review.document import Dialect
 from rekindle.review.packages import listed
 from rekindle.review.readers.notes import prompted
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.readers.shell import read_shell
+from rekindle.review.readers.script import read_script
 from rekindle.review.trace import Trace, Word
 
 _LISTS = frozenset({"install_requires", "setup_requires", "extras_require", "tests_require", "dependencies", "deps"})
@@ -27,7 +26,7 @@ def read_notebook(trace: Trace, text: str) -> None:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         trace.unread(1, "", f"not a notebook: {error}")
         return
-    at, recorder = 0, Recorder(trace, Dialect.SHELL, trace.scopes[0])
+    at, recorder = 0, Recorder(trace)
     for cell in cells:
         rows = []
         for row in map(str, cell):
@@ -50,13 +49,13 @@ def _cell(recorder: Recorder, rows: list[tuple[int, str]]) -> None:
         plain = re.sub(r"^(\s*)%env (\w+)[= ]", r"\1export \2=", row)
         pending.append(re.sub(r"(?<![${])\{(\w+)\}", r"$\1", plain if whole else prompted(plain)))
         if not row.endswith("\\"):
-            read_shell(recorder.trace, "\n".join(pending) + "\n", first=first, recorder=recorder)
+            read_script(recorder, "\n".join(pending) + "\n", first)
             pending = []
 
 
 def read_code(trace: Trace, text: str) -> None:
     """Lists that `setup()` is given, what `session.install` takes, commands that are run, and flags for nvcc."""
-    recorder = Recorder(trace, Dialect.SHELL, trace.scopes[0])
+    recorder = Recorder(trace)
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -87,7 +86,7 @@ def _call(node: ast.Call, recorder: Recorder) -> None:
     if name in ("install", "conda_install") and isinstance(node.func, ast.Attribute):
         _ran(recorder, ["pip", "install"], own)
     elif name in _RUNS and len(own) == 1 and " " in own[0].text and isinstance(node.args[0], ast.Constant):
-        read_shell(recorder.trace, own[0].text + "\n", first=own[0].line, recorder=recorder)
+        read_script(recorder, own[0].text + "\n", own[0].line)
     elif name in _RUNS:
         _ran(recorder, [], own)
 
@@ -120,7 +119,7 @@ def _ran(recorder: Recorder, command: list[str], words: list[Word]) -> None:
 def read_ini(trace: Trace, text: str) -> None:
     """tox.ini and setup.cfg: what each section installs, then what it runs."""
     rows = text.split("\n")
-    recorder = Recorder(trace, Dialect.SHELL, trace.scopes[0])
+    recorder = Recorder(trace)
     key, pending = "", list[Word]()
     for number, row in enumerate([*rows, "[end]"], start=1):
         if trace.full:
@@ -134,4 +133,4 @@ def read_ini(trace: Trace, text: str) -> None:
         if value and key in _LISTS:
             pending += listed(value, number)
         elif value and re.match(r"commands", key):
-            read_shell(trace, re.sub(r"\{[\w:]+\}", "", value) + "\n", first=number, recorder=recorder)
+            read_script(recorder, re.sub(r"\{[\w:]+\}", "", value) + "\n", number)

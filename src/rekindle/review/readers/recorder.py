@@ -51,10 +51,12 @@ _ELSEWHERE = re.compile(
 class Recorder:
     """A place in the trace: the language, the variables in sight, the current folder, what is conditional."""
 
-    def __init__(self, trace: Trace, dialect: Dialect, scope: Scope, *, system: str | None = None) -> None:
+    def __init__(
+        self, trace: Trace, dialect: Dialect = Dialect.SHELL, scope: Scope | None = None, *, system: str | None = None
+    ) -> None:
         self.trace = trace
         self.dialect = dialect
-        self.scope = scope
+        self.scope = scope or trace.scopes[0]
         self.system = system
         self.directory: str | None = None
         self.folders: list[str | None] = []
@@ -63,6 +65,13 @@ class Recorder:
         self.child = False
         self.stops = False  # the shell ends at the first failure
         self.pipefail = False
+
+    def inner(self, label: str) -> Recorder:
+        """For what runs in this place: with a label in a scope of its own, else in this one."""
+        scope = self.trace.open(self.scope, label) if label else self.scope
+        made = Recorder(self.trace, self.dialect, scope, system=self.system)
+        made.directory, made.conditional = self.directory, self.conditional
+        return made
 
     def lookup(self, name: str, at: int | None = None) -> Value | None:
         return self.scope.get(name, self.trace.order if at is None else at, windows=self.dialect.windows)

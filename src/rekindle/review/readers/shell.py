@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rekindle.review.document import Dialect
 from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of, touches
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.trace import LIST, Assignment, Redirect, Scope, Trace, Word, program_of
+from rekindle.review.trace import LIST, Assignment, Redirect, Word, program_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -22,10 +22,7 @@ _HANDED = re.compile(r"-[a-z]*c\Z")
 _QUIET = frozenset({"comment", "heredoc_body", "heredoc_end", "\n", ";", "&", ";;"})
 
 
-def read_shell(
-    trace: Trace, text: str, *, first: int = 1, scope: Scope | None = None, recorder: Recorder | None = None
-) -> Recorder:
-    recorder = recorder or Recorder(trace, Dialect.SHELL, scope or trace.scopes[0])
+def read_shell(recorder: Recorder, text: str, first: int = 1) -> None:
     begin = re.match(r"#!.*\b(?:ba|z|da|k)?sh\b(?P<options>.*)", text)
     if begin and re.search(r"(?:^|\s)-\w*e", begin["options"]):
         recorder.stops = True
@@ -34,7 +31,6 @@ def read_shell(
     reader.statements(root)
     reader.never_called()
     reader.errors(root)
-    return recorder
 
 
 def _handed_on(words: list[Word]) -> Word | None:

@@ -13,11 +13,9 @@ import msgspec
 
 from rekindle.review.document import Dialect
 from rekindle.review.packages import listed
-from rekindle.review.readers.batch import read_batch
 from rekindle.review.readers.dockerfile import read_dockerfile
-from rekindle.review.readers.powershell import read_powershell
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.readers.shell import read_shell
+from rekindle.review.readers.script import read_script
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
 from rekindle.review.trace import Image, Scope, Trace, Used, WithoutCards, Word
 
@@ -126,11 +124,9 @@ class _StepsReader(YamlReader):
         text = _FILLED.sub(lambda match: self._value(match, recorder), text)
         if key in ("pwsh", "powershell"):
             recorder.dialect = Dialect.POWERSHELL
-            read_powershell(self.trace, text, first=first, recorder=recorder)
         elif cmd and key == "script":
-            read_batch(self.trace, text, first=first, scope=recorder.scope)
-        else:
-            read_shell(self.trace, text + "\n", first=first, recorder=recorder)
+            recorder.dialect = Dialect.BATCH
+        read_script(recorder, text + "\n", first)
 
     @staticmethod
     def _value(match: re.Match[str], recorder: Recorder) -> str:
@@ -141,7 +137,7 @@ class _StepsReader(YamlReader):
 
     def variables(self, node: Node | None, scope: Scope) -> None:
         """`name: value`, `- NAME=value`, or `- name: …` with `value: …`."""
-        recorder = Recorder(self.trace, Dialect.SHELL, scope)
+        recorder = Recorder(self.trace, scope=scope)
         rows = list(self.mapping(node).items())
         for each in self.items(node):
             row = self.mapping(each)
@@ -168,7 +164,7 @@ class _StepsReader(YamlReader):
 
     def _packages(self, given: dict[str, Node], scope: Scope) -> None:
         """Ansible's `pip`, and cog's lists."""
-        recorder = Recorder(self.trace, Dialect.SHELL, scope)
+        recorder = Recorder(self.trace, scope=scope)
         task = self.mapping(given.get("pip") or given.get("ansible.builtin.pip"))
         folder = self.text(task.get("virtualenv"))
         pip = f"{folder}/bin/pip install" if folder else "pip install"

@@ -10,10 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from rekindle.review.document import Dialect
-from rekindle.review.readers.batch import read_batch
-from rekindle.review.readers.powershell import read_powershell
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.readers.shell import read_shell
+from rekindle.review.readers.script import read_script
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
 from rekindle.review.trace import Image, Scope, Trace, Used
 
@@ -163,20 +161,12 @@ class _WorkflowReader(YamlReader):
         if dialect is Dialect.SHELL:
             recorder.stops = "{0}" not in (shell or "") or " -e" in (shell or "")
             recorder.pipefail = name == "bash" and shell is not None and ("{0}" not in shell or "pipefail" in shell)
-            read_shell(self.trace, filled, first=first, recorder=recorder)
-        elif dialect is Dialect.POWERSHELL:
-            read_powershell(self.trace, filled, first=first, recorder=recorder)
-            self._last_counts(recorder)
-        else:
-            read_batch(self.trace, filled, first=first, scope=inner)
-            self._last_counts(recorder)
-        self._kept(filled, first, job.scope, recorder, before)
-
-    def _last_counts(self, recorder: Recorder) -> None:
-        """pwsh and cmd steps end with the exit code of their last command."""
+        read_script(recorder, filled, first)
         items = self.trace.invocations
-        if items and items[-1].scope == recorder.scope.number:
+        if dialect is not Dialect.SHELL and items and items[-1].scope == inner.number:
+            # pwsh and cmd steps end with the exit code of their last command.
             items[-1] = msgspec.structs.replace(items[-1], checked=True)
+        self._kept(filled, first, job.scope, recorder, before)
 
     def _kept(self, text: str, first: int, job: Scope, recorder: Recorder, before: int) -> None:
         """`echo X=1 >> $GITHUB_ENV` holds for the steps below."""
@@ -194,7 +184,7 @@ class _WorkflowReader(YamlReader):
         self.trace.images.append(Image(name=name, line=line, order=order, scope=scope.number, known=known))
 
     def variables(self, node: Node | None, scope: Scope, matrix: dict[str, str] | None = None) -> None:
-        recorder = Recorder(self.trace, Dialect.SHELL, scope)
+        recorder = Recorder(self.trace, scope=scope)
         for key, value in self.mapping(node).items():
             plain = self.text(value)
             if plain is None:
