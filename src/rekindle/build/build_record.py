@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import msgspec
+
 from rekindle.build import overview
 from rekindle.build.governor import record
 from rekindle.build.progress import outputs
@@ -85,13 +87,37 @@ def _troubles(entries: Sequence[JournalEntry]) -> str:
 
 def journal(entries: Sequence[JournalEntry]) -> str:
     """What each run did, one row a step: the marks at which it was stopped and went on are in it."""
-    rows: list[tuple[str, ...]] = []
-    runs = list(dict.fromkeys(entry.run for entry in entries))
-    for entry in entries:
-        if entry.event in _ENDS:
-            seconds = f"{entry.seconds:.1f}" if entry.seconds is not None else ""
-            rows.append((entry.at[:19], str(runs.index(entry.run) + 1), entry.step or "", entry.event, seconds))
+    rows = []
+    for each in steps(entries):
+        seconds = f"{each.seconds:.1f}" if each.seconds is not None else ""
+        rows.append((each.at.replace(" ", "T"), str(each.run), each.name, each.outcome, seconds))
     return table(("at", "run", "step", "", "seconds"), rows)
+
+
+class ReportStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of the build, as its journal has it."""
+
+    at: str
+    run: int
+    name: str
+    outcome: str
+    seconds: float | None = None
+
+
+def steps(entries: Sequence[JournalEntry]) -> list[ReportStep]:
+    """Those that came to an end."""
+    runs = list(dict.fromkeys(entry.run for entry in entries))
+    return [
+        ReportStep(
+            at=entry.at[:19].replace("T", " "),
+            run=runs.index(entry.run) + 1,
+            name=entry.step or "",
+            outcome=entry.event,
+            seconds=entry.seconds,
+        )
+        for entry in entries
+        if entry.event in _ENDS
+    ]
 
 
 def compiles(compiles: Iterable[record.Compile]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -60,25 +61,20 @@ class Checks:
             self.unchecked(job, f"it was cut off {_TRIES} times")
 
     def done(self, job: FleetJob, worker: str, entry: ShelvedWheel) -> None:
-        cards = ", ".join(entry.checked_on)
-        why = None if cards else f"{worker} announces such a card, but nothing could be run on it"
-        if why is not None:
-            self.unchecked(job, why, worker=worker)
-            return
-        self.journal.write(
-            event("checked", key=job.key, name=job.name, worker=worker, step=entry.state.value, wheel=entry.file)
-        )
+        if entry.checked_on:
+            self._note("checked", job, worker=worker, step=entry.state.value, wheel=entry.file)
+        else:
+            self.unchecked(job, f"{worker} announces such a card, but nothing could be run on it", worker=worker)
 
     def failed(self, job: FleetJob, worker: str, error: str) -> None:
-        self.journal.write(
-            event("checked", key=job.key, name=job.name, worker=worker, step=State.FAIL.value, error=error)
-        )
+        self._note("checked", job, worker=worker, step=State.FAIL.value, error=error)
 
     def unchecked(self, job: FleetJob, why: str, *, worker: str | None = None) -> None:
         self.waiting.pop(job.key or "", None)
-        self.journal.write(
-            event("unchecked", key=job.key, name=job.name, worker=worker, error=f"{why}; {self._elsewhere(job)}")
-        )
+        self._note("unchecked", job, worker=worker, error=f"{why}; {self._elsewhere(job)}")
+
+    def _note(self, word: str, job: FleetJob, **values: Any) -> None:
+        self.journal.write(event(word, key=job.key, name=job.name, **values))
 
     def nobody(self, workers: Iterable[Announcement], patience: float) -> None:
         """Building is over: what nobody who is there can check stays UNVERIFIED."""

@@ -7,6 +7,7 @@ its journal, or on another runner from the compile cache.
 from __future__ import annotations
 
 import hashlib
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -62,7 +63,8 @@ def carry(matrix: Path, word: str, place: JobPlace, *, tell: Callable[[str], Non
     job = next(each for each in planned.plan.jobs if each.key == key)
     if job.state is JobState.DONE:
         return OneJob(key=key, name=job.name, state="kept", wheel=job.wheel)
-    have = announcement.of(look(), name="here", folder=_made(place.work), slots=1)
+    place.work.mkdir(parents=True, exist_ok=True)
+    have = announcement.of(look(), name="here", folder=place.work, slots=1)
     if missing := announcement.lacks(_here(job), have):
         raise UsageError(f"`{job.name}` cannot be built here: it needs {', '.join(missing)}", hint=_help(missing))
     running = order_run.Running(
@@ -123,7 +125,9 @@ def _order(planned: Planned, job: FleetJob, place: JobPlace) -> JobOrder:
             raise UsageError("the torch that this job needs is not on the shelf", hint="build that job first")
         if place.site:
             published.fetch_wheel(place.site, place.shelf, wheel)
-        _copy(place.shelf / "wheels" / wheel.wheel, place.work / "received" / wheel.sha256)
+        if not (received := place.work / "received" / wheel.sha256).exists():
+            received.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(place.shelf / "wheels" / wheel.wheel, received)
     written = build_request.read(Path(folder)) if folder and job.lock.kind is JobKind.CMAKE else None
     return order_of(planned, job, _packed(Path(folder), job, place) if folder else None, wheel, written)
 
@@ -136,14 +140,6 @@ def _packed(folder: Path, job: FleetJob, place: JobPlace) -> Sha256:
     return sha256
 
 
-def _copy(source: Path, target: Path) -> None:
-    import shutil
-
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.exists():
-        shutil.copyfile(source, target)
-
-
 def _shelved(job: FleetJob, result: JobResult, folder: Path, place: Path) -> OneJob:
     assert job.key is not None and result.wheel is not None
     report = folder / result.report.name if result.report else None
@@ -152,8 +148,3 @@ def _shelved(job: FleetJob, result: JobResult, folder: Path, place: Path) -> One
     return OneJob(
         key=job.key, name=job.name, state="done", wheel=entry.file, sha256=entry.sha256, seconds=result.seconds
     )
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -119,15 +120,11 @@ def status_of(state: FleetState, *, running: bool | None = None, seconds: float 
         msgspec.structs.replace(_status(job, last.get(job.key or ""), events), check=outcome(checks.get(job.key or "")))
         for job in planned.plan.jobs
     )
-    counts: dict[str, int] = {}
-    for job in jobs:
-        counts[job.state] = counts.get(job.state, 0) + 1
     busy = state.busy if running is None else running
     if not busy:
         # What a client that is gone had running is waiting to be taken up again.
         jobs = tuple(msgspec.structs.replace(job, state="waiting") if job.state == "running" else job for job in jobs)
-        counts["waiting"] = counts.get("waiting", 0) + counts.pop("running", 0)
-        counts = {name: count for name, count in counts.items() if count}
+    counts = dict(Counter(job.state for job in jobs))
     return FleetStatus(folder=str(state.root), shelf=shelf, running=busy, jobs=jobs, counts=counts, seconds=seconds)
 
 

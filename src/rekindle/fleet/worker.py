@@ -68,7 +68,7 @@ def serve(settings: WorkerSettings, tell: Callable[[str], None]) -> int:
     def stop(number: int, frame: object) -> None:
         stopping.append(number)
 
-    old = {number: signal.signal(number, stop) for number in _signals()}
+    old = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         while not stopping:
             code = _one(told, stopping)
@@ -80,10 +80,6 @@ def serve(settings: WorkerSettings, tell: Callable[[str], None]) -> int:
         for number, handler in old.items():
             signal.signal(number, handler)
     return 0
-
-
-def _signals() -> list[int]:
-    return [getattr(signal, name) for name in ("SIGTERM", "SIGINT") if hasattr(signal, name)]
 
 
 def _one(told: Path, stopping: list[int]) -> int:

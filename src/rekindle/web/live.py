@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from rekindle.build.build_record import ReportStep, steps
 from rekindle.build.governor import record
 from rekindle.build.progress import outputs
 from rekindle.build.progress.view import Now
@@ -66,7 +67,7 @@ class LiveState(msgspec.Struct, frozen=True, kw_only=True):
     disk_free: int | None = None
     last_line: str = ""
     running: tuple[RunningFile, ...] = ()
-    steps: tuple[report.ReportStep, ...] = ()
+    steps: tuple[ReportStep, ...] = ()
     bars: tuple[Bar, ...] = ()
     count: int = 0
     """How many bars there are in all."""
@@ -85,7 +86,7 @@ class LiveBuild:
         self._ended = ""
         self._growing = Growing()
         self._read_at = 0.0
-        self._steps: tuple[report.ReportStep, ...] = ()
+        self._steps: tuple[ReportStep, ...] = ()
 
     def now(self, moment: Now) -> None:
         with self._lock:
@@ -113,9 +114,9 @@ class LiveBuild:
             # A log in the middle of a line: what is not readable now is readable a second later.
             with contextlib.suppress(RekindleError, OSError):
                 folders = Folders(self.folder)
-                self._steps = tuple(report.steps(journal.read(folders.journal)))
-                steps = ninja_log.read(report.log_of(self.folder))
-                self._growing.take(steps, record.read(folders.compiles))
+                self._steps = tuple(steps(journal.read(folders.journal)))
+                done = ninja_log.read(report.log_of(self.folder))
+                self._growing.take(done, record.read(folders.compiles))
 
 
 def _of(now: Now | None, **known: Any) -> LiveState:

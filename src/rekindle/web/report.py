@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.build.build_record import ReportStep, steps
 from rekindle.build.configure.compiler_cache import CacheUse
 from rekindle.build.governor import governor, record
 from rekindle.build.governor.record import GovernorUse
@@ -32,16 +33,6 @@ from rekindle.wheels.verify.verify import Verification, report_beside
 _WIDTH = 1000.0
 """The drawing's own units from left to right."""
 _ROW = 14.0
-
-
-class ReportStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of the build, as its journal has it."""
-
-    at: str
-    run: int
-    name: str
-    outcome: str
-    seconds: float | None = None
 
 
 class WheelCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,22 +117,16 @@ def build_report(path: Path, title: str | None = None) -> BuildSummary:
 
 def _overview(folders: Folders | None) -> Overview | None:
     """What the build said before it began; None of a build that is older than the file, or not Rekindle's."""
-    if folders is None or not folders.overview.is_file():
-        return None
-    try:
-        return codec.from_json(files.read_bytes(folders.overview), Overview, name=f"`{folders.overview}`")
-    except BadInput:
-        return None
+    with contextlib.suppress(BadInput, NotFound):
+        return codec.from_json(files.read_bytes(folders.overview), Overview) if folders else None
+    return None
 
 
 def _memory(entries: list[journal.JournalEntry]) -> str:
-    last = next((entry.note for entry in reversed(entries) if entry.event == "governor" and entry.note), None)
-    if last is None:
-        return ""
-    try:
-        return governor.summary(codec.from_json(last.encode(), GovernorUse)) or ""
-    except BadInput:
-        return ""
+    last = next((entry.note for entry in reversed(entries) if entry.event == "governor" and entry.note), "")
+    with contextlib.suppress(BadInput):
+        return governor.summary(codec.from_json(last, GovernorUse)) or ""
+    return ""
 
 
 def _cache(entries: list[journal.JournalEntry], drawn: Timeline) -> str:
@@ -176,47 +161,27 @@ def log_of(path: Path) -> Path:
     return found[0]
 
 
-def steps(entries: list[journal.JournalEntry]) -> list[ReportStep]:
-    runs = list(dict.fromkeys(entry.run for entry in entries))
-    return [
-        ReportStep(
-            at=entry.at[:19].replace("T", " "),
-            run=runs.index(entry.run) + 1,
-            name=entry.step or "",
-            outcome=entry.event,
-            seconds=entry.seconds,
-        )
-        for entry in entries
-        if entry.event in ("done", "failed", "interrupted")
-    ]
-
-
 def _checks(wheel: Path) -> tuple[WheelCheck, ...]:
     place = report_beside(wheel)
-    if not place.is_file():
-        return ()
-    try:
+    with contextlib.suppress(BadInput, NotFound):
         found = codec.from_json(files.read_bytes(place), Verification, name=f"`{place}`")
-    except BadInput:
-        return ()
-    return tuple(codec.like(WheelCheck, each, name=each.id) for each in found.checks)
+        return tuple(codec.like(WheelCheck, each, name=each.id) for each in found.checks)
+    return ()
 
 
 def _wheel(wheel: Path) -> WheelSummary:
     seen = inspect(wheel)
-    targets: dict[str, int] = {}
-    sizes: dict[str, int] = {}
+    targets: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     for each in seen.gpu_code:
-        for name, size in each.sizes.items():
-            sizes[name] = sizes.get(name, 0) + size
-        for target, count in each.targets.items():
-            targets[str(target)] = targets.get(str(target), 0) + count
+        sizes.update(each.sizes)
+        targets.update(each.targets)
     return WheelSummary(
         name=wheel.name,
         bytes=wheel.stat().st_size,
         parts=dict(seen.parts),
         targets=dict(sorted(targets.items())),
-        sizes=sizes,
+        sizes=dict(sizes),
         state=worst(seen.findings),
         checks=_checks(wheel),
     )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from rekindle.build.governor.endpoint import held_by
 from rekindle.core import run
 from rekindle.formats import ninja_log
 
@@ -187,10 +188,10 @@ class Watcher:
         # A Ninja that waits for another Ninja (an external project) has that as its job: the inner one's jobs count.
         inner = [pid for pid in ninjas if not any(each.pid in ninjas for each in _processes(children, pid))]
         heads = [process for pid in inner for process in children[pid]]
-        found = [job for head in heads if (job := self._job(head, children))]
+        found = [job for head in heads if (job := self._job(head))]
         return sorted(found, key=lambda job: -job.seconds)
 
-    def _job(self, head: Process, children: Mapping[int, list[Process]]) -> RunningProgram | None:
+    def _job(self, head: Process) -> RunningProgram | None:
         import psutil
 
         try:
@@ -201,14 +202,9 @@ class Watcher:
                 self._commands[identity] = output_of(" ".join(words)), ntpath.basename(words[0]) if words else ""
         except psutil.Error:
             return None
-        memory: int | None = None
-        for process in [head, *_processes(children, head.pid)]:
-            try:
-                memory = (memory or 0) + int(process.memory_info().rss)
-            except psutil.Error:
-                continue
         output, program = self._commands[identity]
-        return RunningProgram(output=output, program=program, seconds=max(0.0, time.time() - created), memory=memory)
+        age = max(0.0, time.time() - created)
+        return RunningProgram(output=output, program=program, seconds=age, memory=held_by(head.pid))
 
 
 def output_of(command: str) -> str | None:

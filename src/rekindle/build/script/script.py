@@ -212,6 +212,8 @@ class _Composer:
         return tuple(found)
 
     def _steps(self) -> list[ScriptStep | None]:
+        # `setup.py` takes every DLL of `torch/lib` along; scikit-build-core (2.14 on) installs and packs in one go.
+        before = self.backend.name == "setup.py"
         return [
             self._step("preflight", "What the plan needs is there", [("preflight",)], always=True),
             self._source_step(),
@@ -232,9 +234,9 @@ class _Composer:
                 [("check", self._build)],
             ),
             self._compile_step(),
-            self._libraries_step(),
+            self._libraries_step("libraries", "beside its own") if before else None,
             self._package_step(),
-            self._wheel_libraries_step(),
+            None if before else self._libraries_step("wheel-libraries", "into the wheel"),
             self._tryout_step(),
         ]
 
@@ -306,21 +308,13 @@ class _Composer:
         )
         return ScriptStep(name="compile", about=about, calls=tuple(calls))
 
-    def _libraries_step(self) -> ScriptStep | None:
-        """Before the wheel is packed: `setup.py` takes every DLL of `torch/lib` along."""
-        request = self.request
-        if request.system != "windows" or not request.torch or self.backend.name != "setup.py":
+    def _libraries_step(self, call: str, where: str) -> ScriptStep | None:
+        if self.request.system != "windows" or not self.request.torch:
             return None
-        folder = self.paths.join(self.source, "torch", "lib")
-        about = "The DLLs of CUDA, cuDNN, MKL and the like that torch loads, put beside its own: found, not listed"
-        return self._step("libraries", about, [("libraries", folder, *self.request.library_folders(self._in("env")))])
-
-    def _wheel_libraries_step(self) -> ScriptStep | None:
-        """After the wheel is packed: scikit-build-core (2.14 on) installs and packs in one go."""
-        if self.request.system != "windows" or not self.request.torch or self.backend.name == "setup.py":
-            return None
-        about = "The DLLs of CUDA, cuDNN, MKL and the like that torch loads, put into the wheel: found, not listed"
-        return self._step("libraries", about, [("wheel-libraries", *self.request.library_folders(self._in("env")))])
+        folder = [self.paths.join(self.source, "torch", "lib")] if call == "libraries" else []
+        about = f"The DLLs of CUDA, cuDNN, MKL and the like that torch loads, put {where}: found, not listed"
+        places = self.request.library_folders(self._in("env"))
+        return self._step("libraries", about, [(call, *folder, *places)])
 
     def _repair_words(self) -> list[str]:
         """`rekindle repair` for this wheel, with the CUDA of this build and no other."""

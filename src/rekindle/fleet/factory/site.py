@@ -7,6 +7,7 @@ in the site. The next run reads the same site and builds nothing that is there.
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -167,11 +168,7 @@ def _got(address: str, file: str) -> bytes:
 
 
 def _counts(jobs: Sequence[FleetJob], done: dict[str, ShelvedJob]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for job in jobs:
-        state = _state(job, done)
-        counts[state] = counts.get(state, 0) + 1
-    return counts
+    return dict(Counter(_state(job, done) for job in jobs))
 
 
 def _state(job: FleetJob, done: dict[str, ShelvedJob]) -> str:

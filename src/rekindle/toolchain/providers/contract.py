@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -43,6 +43,14 @@ class FoundOffering(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     silent: bool = False
     """Nobody answered: asking for another version would not help."""
+
+
+def offered(
+    provider: str, wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings, **more: Any
+) -> FoundOffering:
+    """What a provider has of what was wanted."""
+    made = Offering(provider=provider, name=wanted.name, place=place, full=settings.full, **more)
+    return FoundOffering(offering=made)
 
 
 class Provider(Protocol):

@@ -14,8 +14,8 @@ from rekindle.core.paths import sha256_of
 from rekindle.core.untrusted import PlainFileName
 from rekindle.core.version import Version
 from rekindle.formats.unpacking import ENDINGS
-from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
-from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
+from rekindle.toolchain.model import KitPlatform, Part, ToolSpec
+from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings, offered
 
 NAME = "folder"
 GROUP = 1
@@ -44,18 +44,9 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
         )
         for path in paths
     )
-    return FoundOffering(
-        offering=Offering(
-            provider=NAME,
-            name=wanted.name,
-            version=wanted.version,
-            place=place,
-            layout=kinds.pop(),
-            parts=parts,
-            full=settings.full,
-            unverified=("where the archives of `--from` come from: their hashes were only recorded",),
-        )
-    )
+    unverified = ("where the archives of `--from` come from: their hashes were only recorded",)
+    known = {"version": wanted.version, "layout": kinds.pop(), "parts": parts, "unverified": unverified}
+    return offered(NAME, wanted, place, settings, **known)
 
 
 def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> list[Path]:

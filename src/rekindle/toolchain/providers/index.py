@@ -24,8 +24,8 @@ from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import library_packages
 from rekindle.knowledge.cuda.toolchains import IndexSet, index_sets
-from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
-from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
+from rekindle.toolchain.model import KitPlatform, Part, ToolSpec
+from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings, offered
 
 NAME = "index"
 GROUP = 1
@@ -46,20 +46,17 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
     leading = next((part for part in parts if re.fullmatch(row.main, part.name)), None)
     if leading is None:
         return FoundOffering(why=f"the index has no {pins[0]} for {place.system} on {place.arch}")
-    version = Version.find(leading.version) or row.first
-    return FoundOffering(
-        offering=Offering(
-            provider=NAME,
-            name=wanted.name,
-            version=version,
-            release=release,
-            variant=_variant(row, settings),
-            place=place,
-            layout=row.layout,
-            parts=tuple(msgspec.structs.replace(part, licence=row.licence) for part in parts),
-            full=settings.full,
-            gone=tuple(absent),
-        )
+    return offered(
+        NAME,
+        wanted,
+        place,
+        settings,
+        version=Version.find(leading.version) or row.first,
+        release=release,
+        variant=_variant(row, settings),
+        layout=row.layout,
+        parts=tuple(msgspec.structs.replace(part, licence=row.licence) for part in parts),
+        gone=tuple(absent),
     )
 
 

@@ -211,20 +211,14 @@ def _papers(
     papers: dict[str, Contents] = {}
     parts = []
     for member in (*given, *supplies):
-        supply, note = supplies.get(member), given[member][1] if member in given else None
+        supply = supplies.get(member)
+        note: msgspec.Struct = supply or given[member][1]
         source = contents[member]
         for name, text in supply.licences.items() if supply and supply.package else ():
             papers[f"{info}/licenses/bundled/{supply.package if supply else ''}/{name}"] = text
-        part = MaterialPart(
-            member=member,
-            sha256=rewrite.sha256(source).hexdigest(),
-            origin=supply.origin if supply and supply.package else source.name if isinstance(source, Path) else "given",
-            version=supply.version if supply else note.version if note else None,
-            licence=supply.licence if supply else note.licence if note else None,
-            package=supply.package if supply else None,
-            package_version=supply.package_version if supply else None,
-        )
-        parts.append(part)
+        origin = supply.origin if supply and supply.package else source.name if isinstance(source, Path) else "given"
+        digest = rewrite.sha256(source).hexdigest()
+        parts.append(codec.like(MaterialPart, note, member=member, sha256=digest, origin=origin))
     papers[f"{info}/sboms/rekindle.cdx.json"] = render_sbom(project, version, parts)
     return papers
 
