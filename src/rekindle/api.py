@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from rekindle.core.errors import RekindleError, UsageError
 
@@ -45,6 +45,8 @@ class PlanWishes(TypedDict, total=False):
     toolset: str
     profile: str
     needs: str | Sequence[str]
+    extensions: str | Sequence[str]
+    """`--with` of the command line."""
     prefer: str
     community: bool
     why_not: str
@@ -96,7 +98,8 @@ def plan(
     for word in wishes.keys() - PlanWishes.__annotations__.keys():
         message = f"plan() got an unexpected keyword argument '{word}'"
         raise TypeError(message + (": a card is named with `gpus`" if word in ("gpu", "card") else ""))
-    asked = {**wishes, **({"needs": _names(wishes["needs"])} if "needs" in wishes else {})}
+    lists: dict[str, Any] = {"needs": wishes.get("needs", ()), "extensions": wishes.get("extensions", ())}
+    asked = {**wishes, **{name: _names(given) for name, given in lists.items()}}
     typed = from_builtins({"torch": _text(torch), "cuda": _text(cuda), **asked}, TypedWish, name="the question")
     situation = situation_here(
         gpus=_names(gpus), system=os, machine=wishes.get("arch"), driver=_text(driver), python=_text(python),

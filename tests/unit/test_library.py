@@ -62,6 +62,8 @@ def test_numbers_and_texts_are_taken_as_people_write_them(tmp_path: Path) -> Non
     """Each of these ended in a TypeError of somebody else's words."""
     assert rekindle.plan(gpus=[6.1], os="linux", driver=580, cuda=12.6, torch=2.6).recommended.torch == "2.6.0"
     assert rekindle.plan(gpus="T4", os="linux", needs="compile").recommended.torch
+    beside = rekindle.plan(gpus="RTX 3090", os="windows", extensions="flash-attn").recommended
+    assert "flash_attn" in str(beside.commands[-1])
     machine = str(Path(__file__).parents[1] / "machines" / "k40c-windows.json")
     assert rekindle.doctor(machine).schema and rekindle.plan(machine=machine).recommended
     (tmp_path / "lib" / "python3.12" / "site-packages").mkdir(parents=True)
