@@ -334,3 +334,18 @@ def test_the_mining_cards_before_are_like_their_chip() -> None:
     for name in ("P102-100", "P104-100", "P106-100"):
         answer = rekindle_command("gpu", name, "--json").json()
         assert answer["advice"] is not None and not any("mining" in note for note in answer["notes"])
+
+
+@pytest.mark.parametrize(
+    ("chip", "capability"), [("GA102", "8.6"), ("gp107gl", "6.1"), ("GK110B", "3.5"), ("TU116", "7.5")]
+)
+def test_a_chip_is_as_good_as_its_capability(chip: str, capability: str) -> None:
+    """lspci names the chip first."""
+    found = gpus.find(chip)
+    assert [str(each) for each in found.capabilities] == [capability] and "is a chip" in found.notes[0]
+
+
+def test_a_family_of_chips_is_no_card() -> None:
+    with pytest.raises(UnknownName) as error:
+        gpus.find("pascal")
+    assert "`sm_61`" in str(error.value.hint)

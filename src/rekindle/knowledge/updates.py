@@ -259,7 +259,7 @@ def kind_of(relative: str) -> Any:
 def updatable() -> dict[str, Any]:
     from rekindle.knowledge.builds import costs, sweeps
     from rekindle.knowledge.cuda import cudnn, host_compilers, libraries, library_packages, toolchains, toolkits
-    from rekindle.knowledge.gpu import drivers, gpus
+    from rekindle.knowledge.gpu import drivers, gpus, names
     from rekindle.knowledge.torch import companions, options, releases, torch_wheels, wheel_platforms
     from rekindle.knowledge.torch.projects import CommunityWheel, CondaBuild
 
@@ -275,7 +275,7 @@ def updatable() -> dict[str, Any]:
         "cuda/system_symbols.json": libraries._Symbols,
         "cuda/toolkit_packages.json": library_packages.ToolkitPackages,
         "cuda/toolkits.json": toolkits.Toolkit,
-        "gpu/chips.json": gpus.Chip,
+        "gpu/chips.json": names.Chip,
         "gpu/driver_lists.json": drivers.ListedCard,
         "gpu/gpus.json": gpus.Gpu,
         "torch/community_wheels.toml": CommunityWheel,

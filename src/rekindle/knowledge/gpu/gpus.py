@@ -11,7 +11,7 @@ import msgspec
 from rekindle.core.errors import RekindleError, UnknownName, UsageError
 from rekindle.knowledge.gpu import names
 from rekindle.knowledge.gpu.capability import Capability
-from rekindle.knowledge.tables import Row, cached, observed, rows
+from rekindle.knowledge.tables import Row, cached, rows
 
 # Patterns stay text: `re` compiles one when it is first needed, and an exact name needs none.
 _NVIDIA = "10de"
@@ -116,14 +116,16 @@ def _found(text: str) -> Match | None:
     if device:
         found = by_pci(*device)
         if not found:
-            message = f"no GPU with PCI id {_NVIDIA}:{device[0]} is in Rekindle's data"
-            raise UnknownName(
-                message, hint="it may be newer than the data: name it by its compute capability, e.g. `sm_120`"
-            )
+            hint = "it may be newer than the data: name it by its compute capability, e.g. `sm_120`"
+            raise UnknownName(f"no GPU with PCI id {_NVIDIA}:{device[0]} is in Rekindle's data", hint=hint)
         return Match(query=text, by=MatchedBy.PCI_ID, gpus=found)
     number = re.match(names.CAPABILITY, text)
     if number:
         return Match(query=text, by=MatchedBy.CAPABILITY, gpus=_of_capability(Capability.parse(number[1] or number[2])))
+    chip = names.chips().get(text.upper()) or names.chips().get(re.sub(r"(?:GL)?M?$", "", text.upper()))
+    if chip is not None and chip.capability is not None:
+        note = f"`{text}` is a chip: what runs on one card of it runs on every other"
+        return Match(query=text, by=MatchedBy.CAPABILITY, gpus=_of_capability(chip.capability), notes=(note,))
     found = () if _unnamed(text) else by_name(text)
     return _named(text, found) if found and not _loose(text, found) else _as_people_say(text)
 
@@ -393,6 +395,9 @@ def _instead(text: str) -> str:
         return f"so a system calls a card without a driver: name it by its PCI id, which {names.SHOWN_BY} shows"
     if _series(text):
         return f'`{text[:80]}` is a series of cards: name yours whole and in quotes, as in `--gpu "GTX 1080 Ti"`'
+    family = [chip for chip in names.chips().values() if chip.architecture.casefold() == text.casefold()]
+    if known := sorted({chip.capability.sm for chip in family if chip.capability}):
+        return f"it is a family of chips: name your card, or {_listed(tuple(known))}"
     if near := nearest(text):
         return f"did you mean {_listed(near)}?"
     return "no known name is like it; `rekindle gpu --list` shows them all, and `10de:1b06` or `sm_61` works too"
@@ -465,13 +470,11 @@ def pci_device(text: str) -> tuple[str, str | None] | None:
 def _checked(query: str) -> str:
     text = query.translate(names.WIDE).strip()
     if not text:
-        message = "no GPU was named"
-        raise UsageError(
-            message, hint='try `rekindle gpu "Tesla K40c"`, `rekindle gpu 10de:1024` or `rekindle gpu sm_35`'
-        )
+        hint = 'try `rekindle gpu "Tesla K40c"`, `rekindle gpu 10de:1024` or `rekindle gpu sm_35`'
+        raise UsageError("no GPU was named", hint=hint)
     if len(text) > _LONGEST or not text.isprintable():
-        message = "that is not the name of a GPU: it is too long or has control characters"
-        raise UsageError(message, hint="give the name as `nvidia-smi` or the Device Manager shows it")
+        hint = "give the name as `nvidia-smi` or the Device Manager shows it"
+        raise UsageError("that is not the name of a GPU: it is too long or has control characters", hint=hint)
     return text
 
 
@@ -485,16 +488,3 @@ def _of_capability(capability: Capability) -> tuple[Gpu, ...]:
 
 def _listed(names: tuple[str, ...]) -> str:
     return " or ".join(f"`{name}`" for name in names)
-
-
-class Chip(Row, frozen=True, kw_only=True):
-    name: str
-    architecture: str
-    capability: Capability | None
-    last_driver_branch: str | None
-    uncertain: bool = False
-
-
-@cached
-def chips() -> dict[str, Chip]:
-    return {chip.name: chip for chip in observed("chips", dict[str, tuple[Chip, ...]])["chips"]}

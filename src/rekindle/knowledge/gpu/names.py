@@ -12,7 +12,8 @@ from functools import lru_cache
 
 import msgspec
 
-from rekindle.knowledge.tables import NamedRow, Row, cached, rows
+from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.tables import NamedRow, Row, cached, observed, rows
 
 # Patterns stay text: `re` compiles one when it is first needed, and an exact name needs none.
 CAPABILITY = (
@@ -229,3 +230,16 @@ def patterns() -> dict[str, str]:
         "revision": _REVISION,
         "ours": _OURS,
     }
+
+
+class Chip(Row, frozen=True, kw_only=True):
+    name: str
+    architecture: str
+    capability: Capability | None
+    last_driver_branch: str | None
+    uncertain: bool = False
+
+
+@cached
+def chips() -> dict[str, Chip]:
+    return {chip.name: chip for chip in observed("chips", dict[str, tuple[Chip, ...]])["chips"]}
