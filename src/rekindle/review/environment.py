@@ -22,6 +22,7 @@ from rekindle.knowledge.builds.script_rules import needs_torch, pins_torch
 from rekindle.knowledge.torch.companions import PROJECTS
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import LINE, variant_of
+from rekindle.review.builds import kept
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.packages import PROJECT_TOOLS, Install, Wanted, excludes
 from rekindle.review.pythons import image_of, python_of, pythons_at
@@ -429,9 +430,6 @@ def made(item: Invocation) -> str | None:
     return rest[-1] if rest else ".venv" if item.program == "uv" else None
 
 
+@kept
 def environments_of(subject: Subject) -> ScriptEnvironments:
-    """The environments of a script, made once."""
-    if "environments" not in subject.kept:
-        subject.kept["environments"] = ScriptEnvironments(subject)
-    found: ScriptEnvironments = subject.kept["environments"]
-    return found
+    return ScriptEnvironments(subject)

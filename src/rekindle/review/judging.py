@@ -25,7 +25,7 @@ from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import projects
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.model.cuda_line import CudaLine, index_of
-from rekindle.review.builds import ScriptBuild
+from rekindle.review.builds import ScriptBuild, kept
 from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
 from rekindle.review.packages import install_of
@@ -76,14 +76,10 @@ class CardAnswers(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+@kept
 def answered(subject: Subject) -> list[CardAnswers]:
     """The card question, asked once for what each environment ends with."""
-    if "answers" not in subject.kept:
-        subject.kept["answers"] = [
-            each for final in environments_of(subject).final for each in _asked(subject, final) if subject.gpus
-        ]
-    found: list[CardAnswers] = subject.kept["answers"]
-    return found
+    return [each for final in environments_of(subject).final for each in _asked(subject, final) if subject.gpus]
 
 
 def ready_made(subject: Subject, step: ScriptBuild) -> bool:

@@ -6,6 +6,7 @@ import re
 
 from rekindle.knowledge.torch.projects import image_python
 from rekindle.knowledge.torch.releases import newest_python
+from rekindle.review.builds import kept
 from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Image, Invocation
 
@@ -31,15 +32,9 @@ def environment_python(subject: Subject) -> Known | None:
     return _pythons(subject)[0]
 
 
+@kept
 def _pythons(subject: Subject) -> tuple[Known | None, Known | None]:
-    """The Python of the environment that is made, and one that is only named; looked for once."""
-    if "pythons" not in subject.kept:
-        subject.kept["pythons"] = _looked_for(subject)
-    found: tuple[Known | None, Known | None] = subject.kept["pythons"]
-    return found
-
-
-def _looked_for(subject: Subject) -> tuple[Known | None, Known | None]:
+    """The Python of the environment that is made, and one that is only named."""
     made: Known | None = None
     named: list[Known] = []
     for item in subject.trace.invocations:

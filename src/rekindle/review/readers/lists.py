@@ -25,15 +25,9 @@ def _ran(
     trace: Trace, command: Sequence[str], words: Sequence[Word], *, last: int = 0, scope: Scope | None = None,
     conditional: bool = False,
 ) -> None:  # fmt: skip
-    """The command that takes these words, noted at the line of the first."""
-    if not words:
-        return
-    first = words[0].line
     recorder = Recorder(trace, scope=scope)
     recorder.conditional = int(conditional)
-    head = [Word(part, part, first) for part in command]
-    text = " ".join([*command, *(word.raw for word in words[:8])])
-    recorder.run((*head, *words), first, max(first, last), text, checked=True)
+    recorder.takes(command, words, last=last)
 
 
 def read_conda_environment(trace: Trace, text: str) -> None:
