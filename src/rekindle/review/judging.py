@@ -28,7 +28,7 @@ from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.review.builds import ScriptBuild, kept
 from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
-from rekindle.review.packages import install_of
+from rekindle.review.packages import INSTALLERS, install_of
 from rekindle.review.rules import architecture, code
 from rekindle.review.script_torch import ScriptTorch
 from rekindle.review.subject import Subject, exact_text
@@ -385,7 +385,7 @@ def questions(subject: Subject) -> Iterator[str]:
         if not archs and subject.document.dialect.unattended:
             yield f"line {step.line}: which architectures it is compiled for, where no GPU is visible"
     for unread in subject.trace.not_understood:
-        if not unread.text or re.search(r"\b(?:pip3?|conda|mamba|uv|poetry|pixi|torch)\b", unread.text):
+        if not unread.text or {"torch", *INSTALLERS} & {*re.findall(r"[\w.]+", unread.text)}:
             yield f"line {unread.line}: what it installs: {unread.why}"
     for item in subject.trace.invocations:
         if item.program not in _SAYS and _installs_torch(item.text) and install_of(item) is None:
@@ -439,7 +439,6 @@ def _nothing_said(subject: Subject) -> str:
 
 
 # Another script whose name says that it installs may bring another torch.
-_INSTALLERS = frozenset({"pip", "pip3", "pipx", "conda", "mamba", "uv", "uvx", "poetry", "pixi", "pdm"})
 # These only speak of it.
 _SAYS = frozenset(
     {"echo", "printf", "print", "cat", "grep", "sed", "awk", "write-host", "write-output", "logger", "raise"}
@@ -453,7 +452,7 @@ def _installs_torch(text: str) -> bool:
         return False
     words = iter(re.split(r"[\s;|&'\"=<>~!@,\[\]()]+", text))
     return (
-        any(word in _INSTALLERS for word in words)
+        any(word in INSTALLERS for word in words)
         and any(word in ("install", "add", "--with") for word in words)
         and "torch" in words
     )

@@ -7,6 +7,7 @@ import re
 from rekindle.knowledge.torch.projects import image_python
 from rekindle.knowledge.torch.releases import newest_python
 from rekindle.review.builds import kept
+from rekindle.review.packages import CONDAS
 from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Image, Invocation
 
@@ -46,7 +47,7 @@ def _pythons(subject: Subject) -> tuple[Known | None, Known | None]:
                 made = known
             elif not item.has("-V", "--version"):
                 named.append(known)
-        if item.program in ("conda", "mamba", "micromamba") and re.search(r"\b(?:create|install)\b", text):
+        if item.program in CONDAS and re.search(r"\b(?:create|install)\b", text):
             match = re.search(r"\bpython\s*==?\s*(3\.\d{1,3})", text)
             if match:
                 made = Known.python(match[1], item.line)
