@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, wraps
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from packaging.utils import canonicalize_name
@@ -58,6 +58,23 @@ class ScriptBuild(msgspec.Struct, frozen=True, kw_only=True):
     makes_wheel: bool = True
 
 
+_S = TypeVar("_S", bound="ScriptBuilds")
+_T = TypeVar("_T")
+
+
+def kept(make: Callable[[_S], _T]) -> Callable[[_S], _T]:
+    """What several rules ask of a script is worked out once."""
+
+    @wraps(make)
+    def asked(subject: _S) -> _T:
+        if make not in subject.kept:
+            subject.kept[make] = make(subject)
+        found: _T = subject.kept[make]
+        return found
+
+    return asked
+
+
 class ScriptBuilds:
     """The trace of a script with what was told about it, and the builds in it."""
 
@@ -70,8 +87,7 @@ class ScriptBuilds:
         self.gpus = asked.gpus
         self.told = asked.torch
         self.told_system = asked.system
-        self.kept: dict[str, Any] = {}
-        """What is worked out once and asked by several rules."""
+        self.kept: dict[Any, Any] = {}
         self._said: dict[str, bool] = {}
 
     @property

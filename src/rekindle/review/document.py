@@ -49,6 +49,13 @@ class Dialect(str, Enum):
         return self in (Dialect.DOCKERFILE, Dialect.WORKFLOW, Dialect.STEPS, Dialect.COMPOSE)
 
 
+LANGUAGES = {
+    **dict.fromkeys(("bat", "batch", "cmd", "dos"), Dialect.BATCH),
+    **dict.fromkeys(("powershell", "ps1", "pwsh", "ps"), Dialect.POWERSHELL),
+    **dict.fromkeys(("sh", "bash", "shell", "console", "zsh", "shell-session", "shellscript"), Dialect.SHELL),
+}
+"""The names that a shell has in notes and in workflows."""
+
 LISTS = (Dialect.REQUIREMENTS, Dialect.ENVIRONMENT, Dialect.RECIPE, Dialect.PROJECT)
 """What only names packages, and runs nothing."""
 

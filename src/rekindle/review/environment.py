@@ -22,8 +22,9 @@ from rekindle.knowledge.builds.script_rules import needs_torch, pins_torch
 from rekindle.knowledge.torch.companions import PROJECTS
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import LINE, variant_of
+from rekindle.review.builds import kept
 from rekindle.review.document import LISTS, Dialect
-from rekindle.review.packages import PROJECT_TOOLS, Install, Wanted, excludes
+from rekindle.review.packages import CONDAS, PROJECT_TOOLS, Install, Wanted, excludes
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
 from rekindle.review.subject import Subject, complete, exact_text, exact_version
@@ -397,7 +398,7 @@ def entered(item: Invocation) -> str | None:
     words = [word.text.strip("\"'") for word in item.words]
     if "deactivate" in words[:2]:
         return ""
-    if item.program in ("conda", "mamba", "micromamba") and words[1:2] == ["activate"]:
+    if item.program in CONDAS and words[1:2] == ["activate"]:
         return last_part(words[2]) if len(words) > 2 else ""
     paths = [word for word in words if re.search(r"[\\/](?:bin|Scripts)[\\/][Aa]ctivate(?:\.\w+)?$", word)]
     if paths:
@@ -414,7 +415,7 @@ def entered(item: Invocation) -> str | None:
 def made(item: Invocation) -> str | None:
     """The environment that a command makes, as it is written; empty where a file names it."""
     words = item.arguments
-    conda = item.program in ("conda", "mamba", "micromamba")
+    conda = item.program in CONDAS
     if conda and "create" in words:
         named = ("-n", "--name", "-p", "--prefix")
         return next((after for word, after in pairwise(words) if word in named), "")
@@ -429,9 +430,6 @@ def made(item: Invocation) -> str | None:
     return rest[-1] if rest else ".venv" if item.program == "uv" else None
 
 
+@kept
 def environments_of(subject: Subject) -> ScriptEnvironments:
-    """The environments of a script, made once."""
-    if "environments" not in subject.kept:
-        subject.kept["environments"] = ScriptEnvironments(subject)
-    found: ScriptEnvironments = subject.kept["environments"]
-    return found
+    return ScriptEnvironments(subject)

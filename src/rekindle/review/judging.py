@@ -25,10 +25,10 @@ from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import projects
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.model.cuda_line import CudaLine, index_of
-from rekindle.review.builds import ScriptBuild
+from rekindle.review.builds import ScriptBuild, kept
 from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
-from rekindle.review.packages import install_of
+from rekindle.review.packages import INSTALLERS, install_of
 from rekindle.review.rules import architecture, code
 from rekindle.review.script_torch import ScriptTorch
 from rekindle.review.subject import Subject, exact_text
@@ -76,14 +76,10 @@ class CardAnswers(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+@kept
 def answered(subject: Subject) -> list[CardAnswers]:
     """The card question, asked once for what each environment ends with."""
-    if "answers" not in subject.kept:
-        subject.kept["answers"] = [
-            each for final in environments_of(subject).final for each in _asked(subject, final) if subject.gpus
-        ]
-    found: list[CardAnswers] = subject.kept["answers"]
-    return found
+    return [each for final in environments_of(subject).final for each in _asked(subject, final) if subject.gpus]
 
 
 def ready_made(subject: Subject, step: ScriptBuild) -> bool:
@@ -389,7 +385,7 @@ def questions(subject: Subject) -> Iterator[str]:
         if not archs and subject.document.dialect.unattended:
             yield f"line {step.line}: which architectures it is compiled for, where no GPU is visible"
     for unread in subject.trace.not_understood:
-        if not unread.text or re.search(r"\b(?:pip3?|conda|mamba|uv|poetry|pixi|torch)\b", unread.text):
+        if not unread.text or {"torch", *INSTALLERS} & {*re.findall(r"[\w.]+", unread.text)}:
             yield f"line {unread.line}: what it installs: {unread.why}"
     for item in subject.trace.invocations:
         if item.program not in _SAYS and _installs_torch(item.text) and install_of(item) is None:
@@ -443,7 +439,6 @@ def _nothing_said(subject: Subject) -> str:
 
 
 # Another script whose name says that it installs may bring another torch.
-_INSTALLERS = frozenset({"pip", "pip3", "pipx", "conda", "mamba", "uv", "uvx", "poetry", "pixi", "pdm"})
 # These only speak of it.
 _SAYS = frozenset(
     {"echo", "printf", "print", "cat", "grep", "sed", "awk", "write-host", "write-output", "logger", "raise"}
@@ -457,7 +452,7 @@ def _installs_torch(text: str) -> bool:
         return False
     words = iter(re.split(r"[\s;|&'\"=<>~!@,\[\]()]+", text))
     return (
-        any(word in _INSTALLERS for word in words)
+        any(word in INSTALLERS for word in words)
         and any(word in ("install", "add", "--with") for word in words)
         and "torch" in words
     )

@@ -40,6 +40,8 @@ _LISTS = frozenset({"-r", "--requirement", "--requirements", "--file"})
 _CONSTRAINTS = frozenset({"-c", "--constraint", "--constraints", "--override"})
 _VERBS = frozenset({"install", "wheel", "uninstall", "create", "download", "add", "sync", "update", "upgrade"})
 PROJECT_TOOLS = frozenset({"poetry", "pixi", "pdm", "pipenv", "rye"})
+CONDAS = frozenset({"conda", "mamba", "micromamba", "conda.bat"})
+INSTALLERS = PROJECT_TOOLS | CONDAS | {"pip", "pip3", "pipx", "mim", "uv", "uvx"}
 _CLAUSE = re.compile(r"(?:[<>!~]=?|={1,3})\s*[\w.*+!-]+\Z")
 _PLAIN_CLAUSE = re.compile(r"(==|~=|!=|<=|>=|<|>)\s*(\d{1,9}(?:\.\d{1,9}){0,7})(\.\*)?\Z")
 
@@ -233,7 +235,7 @@ def _split(words: list[Word]) -> tuple[str, str, list[Word]] | None:
         tool, at = "uv", 2 if texts[1] == "pip" else 1
         if at == 1 and texts[1] not in ("add", "sync"):
             return None
-    elif program in ("conda", "mamba", "micromamba", "conda.bat"):
+    elif program in CONDAS:
         tool = "conda"
     elif program in PROJECT_TOOLS:
         tool = "conda" if program == "pixi" and "--pypi" not in texts else "pip"

@@ -6,6 +6,8 @@ import re
 
 from rekindle.knowledge.torch.projects import image_python
 from rekindle.knowledge.torch.releases import newest_python
+from rekindle.review.builds import kept
+from rekindle.review.packages import CONDAS
 from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Image, Invocation
 
@@ -31,15 +33,9 @@ def environment_python(subject: Subject) -> Known | None:
     return _pythons(subject)[0]
 
 
+@kept
 def _pythons(subject: Subject) -> tuple[Known | None, Known | None]:
-    """The Python of the environment that is made, and one that is only named; looked for once."""
-    if "pythons" not in subject.kept:
-        subject.kept["pythons"] = _looked_for(subject)
-    found: tuple[Known | None, Known | None] = subject.kept["pythons"]
-    return found
-
-
-def _looked_for(subject: Subject) -> tuple[Known | None, Known | None]:
+    """The Python of the environment that is made, and one that is only named."""
     made: Known | None = None
     named: list[Known] = []
     for item in subject.trace.invocations:
@@ -51,7 +47,7 @@ def _looked_for(subject: Subject) -> tuple[Known | None, Known | None]:
                 made = known
             elif not item.has("-V", "--version"):
                 named.append(known)
-        if item.program in ("conda", "mamba", "micromamba") and re.search(r"\b(?:create|install)\b", text):
+        if item.program in CONDAS and re.search(r"\b(?:create|install)\b", text):
             match = re.search(r"\bpython\s*==?\s*(3\.\d{1,3})", text)
             if match:
                 made = Known.python(match[1], item.line)

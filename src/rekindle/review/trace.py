@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -217,10 +217,10 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     action: str
-    given: dict[str, tuple[str, int]]
     line: int
     order: int
     scope: int
+    given: dict[str, tuple[str, int]] = {}
     system: str | None = None
     choices: dict[str, tuple[tuple[str, int], ...]] = {}
 
@@ -283,6 +283,12 @@ class Trace:
         scope = Scope(len(self.scopes), parent, self.order, label)
         self.scopes.append(scope)
         return scope
+
+    def stands_on(self, name: str, line: int, scope: Scope, known: bool) -> None:
+        self.images.append(Image(name=name, line=line, order=self.tick(), scope=scope.number, known=known))
+
+    def uses(self, action: str, line: int, scope: Scope, **given: Any) -> None:
+        self.used.append(Used(action=action, line=line, order=self.tick(), scope=scope.number, **given))
 
     def afford(self, text: str, line: int) -> bool:
         """Whether a value may become this long: a value that doubles thirty times must not eat the memory."""

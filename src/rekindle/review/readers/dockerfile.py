@@ -12,7 +12,7 @@ import msgspec
 from rekindle.review.document import Dialect
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
-from rekindle.review.trace import Copied, Image, Scope, Trace, Word
+from rekindle.review.trace import Copied, Scope, Trace, Word
 
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_]\w*)\1")
 _PAIR = re.compile(r"([A-Za-z_]\w*)=(\"(?:\\.|[^\"\\])*\"|'[^']*'|(?:\\.|[^\s\\])*)")
@@ -101,7 +101,7 @@ class _DockerReader:
             self._copied(value, line)
             if start in self.bodies and self.trace.beside is not None:
                 self.trace.beside.write(value.split()[-1], self.bodies[start][1])
-        elif name not in _OTHERS:
+        elif name not in (*_OTHERS, "COMMENT"):
             near = get_close_matches(name, _INSTRUCTIONS, 1, 0.7)
             right = re.sub(r"\w+", near[0], self.lines[start], count=1) if near else None
             words = f"{near[0]} is" if near else "does the line before lack a backslash at its end?"
@@ -128,9 +128,7 @@ class _DockerReader:
             self.stages[words[2]] = self.scope
         self.directory = None
         if parent is None:
-            self.trace.images.append(
-                Image(name=image, line=line, order=self.trace.tick(), scope=self.scope.number, known=known)
-            )
+            self.trace.stands_on(image, line, self.scope, known)
 
     def _set(self, name: str, value: str, start: int, end: int) -> None:
         recorder = Recorder(self.trace, scope=self.scope)
@@ -240,19 +238,5 @@ class _DockerReader:
 
 
 _WITH_PACKAGES = re.compile(r"conda|mamba|venv|(?:site|dist)-packages|\s/usr/local(?:/lib)?/?(?:\s|$)|/opt/\w*env")
-_OTHERS = frozenset(
-    {"COMMENT", "CMD", "ENTRYPOINT", "EXPOSE", "VOLUME", "USER", "STOPSIGNAL", "HEALTHCHECK"}
-    | {"MAINTAINER", "ONBUILD"}
-)
-_INSTRUCTIONS = (
-    "FROM",
-    "ENV",
-    "ARG",
-    "LABEL",
-    "RUN",
-    "WORKDIR",
-    "SHELL",
-    "COPY",
-    "ADD",
-    *sorted(_OTHERS - {"COMMENT"}),
-)
+_OTHERS = ["CMD", "ENTRYPOINT", "EXPOSE", "VOLUME", "USER", "STOPSIGNAL", "HEALTHCHECK", "MAINTAINER", "ONBUILD"]
+_INSTRUCTIONS = ("FROM", "ENV", "ARG", "LABEL", "RUN", "WORKDIR", "SHELL", "COPY", "ADD", *_OTHERS)

@@ -10,7 +10,7 @@ from rekindle.review.packages import by_caret, listed
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
-from rekindle.review.trace import Scope, Trace, Word
+from rekindle.review.trace import Trace, Word
 
 _SELECTOR = re.compile(r"#\s*\[([^\]]*)\]")
 _SET = re.compile(r"set\s+(\w+)\s*=(.*)", re.DOTALL)
@@ -21,19 +21,8 @@ def read_requirements(trace: Trace, text: str) -> None:
     _ran(trace, ["pip", "install"], rows, last=text.count("\n"))
 
 
-def _ran(
-    trace: Trace, command: Sequence[str], words: Sequence[Word], *, last: int = 0, scope: Scope | None = None,
-    conditional: bool = False,
-) -> None:  # fmt: skip
-    """The command that takes these words, noted at the line of the first."""
-    if not words:
-        return
-    first = words[0].line
-    recorder = Recorder(trace, scope=scope)
-    recorder.conditional = int(conditional)
-    head = [Word(part, part, first) for part in command]
-    text = " ".join([*command, *(word.raw for word in words[:8])])
-    recorder.run((*head, *words), first, max(first, last), text, checked=True)
+def _ran(trace: Trace, command: Sequence[str], words: Sequence[Word], *, last: int = 0) -> None:
+    Recorder(trace).takes(command, words, last=last)
 
 
 def read_conda_environment(trace: Trace, text: str) -> None:
@@ -161,7 +150,7 @@ def _rows(value: Any) -> list[Any]:
 
 class _ProjectReader:
     def __init__(self, trace: Trace, text: str, data: dict[str, Any]) -> None:
-        self.trace = trace
+        self.recorder = Recorder(trace)
         self.lines = text.split("\n")
         self.data = data
         tool = _table(data, "tool")
@@ -182,7 +171,7 @@ class _ProjectReader:
         asked = str(_table(self.poetry, "dependencies").get("python") or project.get("requires-python") or "")
         only = re.fullmatch(r"(?:[=~^]=?\s*)?(3\.\d{1,3})(?:\.[\d*]+)?", asked)
         pinned = str(_table(self.data, "requires").get("python_version") or (only[1] if only else ""))
-        _ran(self.trace, ["uv", "venv", "--python"], [Word(pinned, pinned, self._where(pinned))] if pinned else [])
+        self._ran(["uv", "venv", "--python"], [Word(pinned, pinned, self._where("", pinned))] if pinned else [])
         self._requirements(_rows(project.get("dependencies")))
         for rows in _table(project, "optional-dependencies").values():
             self._requirements(_rows(rows), conditional=True)
@@ -197,9 +186,13 @@ class _ProjectReader:
         for feature in _table(self.pixi, "feature").values():
             self._pixi(_table(feature), conditional=True)
 
-    def _where(self, *needles: str) -> int:
-        """The first line with one of these texts."""
-        for needle in needles:
+    def _ran(self, command: Sequence[str], words: Sequence[Word], *, conditional: bool = False) -> None:
+        self.recorder.conditional = int(conditional)
+        self.recorder.takes(command, words)
+
+    def _where(self, name: str, *needles: str) -> int:
+        """The first line with one of these texts, else with a key of this name."""
+        for needle in needles or (f"{name} =", f"{name}=", f'"{name}"'):
             for row, line in enumerate(self.lines):
                 if needle in line and not line.lstrip().startswith("#"):
                     return row + 1
@@ -207,7 +200,7 @@ class _ProjectReader:
 
     def _words(self, rows: Iterable[Any]) -> list[Word]:
         texts = [row for row in rows if isinstance(row, str)]
-        return [Word(text, text, self._where(f'"{text}"', f"'{text}'", text)) for text in texts]
+        return [Word(text, text, self._where("", f'"{text}"', f"'{text}'", text)) for text in texts]
 
     def _requirements(self, rows: Iterable[Any], *, conditional: bool = False) -> None:
         usual: list[Word] = []
@@ -221,13 +214,12 @@ class _ProjectReader:
             if elsewhere and ";" not in word.text:
                 usual.append(Word(f"{word.text}; {elsewhere}", word.raw, word.line))
             for choice in choices:
-                address = self.indexes.get(str(choice.get("index"))) or str(
-                    choice.get("url") or choice.get("git") or ""
-                )
+                own = str(choice.get("url") or choice.get("git") or "")
+                address = self.indexes.get(str(choice.get("index"))) or own
                 marker = str(choice.get("marker") or "")
                 several = len(choices) > 1 and ("extra" in choice or "group" in choice)
                 self._from(word, address, marker, is_index="index" in choice, conditional=conditional or several)
-        _ran(self.trace, ["uv", "pip", "install", *self._extra()], usual, conditional=conditional)
+        self._ran(["uv", "pip", "install", *self._extra()], usual, conditional=conditional)
 
     def _extra(self) -> list[str]:
         backend = _table(self.uv, "pip").get("torch-backend") or self.uv.get("torch-backend")
@@ -239,23 +231,17 @@ class _ProjectReader:
         if is_index or not address:
             text = f"{word.text}; {marker}" if marker and ";" not in word.text else word.text
             options = ["--index-url", address] if address else self._extra()
-            _ran(
-                self.trace,
-                ["uv", "pip", "install", *options],
-                [Word(text, word.raw, word.line)],
-                conditional=conditional,
-            )
         else:
             name = re.match(r"[\w.-]+", word.text)
-            text = f"{name[0] if name else ''} @ {address}"
-            _ran(self.trace, ["uv", "pip", "install"], [Word(text, word.raw, word.line)], conditional=conditional)
+            text, options = f"{name[0] if name else ''} @ {address}", []
+        self._ran(["uv", "pip", "install", *options], [Word(text, word.raw, word.line)], conditional=conditional)
 
     def _poetry(self, rows: dict[str, Any], *, conditional: bool = False) -> None:
         usual: list[Word] = []
         for name, value in rows.items():
             if name == "python":
                 continue
-            line = self._where(f"{name} =", f"{name}=", f'"{name}"')
+            line = self._where(name)
             for choice in value if isinstance(value, list) else [value]:
                 row = choice if isinstance(choice, dict) else {"version": choice}
                 version = by_caret(str(row.get("version") or "*"))
@@ -268,7 +254,7 @@ class _ProjectReader:
                 else:
                     usual.append(word)
         options = [word for address in self.usual for word in ("--extra-index-url", address)]
-        _ran(self.trace, ["pip", "install", *options], usual, conditional=conditional)
+        self._ran(["pip", "install", *options], usual, conditional=conditional)
 
     def _pixi(self, rows: dict[str, Any], *, conditional: bool = False) -> None:
         channels = _rows(rows.get("channels")) or _rows(_table(self.pixi, "workspace").get("channels"))
@@ -277,10 +263,10 @@ class _ProjectReader:
         parts = [rows, *(_table(each) for key, each in _table(rows, "target").items() if "linux" in key)]
         for part in parts:
             words = [
-                Word(f"{name}{_conda_version(value)}", name, self._where(f"{name} =", f"{name}=", f'"{name}"'))
+                Word(f"{name}{_conda_version(value)}", name, self._where(name))
                 for name, value in _table(part, "dependencies").items()
             ]
-            _ran(self.trace, ["conda", "create", "-y", "-n", "pixi", *named], words, conditional=conditional)
+            self._ran(["conda", "create", "-y", "-n", "pixi", *named], words, conditional=conditional)
             self._pypi(_table(part, "pypi-dependencies"), rows, conditional=conditional)
 
     def _pypi(self, rows: dict[str, Any], around: dict[str, Any], *, conditional: bool) -> None:
@@ -292,8 +278,8 @@ class _ProjectReader:
             own = ["--index-url", str(row["index"])] if row.get("index") else words
             address = row.get("url") or row.get("git") or row.get("path")
             text = f"{name} @ {address}" if address else name + by_caret(str(row.get("version") or "*"))
-            line = self._where(f"{name} =", f"{name}=", f'"{name}"')
-            _ran(self.trace, ["pip", "install", *own], [Word(text, text, line)], conditional=conditional)
+            line = self._where(name)
+            self._ran(["pip", "install", *own], [Word(text, text, line)], conditional=conditional)
 
 
 def _elsewhere(markers: list[str]) -> str:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import re
 
-from rekindle.review.document import Dialect, guessed_shell
+from rekindle.review.document import LANGUAGES, Dialect, guessed_shell
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
 from rekindle.review.trace import Trace, Word
 
-_LANGUAGES = {
-    "bat": Dialect.BATCH, "batch": Dialect.BATCH, "cmd": Dialect.BATCH, "dos": Dialect.BATCH,
-    "powershell": Dialect.POWERSHELL, "ps1": Dialect.POWERSHELL, "pwsh": Dialect.POWERSHELL, "ps": Dialect.POWERSHELL,
-    "sh": Dialect.SHELL, "bash": Dialect.SHELL, "shell": Dialect.SHELL, "console": Dialect.SHELL, "zsh": Dialect.SHELL,
-    "shell-session": Dialect.SHELL, "shellscript": Dialect.SHELL,
-}  # fmt: skip
 _UNSAID = frozenset({"", "text", "cmake", "plaintext", "txt"})
 # Commands are shown as Python in many notes, and as a notebook takes them.
 _PYTHON = frozenset({"python", "py", "python3", "ipython"})
@@ -94,7 +88,7 @@ def _dialect(language: str, rows: list[str], *, windows: bool) -> Dialect | None
     if any(_NOT_CODE.match(row) for row in rows) or not any(_COMMAND.match(row) for row in rows):
         return None
     text = "\n".join(rows)
-    said, guess = _LANGUAGES.get(language), guessed_shell(text)
+    said, guess = LANGUAGES.get(language), guessed_shell(text)
     if said is not None:
         return guess if language == "shell" and guess is Dialect.BATCH else said
     told = [row for row in rows if row.strip() and not row.lstrip().startswith("#")]
@@ -116,8 +110,6 @@ def _requirements(trace: Trace, first: int, rows: list[str]) -> bool:
     filled = [row.strip() for row in rows if row.strip() and not row.strip().startswith("#")]
     if len(filled) < 4 or sum(bool(_REQUIREMENT.match(row)) for row in filled) < 0.8 * len(filled):
         return False
-    recorder = Recorder(trace)
-    words = [Word("pip", "pip", first), Word("install", "install", first)]
-    words += [Word(row.strip(), row.strip(), first + index) for index, row in enumerate(rows) if row.strip()]
-    recorder.run(words, first, first + len(rows) - 1, "requirements", checked=True)
+    words = [Word(row.strip(), row.strip(), first + index) for index, row in enumerate(rows) if row.strip()]
+    Recorder(trace).takes(["pip", "install"], words, last=first + len(rows) - 1)
     return True

@@ -72,7 +72,7 @@ def read_code(trace: Trace, text: str) -> None:
         elif isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == "nvcc" and (flags := _texts(value)):
-                    _ran(recorder, ["nvcc", "-c", "kernel.cu"], flags)
+                    recorder.takes(["nvcc", "-c", "kernel.cu"], flags)
 
 
 def _call(node: ast.Call, recorder: Recorder) -> None:
@@ -81,14 +81,14 @@ def _call(node: ast.Call, recorder: Recorder) -> None:
         if keyword.arg in _LISTS and name == "setup":
             values = keyword.value.values if isinstance(keyword.value, ast.Dict) else [keyword.value]
             for value in values:
-                _ran(recorder, ["pip", "install"], _texts(value))
+                recorder.takes(["pip", "install"], _texts(value))
     own = [word for each in node.args for word in _texts(each)]
     if name in ("install", "conda_install") and isinstance(node.func, ast.Attribute):
-        _ran(recorder, ["pip", "install"], own)
+        recorder.takes(["pip", "install"], own)
     elif name in _RUNS and len(own) == 1 and " " in own[0].text and isinstance(node.args[0], ast.Constant):
         read_script(recorder, own[0].text + "\n", own[0].line)
     elif name in _RUNS:
-        _ran(recorder, [], own)
+        recorder.takes([], own)
 
 
 def _texts(node: ast.AST) -> list[Word]:
@@ -109,13 +109,6 @@ def _texts(node: ast.AST) -> list[Word]:
     return []
 
 
-def _ran(recorder: Recorder, command: list[str], words: list[Word]) -> None:
-    if words:
-        head = [Word(part, part, words[0].line) for part in command]
-        text = " ".join(word.text for word in (*head, *words))
-        recorder.run([*head, *words], words[0].line, words[-1].line, text, checked=True)
-
-
 def read_ini(trace: Trace, text: str) -> None:
     """tox.ini and setup.cfg: what each section installs, then what it runs."""
     rows = text.split("\n")
@@ -126,7 +119,7 @@ def read_ini(trace: Trace, text: str) -> None:
             return
         found = re.match(r"(\[)|([\w.-]+)[ \t]*[=:](.*)", row)
         if found:
-            _ran(recorder, ["pip", "install"], pending)
+            recorder.takes(["pip", "install"], pending)
             key, pending = found[2] or "", []
         value = (found[3] or "" if found else row).partition(" #")[0].strip()
         value = re.sub(r"^[\w{},!.-]+:[ \t]+", "", value) if key == "deps" else value  # `py311: torch==2.5.1`

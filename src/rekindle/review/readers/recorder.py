@@ -165,6 +165,14 @@ class Recorder:
         self._defines(item)
         return item
 
+    def takes(self, command: Sequence[str], words: Sequence[Word], *, last: int = 0) -> None:
+        """A command that a list stands for, noted at the line of its first word; nothing where it has none."""
+        if words:
+            first = words[0].line
+            text = " ".join([*command, *(word.raw for word in words[:8])])
+            head = (Word(part, part, first) for part in command)
+            self.run((*head, *words), first, max(first, last), text, checked=True)
+
     def _prefix(self, words: Sequence[Word]) -> list[Assignment]:
         """`env X=1 program`: for this one program."""
         return [

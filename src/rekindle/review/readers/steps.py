@@ -17,7 +17,7 @@ from rekindle.review.readers.dockerfile import read_dockerfile
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
-from rekindle.review.trace import Image, Scope, Trace, Used, WithoutCards, Word
+from rekindle.review.trace import Scope, Trace, WithoutCards
 
 # In the order in which they run, wherever they stand.
 _COMMANDS = (
@@ -152,15 +152,12 @@ class _StepsReader(YamlReader):
     def _python(self, node: Node | None, scope: Scope) -> None:
         version = self.text(node) or next(iter(self.listed(node)), "")
         if node is not None and re.match(r"3\.\d", version):
-            given = {"python-version": (version, node.start_mark.line + 1)}
-            line, order = node.start_mark.line + 1, self.trace.tick()
-            used = Used(action="setup-python", given=given, line=line, order=order, scope=scope.number)
-            self.trace.used.append(used)
+            line = node.start_mark.line + 1
+            self.trace.uses("setup-python", line, scope, given={"python-version": (version, line)})
 
     def _image(self, name: str, node: Node, scope: Scope) -> None:
         name = re.sub(r"\$\{?(\w+)\}?", lambda m: v.text if (v := scope.get(m[1], self.trace.order)) else m[0], name)
-        line, order = node.start_mark.line + 1, self.trace.tick()
-        self.trace.images.append(Image(name=name, line=line, order=order, scope=scope.number, known="$" not in name))
+        self.trace.stands_on(name, node.start_mark.line + 1, scope, "$" not in name)
 
     def _packages(self, given: dict[str, Node], scope: Scope) -> None:
         """Ansible's `pip`, and cog's lists."""
@@ -174,11 +171,7 @@ class _StepsReader(YamlReader):
             names = [each for each in [node, *self.items(node)] if self.text(each)]
             words = [word for each in names for word in listed(option + each.value, each.start_mark.line + 1)]
             head = f"{pip} {self.text(task.get('extra_args')) or ''}".split()
-            if words:
-                line = words[0].line
-                recorder.run(
-                    [*(Word(part, part, line) for part in head), *words], line, line, " ".join(head), checked=True
-                )
+            recorder.takes(head, words)
 
     def asks_for_cards(self, service: dict[str, Node]) -> bool:
         """`gpus`, NVIDIA's runtime, reserved devices, or devices by CDI; what it takes over from elsewhere may, too."""

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from rekindle.review.document import Dialect
+from rekindle.review.document import LANGUAGES, Dialect
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
-from rekindle.review.trace import Image, Scope, Trace, Used
+from rekindle.review.trace import Scope, Trace
 
 _MOST_ROWS, _MOST_WAYS = 400, 12
 _EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
@@ -75,7 +75,8 @@ class _WorkflowReader(YamlReader):
         container = job.get("container")
         image = self.text(container) or self.text(self.path(container, "image"))
         if image and container is not None:
-            self._note(container, scope, *self.filled(image, matrix))
+            name, known = self.filled(image, matrix)
+            self.trace.stands_on(name, container.start_mark.line + 1, scope, known)
             system = system or "linux"
         shell = self.text(self.path(job.get("defaults"), "run", "shell")) or shell
         folder = self.text(self.path(job.get("defaults"), "run", "working-directory"))
@@ -112,13 +113,7 @@ class _WorkflowReader(YamlReader):
         """The Pythons that the matrix has for what follows."""
         lines, meets = dict(job.choices.get(job.python, ())), {row.get(job.python, "") for row in rows}
         given = tuple((text, line) for text, line in lines.items() if text in meets)
-        order = self.trace.tick()
-        self.trace.used.append(
-            Used(
-                action="setup-python", given={}, line=0, order=order, scope=scope.number,
-                choices={"python-version": given},
-            )
-        )  # fmt: skip
+        self.trace.uses("setup-python", 0, scope, choices={"python-version": given})
 
     def _uses(self, step: dict[str, Node], job: _Job) -> None:
         values = self.mapping(step.get("with"))
@@ -132,32 +127,21 @@ class _WorkflowReader(YamlReader):
             name = re.fullmatch(r"\$\{\{\s*matrix\.([\w-]+)\s*\}\}", self.text(value) or "")
             if name and name[1] in job.choices:
                 choices[key] = job.choices[name[1]]
-        self.trace.used.append(
-            Used(
-                action=(self.text(step["uses"]) or "").partition("@")[0].lower(),
-                given=given,
-                line=step["uses"].start_mark.line + 1,
-                order=self.trace.tick(),
-                scope=job.scope.number,
-                system=job.system,
-                choices=choices,
-            )
-        )
+        action = (self.text(step["uses"]) or "").partition("@")[0].lower()
+        line = step["uses"].start_mark.line + 1
+        self.trace.uses(action, line, job.scope, given=given, system=job.system, choices=choices)
 
     def _run(self, node: Node, inner: Scope, job: _Job, *, conditional: bool) -> None:
         shell, system = job.shell, job.system
         text, first = self.script(node)
         filled = _EXPRESSION.sub(lambda match: self._expression(match, job.matrix), text)
         name = (shell or "").split()[0].lower() if shell else "pwsh" if system == "windows" else "bash"
-        dialect = {"pwsh": Dialect.POWERSHELL, "powershell": Dialect.POWERSHELL, "cmd": Dialect.BATCH}.get(
-            name, Dialect.SHELL
-        )
+        dialect = LANGUAGES.get(name, Dialect.SHELL)
         if name in ("python", "node", "perl"):
             return
         recorder = Recorder(self.trace, dialect, inner, system=system)
         recorder.directory = self.filled(job.folder, job.matrix)[0] if job.folder else None
         recorder.conditional = int(conditional)
-        before = len(self.trace.assignments)
         if dialect is Dialect.SHELL:
             recorder.stops = "{0}" not in (shell or "") or " -e" in (shell or "")
             recorder.pipefail = name == "bash" and shell is not None and ("{0}" not in shell or "pipefail" in shell)
@@ -166,9 +150,9 @@ class _WorkflowReader(YamlReader):
         if dialect is not Dialect.SHELL and items and items[-1].scope == inner.number:
             # pwsh and cmd steps end with the exit code of their last command.
             items[-1] = msgspec.structs.replace(items[-1], checked=True)
-        self._kept(filled, first, job.scope, recorder, before)
+        self._kept(filled, first, job.scope, recorder)
 
-    def _kept(self, text: str, first: int, job: Scope, recorder: Recorder, before: int) -> None:
+    def _kept(self, text: str, first: int, job: Scope, recorder: Recorder) -> None:
         """`echo X=1 >> $GITHUB_ENV` holds for the steps below."""
         for row, line in enumerate(text.split("\n")):
             match = re.search(
@@ -179,16 +163,10 @@ class _WorkflowReader(YamlReader):
                 value = match[2].strip()
                 outer.set(match[1], value, first + row, known="$" not in value and "%" not in value, text=line.strip())
 
-    def _note(self, node: Node, scope: Scope, name: str, known: bool) -> None:
-        line, order = node.start_mark.line + 1, self.trace.tick()
-        self.trace.images.append(Image(name=name, line=line, order=order, scope=scope.number, known=known))
-
     def variables(self, node: Node | None, scope: Scope, matrix: dict[str, str] | None = None) -> None:
         recorder = Recorder(self.trace, scope=scope)
         for key, value in self.mapping(node).items():
             plain = self.text(value)
-            if plain is None:
-                plain = self.text(self.path(value, "value"))
             if plain is None:
                 continue
             self._as_number(key, value)

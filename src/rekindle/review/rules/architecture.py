@@ -384,31 +384,27 @@ def _by_extension(match: re.Match[str], torch: Version | None) -> list[Target] |
     return Fault(match[0], f"torch {torch} refuses it (Unknown CUDA arch); torch {first} is the first that takes it")
 
 
+# What people write for an architecture, how torch wants it, and why.
+_SPELT = (
+    (r"(\d{1,2})(\d)([af]?)(\+ptx)?", r"\1.\2\3\4", "it has no dot"),
+    (r"(?:sm|compute|cuda|arch)?[_-]?(\d{1,2})(\d)([af]?)(\+ptx)?", r"\1.\2\3\4", "torch wants the number with a dot"),
+    (r"(?:sm|compute)[_-]?(\d{1,2}\.\d[af]?)", r"\1", "torch wants the number only"),
+    (r"(\d{1,2}\.\d[af]?)[-_ +]*ptx", r"\1+PTX", "PTX is asked for with +PTX"),
+    (r"(\d{1,2}\.\d)0", r"\1", "one digit stands behind the dot"),
+    (r"(\d{1,2})", r"\1.0", "it has no dot"),
+)
+
+
 def _fault(part: str) -> Fault:
-    low = part.lower()
-    number = re.fullmatch(r"(?:sm|compute|cuda|arch)?[_-]?(\d{1,2})(\d)([af]?)(\+ptx)?", low)
-    if number:
-        right = f"{int(number[1])}.{number[2]}{number[3]}{'+PTX' if number[4] else ''}"
-        problem = "it has no dot" if low[0].isdigit() else "torch wants the number with a dot"
-        return Fault(part, f"{problem}: write {right}", right if _ENTRY.match(right) else None)
-    dotted = re.fullmatch(r"(?:sm|compute)[_-]?(\d{1,2}\.\d[af]?)", low)
-    if dotted:
-        return Fault(part, f"torch wants the number only: write {dotted[1]}", dotted[1])
-    ptx = re.fullmatch(r"(\d{1,2}\.\d[af]?)[-_ +]*ptx", low)
-    if ptx:
-        return Fault(part, f"PTX is asked for with +PTX: write {ptx[1]}+PTX", f"{ptx[1]}+PTX")
     alike = part.translate(_LOOKALIKE)
     if alike != part and _ENTRY.match(alike):
         return Fault(part, f"a letter stands in place of a digit: write {alike}", alike)
-    long = re.fullmatch(r"(\d{1,2})\.(\d)0", part)
-    if long:
-        return Fault(part, f"write {long[1]}.{long[2]}", f"{long[1]}.{long[2]}")
-    if re.fullmatch(r"\d{1,2}", part):
-        return Fault(
-            part,
-            f"it has no dot: write {part}.0",
-            f"{part}.0" if Capability(int(part), 0) in capabilities.known() else None,
-        )
+    for pattern, template, problem in _SPELT:
+        if match := re.fullmatch(pattern, part.lower()):
+            right = match.expand(template).lstrip("0").replace("ptx", "PTX")
+            entry = _ENTRY.match(right)
+            known = entry and (len(part) > 2 or Capability(int(entry[1]), int(entry[2])) in capabilities.known())
+            return Fault(part, f"{problem}: write {right}", right if known else None)
     return Fault(part, "torch knows no architecture of this name", None)
 
 

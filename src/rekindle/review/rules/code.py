@@ -15,6 +15,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import CudaDefault, script_rules
 from rekindle.knowledge.cuda.toolkits import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.review.builds import kept
 from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
 from rekindle.review.readers.recorder import defines
@@ -46,14 +47,12 @@ class CudaCode(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(str(each) for each in self.targets or ())
 
 
+@kept
 def compiled(subject: Subject) -> list[CudaCode]:
     """What the script compiles with CUDA and is not torch's, in order."""
-    if "cuda_code" not in subject.kept:
-        torchs = {step.item.order for step in subject.builds if step.what == "torch"}
-        items = [item for item in subject.trace.invocations if item.reached and item.order not in torchs]
-        subject.kept["cuda_code"] = [code for item in items if (code := _compile(subject, item)) is not None]
-    found: list[CudaCode] = subject.kept["cuda_code"]
-    return found
+    torchs = {step.item.order for step in subject.builds if step.what == "torch"}
+    items = [item for item in subject.trace.invocations if item.reached and item.order not in torchs]
+    return [code for item in items if (code := _compile(subject, item)) is not None]
 
 
 def check(subject: Subject) -> Iterator[Raised]:

@@ -24,7 +24,6 @@ def check(subject: Subject) -> Iterator[Raised]:
         return
     yield from _not_made(subject)
     yield from _activated(subject)
-    yield from _conda(subject)
     yield from _uv_outside(subject)
     yield from _other_python(subject)
 
@@ -171,22 +170,6 @@ def _on_path(subject: Subject, later: list[Invocation], env: str, short: str, ma
 def _bare(item: Invocation) -> bool:
     """`pip`, not `/env/bin/pip`; and not what makes the environment itself."""
     return not re.search(r"[\\/$%{]", item.words[0].raw) and not {"venv", "virtualenv"} & {*item.arguments}
-
-
-def _conda(subject: Subject) -> Iterator[Raised]:
-    if subject.document.dialect is not Dialect.SHELL:
-        return
-    text = subject.document.text
-    if re.search(
-        r"conda\.sh|shell\.(?:bash|zsh|posix) hook|conda init|micromamba shell|bash -[il]|#!.*bash.*-[il]\b"
-        r"|conda\S*/bin/activate",
-        text,
-    ):
-        return
-    for item in subject.trace.ran("conda", "mamba"):
-        if item.arguments[:1] == ("activate",) and item.reached:
-            yield raised("conda-not-initialised", item.line)
-            return
 
 
 def _carried(subject: Subject) -> Iterator[Raised]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from rekindle.review.document import Dialect
+from rekindle.review.packages import CONDAS
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
 from rekindle.review.trace import Assignment, Invocation
@@ -104,7 +105,7 @@ def _call(subject: Subject, item: Invocation) -> Iterator[Raised]:
         return
     name = item.program
     batch = name.endswith((".bat", ".cmd")) or name in ("activate", "deactivate", "vcvarsall", "vcvars64", "vsdevcmd")
-    conda = name in ("conda", "mamba", "micromamba") and len(item.words) > 1
+    conda = name in CONDAS and len(item.words) > 1
     if not (batch or conda) or subject.last_in(item.scope) <= item.order:
         return
     line = _line(subject, item)
