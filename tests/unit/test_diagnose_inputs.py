@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from pathlib import Path
 
 import psutil
@@ -13,6 +14,8 @@ from rekindle.core.errors import BadInput, UnknownName
 from rekindle.diagnose.answer import Diagnosis
 from rekindle.diagnose.cards import in_line
 from rekindle.diagnose.diagnosis import diagnose_file, diagnose_text
+from rekindle.diagnose.facts import gather
+from rekindle.diagnose.scan import BLOCK, scan
 from rekindle.diagnose.source import Diagnoses, diagnose
 from rekindle.knowledge.gpu import gpus
 from support.command import rekindle_command
@@ -115,3 +118,59 @@ def test_near_names_of_unknown_cards_are_not_looked_for_in_a_log(monkeypatch: py
     with pytest.raises(UnknownName) as caught:
         gpus.find("GeForce RTX 2081 Ti")
     assert "RTX 2080 Ti" in (pickle.loads(pickle.dumps(caught.value)).hint or "")
+
+
+def test_a_flood_of_candidates_is_passed_over_but_for_its_ends() -> None:
+    """A build that prints `sm_80` on every line took 17 s for 200 MB."""
+    flood = b"ptxas info    : Compiling entry function '_Z1k' for 'sm_80'\n" * 60_000
+    before, after = (
+        b"nvcc fatal   : Unsupported gpu architecture 'compute_35'\n",
+        b"fatal error: THC/THC.h: No such file\n",
+    )
+    blocks = [before, *(flood[at : at + BLOCK] for at in range(0, len(flood), BLOCK)), after]
+    started = time.process_time()
+    kept = scan(blocks)
+    assert time.process_time() - started < 1
+    assert kept.total == 60_002
+    assert {1, 60_002} <= {line.number for line in kept.lines if line.hit}
+
+
+@pytest.mark.parametrize(
+    ("text", "card", "driver"),
+    [
+        ("It works fine on my RTX 3090 (driver 550.54.14), but not on the server with a Tesla K80.", "sm_37", None),
+        ("On my laptop (RTX 3060, driver 551.23) it works. With a Tesla V100, driver 450.119, no.", "sm_70", "450.119"),
+        ("It worked on my GTX 1080 until the update", "sm_61", None),
+    ],
+)
+def test_of_two_machines_it_is_the_one_that_fails(text: str, card: str, driver: str | None) -> None:
+    facts, _ = gather([(1, text)])
+    assert [gpu.sm for gpu in facts.gpus] == [card]
+    assert facts.driver == driver
+
+
+def test_a_box_that_is_not_ticked_says_nothing() -> None:
+    facts, _ = gather([(1, "- [X] WSL 2"), (2, "- [ ] WSL 1")])
+    assert facts.wsl and "wsl1" not in facts.signs
+
+
+def test_a_series_is_no_card() -> None:
+    assert in_line("Incompatibility with RTX 50", title=True) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "words"),
+    [
+        ("driver 470.82.01, I installed cupy-cuda12x and it fails\n", "driver_too_old", "cupy-cuda11x"),
+        ("Tesla V100. The kernels require sm_80 or newer, it fails\n", "gpu_too_old_for_kernel", ""),
+        (
+            "RTX 5060 and Tesla K80 in one box, one of them is always missing\n",
+            "driver_not_loaded",
+            "No driver has all",
+        ),
+    ],
+)
+def test_what_two_things_of_a_text_say_together(text: str, label: str, words: str) -> None:
+    found = diagnose_text(text).causes[0]
+    assert found.label == label
+    assert words in " ".join((found.fix.text, *map(str, found.fix.commands)))

@@ -74,23 +74,24 @@ _OWN = re2.compile(r"(?i)\b(?:I|we|I.?m|I.?ve)\b[^.;]{0,80}\bon (?:an?|my|the) (
 _WORKS = re2.compile(r"(?i)\bworks?\b|\bno (?:issues?|problems?|errors?)\b|\bfine\b")
 
 # A sentence about another machine, on which the same thing works.
-_PARTS = re2.compile(
-    r"((?i)[^.;!?]+(?:\.[^\s.;!?][^.;!?]*)*?(?:[.;!?]+(?:\s+|$)|,? (?:but|while|whereas|however),? |$))"
-)
+_PARTS = re2.compile(r"(?i)[.;!?]+\s+|,? (?:but|while|whereas|however),? ")
 _ELSEWHERE = re2.compile(
     r"(?i)\b(?:works?|worked|runs?|ran|working|fine|no (?:issues?|problems?))\b.{0,60}\b(?:on|with|under) "
     r"(?:my|the|an?|our|another|other|one)\b|\b(?:on|with) (?:my|the|an?|our|another|other)\b.{0,80}"
     r"\b(?:works|worked|runs|ran|is fine|no (?:issues?|problems?))\b"
 )
+_SERIES = re2.compile(r"[GR]TX ?\d{1,2}$")
+_UNTICKED = ("- [ ]", "[ ]", "* [ ]")
 _NOT = re2.compile(r"(?i)\b(?:not|no longer|fails?|failed|never|until|used to|before|only|\w+n.t)\b")
 
 
 def of_this_machine(text: str) -> str:
-    """The text without the sentences that say that it works on another machine."""
+    """Without the sentences that say that it works on another machine, and without boxes that are not ticked."""
+    if text.startswith(_UNTICKED):
+        return ""
     if not _ELSEWHERE.search(text):
         return text
-    parts = _PARTS.findall(text)
-    return "".join(part for part in parts if not _ELSEWHERE.search(part) or _NOT.search(part))
+    return ". ".join(part for part in _PARTS.split(text) if not _ELSEWHERE.search(part) or _NOT.search(part))
 
 
 def in_line(text: str, *, title: bool = False) -> list[tuple[Capability, str | None]]:
@@ -142,7 +143,8 @@ def cards_in_text(text: str, *, title: bool = False) -> list[tuple[Capability, s
         spelled = match.group(1)
         before = text[: match.start()]
         own = _OWN.search(before) and not _WORKS.search(text)
-        if _FAMILY.search(spelled) and (own or not _NOT_HERE.search(before)):
+        named = _FAMILY.search(spelled) and not _SERIES.search(spelled)
+        if named and (own or not _NOT_HERE.search(before)):
             capability = _capability(spelled)
             if capability is not None:
                 every.setdefault(capability, spelled)

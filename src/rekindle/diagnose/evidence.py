@@ -62,10 +62,8 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
         clash = Clash(sentence="no driver has all of these cards", source="NVIDIA: supported-GPU lists of the drivers")
         yield _said("the cards and one driver", clash, "driver_not_loaded", alone=True)
     if card and facts.least_card and max(facts.gpus) < facts.least_card:
-        clash = Clash(
-            sentence=f"{name} is a card of {max(facts.gpus)}, and what is used begins with {facts.least_card}",
-            source="the text itself",
-        )
+        text = f"{name} is a card of {max(facts.gpus)}, and what is used begins with {facts.least_card}"
+        clash = Clash(sentence=text, source="the text itself")
         yield _said("card and what is asked of it", clash, "gpu_too_old_for_kernel", alone=True)
     for each in sorted(set(facts.gpus)):
         called = name if each == card else each.sm

@@ -191,7 +191,8 @@ def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tupl
     every = tuple(lines)
     here = tuple((number, cards.of_this_machine(text)) for number, text in every)
     found = _gather(here, known)
-    return found if here == every or found[0].gpus or found[0].driver else _gather(every, known)
+    whole = found if here == every or found[0].gpus or found[0].driver else _gather(every, known)
+    return whole if whole[0].gpus or whole[0].driver else found
 
 
 def _gather(lines: Iterable[tuple[int, str]], known: Facts | None) -> tuple[Facts, tuple[Entity, ...]]:
@@ -281,7 +282,7 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
     if name == "python" and "." not in value:
         return {name: f"3.{value}"}
     if name == "hidden":
-        return {name: value} if isinstance(container.shows_cards(value), Clash) else {}
+        return {name: value or "empty"} if isinstance(container.shows_cards(value), Clash) else {}
     if name == "bits":
         return {name: int(value)}
     if name == "driver":

@@ -23,7 +23,7 @@ from rekindle.diagnose.recovered import tried
 from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.script_rules import extension
 from rekindle.knowledge.gpu.names import vendors
-from rekindle.knowledge.logs.extension_homes import ExtensionHome, distribution, home
+from rekindle.knowledge.logs.extension_homes import distribution, home
 from rekindle.knowledge.logs.signatures import CauseRow, FixStep, of_cause
 from rekindle.knowledge.torch.options import options
 from rekindle.model.cuda_line import CudaLine
@@ -55,10 +55,9 @@ _FACTS = (
     "os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs",
     "driver", "toolkit", "status_program", "program", "windows_build", "library_cuda", "hidden", "cuda_package",
 )  # fmt: skip
+_TOO_OLD, _NAME = "gpu_too_old_for_kernel", re.compile(r"[A-Za-z][\w-]{3,}")
 _WHO = ("owner", "failing", "module", "package")
 # The fields that name whose the failure is.
-
-
 # What the first screen has room for.
 MOST_WORDS = 60
 
@@ -71,7 +70,7 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts, done: Sequen
     fields = {"package": facts.package, **fields} if facts.package else fields
     if "locked_name" in fields:
         fields = {**fields, "package": f"{fields['locked_name']}=={fields.get('locked_version', '')}".rstrip("=")}
-    never = _left_out(fields, facts)
+    never = _left_out(fields, facts, fields.get("said", "") if cause.id == _TOO_OLD else "")
     if never is not None:
         return (msgspec.structs.replace(never, commands=tuple(_where(each, facts) for each in never.commands)),)
     values = _values(fields, facts)
@@ -136,23 +135,20 @@ def _begun(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def _left_out(fields: Mapping[str, str], facts: Facts) -> Fix | None:
+def _left_out(fields: Mapping[str, str], facts: Facts, said: str) -> Fix | None:
     """A package that no build of will ever run on this card is left out. None: the card is not known, or new enough."""
     if not facts.gpus:
         return None
     newest = max(facts.gpus)
-    row = next((row for row in _named_packages(fields) if row.begins is not None and newest < row.begins), None)
+    names = [*(fields[name] for name in _WHO if name in fields), *_NAME.findall(said)]
+    rows = (home(plain_name(name)) for name in names)
+    row = next((row for row in rows if row is not None and row.begins is not None and newest < row.begins), None)
     if row is None:
         return None
     card = facts.gpu_name or newest.sm
     text = f"Leave {row.package} out: it has code from {row.begins} on, and no build of it runs on this card ({card})."
     told = f" {row.instead[:1].upper()}{row.instead[1:]}." if row.instead else ""
     return Fix(text=text + told, commands=(pip("uninstall", "-y", row.package, system=facts.os),))
-
-
-def _named_packages(fields: Mapping[str, str]) -> list[ExtensionHome]:
-    found = (home(plain_name(fields[name])) for name in _WHO if name in fields)
-    return [row for row in found if row is not None]
 
 
 def _all(steps: Sequence[FixStep], values: Mapping[str, str], facts: Facts, *, fallback: bool) -> list[Fix]:

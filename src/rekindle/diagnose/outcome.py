@@ -20,10 +20,7 @@ _SUSPICIOUS = 7
 _PLAIN = 4
 # How plainly a line says that something is wrong, the plainest first.
 _SIGNS: tuple[tuple[int, str], ...] = (
-    (
-        9,
-        r"(?i)\b(?:fatal|panic(?:ked)?|core dumped|illegal instruction|segmentation fault|SIG[A-Z]{3,4})\b",
-    ),
+    (9, r"(?i)\b(?:fatal|panic(?:ked)?|core dumped|illegal instruction|segmentation fault|SIG[A-Z]{3,4})\b"),
     (8, r"(?i)\b(?:killed|aborted|terminated|unsupported|mismatch|exception|cannot|can't|could not|couldn't|unable)\b"),
     (7, r"(?i)\b(?:error|failed|failure|fails|refused|denied|invalid|corrupt(?:ed)?|missing)\b|ERR!|^E: "),
     (6, r"(?i)\bnot (?:found|recognized|supported|available|compatible|installed|initialized|loaded|responding)\b"),

@@ -56,6 +56,7 @@ _CODES = (
     rb"|BUILD SUCCESS|Successfully|Build succeeded|have been written to|Finished (?:processing|generating)"
     rb"|(?:Error|Exception|Warning)\b(?::|$)|CU\w{2,6}_STATUS_[A-Z]|NVRM:|NVIDIA-SMI|nvlddmkm|vfio-pci|file_baton"
     rb"|\bOOM\b|memory in use|No MIG|__(?:cuda|glibc)\b|: Depends: |` was found on |\blspci\b|shows only"
+    rb"|older than|not allowed|(?i:cpu version)"
 )
 # What compilers, shells and loaders say in other languages; a warning is none of it.
 _FOREIGN = b"|".join(
@@ -124,14 +125,11 @@ class LogScanner:
             return
         self._rest = data[end:]
         block = self._without_keys(data[:end])
-        floods = bool(self._dropped) and _is_full(block)
-        if not floods:
-            self._take_flood()
-        elif self._flood:
+        if self._dropped and _is_full(block):
             self._pass(self._flood)
-        if floods:
             self._flood = block
         else:
+            self._take_flood()
             self._take(block)
 
     def _take_flood(self) -> None:
