@@ -12,7 +12,7 @@ from rekindle.build.configure.request import BuildFile, BuildRequest, Compiler
 from rekindle.core.version import Version
 from rekindle.machine.host import Recording, Replay
 from rekindle.machine.model import FoundOpenblas, Machine
-from rekindle.machine.toolchain import intel, openblas
+from rekindle.machine.toolchain import blas
 from rekindle.toolchain import assemble
 from rekindle.toolchain.assemble import Layout
 from rekindle.toolchain.model import KitFile, KitPlatform, Offering
@@ -45,15 +45,15 @@ def request(found: FoundOpenblas | None, profile: str = "minimal") -> BuildReque
 def test_debians_is_found_before_a_private_one() -> None:
     kit = (f"{KIT}/include/cblas.h", f"{KIT}/lib/libopenblas.so")
     system = ("/usr/include/aarch64-linux-gnu/cblas.h", "/usr/lib/aarch64-linux-gnu/libopenblas.so")
-    both = openblas.probe(recorded(*kit, *system, kits=("openblas-0.3.21",)))
+    both = blas.openblas(recorded(*kit, *system, kits=("openblas-0.3.21",)))
     assert [(each.root, each.usual) for each in both] == [("/usr", True), (KIT, False)]
-    assert not openblas.probe(recorded(system[1])), "a library without its header cannot be compiled against"
-    named = openblas.probe(recorded("/o/include/cblas.h", "/o/lib/libopenblas.so", variables={"OpenBLAS_HOME": "/o/"}))
+    assert not blas.openblas(recorded(system[1])), "a library without its header cannot be compiled against"
+    named = blas.openblas(recorded("/o/include/cblas.h", "/o/lib/libopenblas.so", variables={"OpenBLAS_HOME": "/o/"}))
     assert [(each.root, each.found_by) for each in named] == [("/o", "OpenBLAS_HOME")]
 
 
 def test_a_private_mkl_is_found_too() -> None:
-    (found,) = intel.probe(recorded(kits=("mkl-2026.2.0",)))
+    (found,) = blas.intel(recorded(kits=("mkl-2026.2.0",)))
     assert found.root == "/home/you/t/kits/mkl-2026.2.0" and found.version == Version("2026.2.0")
 
 

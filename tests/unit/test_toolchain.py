@@ -40,7 +40,7 @@ from rekindle.machine.toolchain import gcc, toolkits
 from rekindle.stack import source_build
 from rekindle.stack.situation import Situation
 from rekindle.toolchain import assemble as assembling
-from rekindle.toolchain import command, msvc, progress
+from rekindle.toolchain import command, progress, report
 from rekindle.toolchain import install as installing
 from rekindle.toolchain import verify as verifying
 from rekindle.toolchain.assemble import Layout, assemble
@@ -515,13 +515,13 @@ def test_a_cudnn_without_code_for_the_card_is_refused() -> None:
 
 
 def test_msvc_is_a_command_and_never_pretended() -> None:
-    found = msvc.recipe(Version("14.39"))
+    found = report.recipe(Version("14.39"))
     assert "--add Microsoft.VisualStudio.Component.VC.14.39.17.9.x86.x64" in found.install
     assert "--layout" in found.layout and "--noWeb" in found.offline and found.unverified
     if os.name != "nt":
         assert found.findings[0].state.value == "UNVERIFIED"
     with pytest.raises(UnknownName):
-        msvc.recipe(Version("14.99"))
+        report.recipe(Version("14.99"))
 
 
 def test_without_acceptance_nothing_is_downloaded(store: Store, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

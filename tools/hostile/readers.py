@@ -23,7 +23,7 @@ from rekindle.core import signing
 from rekindle.core.errors import RekindleError
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.fleet import sources
-from rekindle.formats import binary, constants, elf, gpu_sections, ninja_log, package, static, unpacking
+from rekindle.formats import binary, elf, ninja_log, package, sections, static, unpacking
 from rekindle.formats.access import Buffer
 from rekindle.formats.archive import Archive
 from rekindle.machine import snapshot
@@ -57,7 +57,7 @@ class Reader(NamedTuple):
 def library(data: bytes) -> None:
     source = Buffer(data, "lib.so")
     found = binary.read(source, symbols=True, units=True, texts=("numpy",))
-    for more in (gpu_sections.gpu_code, constants.numpy_abi, elf.units, static_parts):
+    for more in (sections.gpu_code, sections.numpy_abi, elf.units, static_parts):
         try:
             more(source)
         except RekindleError:

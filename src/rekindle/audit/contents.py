@@ -22,8 +22,7 @@ from rekindle.core.errors import RekindleError
 from rekindle.core.untrusted import PipVersion, ProjectName, leads_inside
 from rekindle.formats import elf, pe
 from rekindle.formats.access import File
-from rekindle.formats.constants import numpy_abi
-from rekindle.formats.gpu_sections import gpu_code
+from rekindle.formats.sections import gpu_code, numpy_abi
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.model.environment import Environment
 

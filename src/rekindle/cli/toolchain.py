@@ -162,7 +162,7 @@ def msvc(toolset: str, layout: str, as_json: bool) -> int:
     from rekindle.core.findings import exit_code, worst
     from rekindle.core.version import Version
     from rekindle.toolchain import report
-    from rekindle.toolchain.msvc import recipe
+    from rekindle.toolchain.report import recipe
 
     found = recipe(Version(toolset), folder=layout)
     console.out_json(found) if as_json else report.show_msvc(found)

@@ -136,17 +136,14 @@ def _status(job: FleetJob, last: FleetEvent | None, events: list[FleetEvent]) ->
         return msgspec.structs.replace(plain, state="waiting")
     state = last.event if last.event in journals.FINAL else "running" if last.event in ("begin", "step") else "waiting"
     cause = last.diagnosis.causes[0] if last.diagnosis and last.diagnosis.causes else None
-    return msgspec.structs.replace(
-        plain,
+    return codec.like(
+        JobStatus,
+        last,
+        name=job.name,
         state=state,
-        worker=last.worker,
-        step=last.step,
-        wheel=last.wheel,
-        seconds=last.seconds,
         reason=last.error or plain.reason,
         cause=cause.title if cause else None,
         fix=cause.fix.text if cause else None,
-        log=last.log,
         attempts=sum(each.event == "begin" and each.key == job.key for each in events),
         deaths=journals.deaths(events, job.key)[0],
     )

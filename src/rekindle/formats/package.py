@@ -9,6 +9,7 @@ import csv
 import io
 import os
 from collections.abc import Collection, Mapping
+from glob import escape
 from pathlib import Path
 from typing import Protocol
 
@@ -193,7 +194,7 @@ def record(package: Package) -> list[RecordLine] | None:
 
 def _open_folder(path: Path) -> Folder:
     path = path.resolve()
-    infos = sorted(path.parent.glob(f"{_escaped(path.name)}-*.dist-info"))
+    infos = sorted(path.parent.glob(f"{escape(path.name)}-*.dist-info"))
     if (path / "__init__.py").is_file() and infos:
         only = {f"{path.name}/", f"{infos[0].name}/", *_tops(infos[0] / "RECORD")}
         return Folder(path.parent, kind="installed", name=path.name, only=tuple(sorted(only)))
@@ -209,10 +210,6 @@ def _tops(record: Path) -> set[str]:
         return set()
     tops = {line.split("/", 1)[0] for line in lines if "/" in line}
     return {f"{top}/" for top in tops if top not in ("..", "__pycache__", "") and (record.parent.parent / top).is_dir()}
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
 def _listing(root: Path, only: tuple[str, ...]) -> list[tuple[str, int]]:

@@ -11,7 +11,7 @@ import bz2
 import gzip
 import lzma
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
@@ -28,17 +28,25 @@ from rekindle.formats.compression import zstd_error, zstd_opened
 _CHUNK = 1 << 20
 _BROKEN = (*tar.DAMAGE, lzma.LZMAError, OSError, zstd_error())
 _EXECUTABLE = 0o100
-ENDINGS = (".deb", ".whl", ".zip", ".conda", ".tar.xz", ".tar.gz", ".tgz", ".tar.bz2", ".tar.zst", ".tar")
+_OPENERS: dict[str, Callable[[Any], Any]] = {
+    ".tar.xz": lzma.open,
+    ".tar.gz": gzip.open,
+    ".tgz": gzip.open,
+    ".tar.bz2": bz2.open,
+    ".tar.zst": zstd_opened,
+    ".tar": lambda stream: stream,
+}
+ENDINGS = (".deb", ".whl", ".zip", ".conda", *_OPENERS)
 
 
 class ArchiveEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A file, or a symbolic link where `link` is set. `data` must be read before the next entry is asked for."""
 
     name: str
-    size: int
-    executable: bool
-    link: str | None
-    data: Iterator[bytes]
+    size: int = 0
+    executable: bool = False
+    link: str | None = None
+    data: Iterable[bytes] = ()
 
 
 def entries(path: Path) -> Iterator[ArchiveEntry]:
@@ -68,7 +76,7 @@ def _members(path: Path, kind: str, budget: Unpacking) -> Iterator[ArchiveEntry]
             yield from _tar(stream, kind, path.name, budget)
 
 
-def _whole(name: str, data: Iterator[bytes]) -> Iterator[bytes]:
+def _whole(name: str, data: Iterable[bytes]) -> Iterator[bytes]:
     """What breaks while a member is read is the package's fault as well."""
     try:
         yield from data
@@ -85,13 +93,8 @@ def _zip(path: Path, budget: Unpacking) -> Iterator[ArchiveEntry]:
         archive = Archive(source)
         for member in archive.members.values():
             budget.member(member.size)
-            yield ArchiveEntry(
-                name=member.name,
-                size=member.size,
-                executable=bool(member.mode & _EXECUTABLE),
-                link=None,
-                data=archive.chunks(member),
-            )
+            runs, data = bool(member.mode & _EXECUTABLE), archive.chunks(member)
+            yield ArchiveEntry(name=member.name, size=member.size, executable=runs, data=data)
 
 
 def _conda(path: Path, budget: Unpacking) -> Iterator[ArchiveEntry]:
@@ -125,22 +128,19 @@ def _tar(stream: IO[bytes] | _Window | _Pieces, kind: str, name: str, budget: Un
             if wrong := untrusted.problem(plain):
                 _hostile(name, wrong)
             if member.issym():
-                link = _kept_inside(plain, member.linkname)
-                yield ArchiveEntry(name=plain, size=0, executable=False, link=link, data=iter(()))
+                yield ArchiveEntry(name=plain, link=_kept_inside(plain, member.linkname))
             elif member.islnk():
                 # A second name of a file before it: as a link it is the same file.
                 target = _plain(member.linkname)
                 if wrong := untrusted.problem(target):
                     _hostile(name, wrong)
                 link = posixpath.relpath(target, posixpath.dirname(plain) or ".")
-                yield ArchiveEntry(name=plain, size=0, executable=False, link=link, data=iter(()))
+                yield ArchiveEntry(name=plain, link=link)
             elif member.isreg():
                 source = archive.extractfile(member)
                 assert source is not None
-                executable = bool(member.mode & _EXECUTABLE)
-                yield ArchiveEntry(
-                    name=plain, size=member.size, executable=executable, link=None, data=_chunks(source, member.size)
-                )
+                runs, data = bool(member.mode & _EXECUTABLE), _chunks(source, member.size)
+                yield ArchiveEntry(name=plain, size=member.size, executable=runs, data=data)
             else:
                 _hostile(name, f"`{untrusted.printable(plain)}`, which is neither a file nor a link")
 
@@ -170,18 +170,10 @@ def _chunks(source: IO[bytes], size: int) -> Iterator[bytes]:
 
 
 def _opened(stream: IO[bytes] | _Window | _Pieces, kind: str) -> IO[bytes]:
-    raw: Any = stream  # A window or pieces can do all of a file that these readers ask of one: `read`.
-    if kind == ".tar.xz":
-        return lzma.open(raw)
-    if kind in (".tar.gz", ".tgz"):
-        return cast("IO[bytes]", gzip.open(raw))
-    if kind == ".tar.bz2":
-        return bz2.open(raw)
-    if kind == ".tar.zst":
-        return zstd_opened(raw)
-    if kind == ".tar":
-        return cast("IO[bytes]", stream)
-    raise ValueError(f"{kind} is not a known compression")
+    if kind not in _OPENERS:
+        raise ValueError(f"{kind} is not a known compression")
+    # A window or pieces can do all of a file that these readers ask of one: `read`.
+    return cast("IO[bytes]", _OPENERS[kind](stream))
 
 
 class _Window:

@@ -105,17 +105,15 @@ def shown(found: Verdict, most: int = 6) -> AnswerShown:
 
 def _route(found: Verdict, route: Route, *, decisive: str | None = None) -> RouteShown:
     works = route.route is not RouteKind.NONE
-    return RouteShown(
+    return codec.like(
+        RouteShown,
+        route,
         route=route.route.value,
-        summary=route.summary,
         works=works,
         facts=tuple(row for row in answers.facts(route, everything=False) if row[1]),
         forms=tuple(_form(found, route, form) for form in FORMS) if works else (),
-        commands=route.commands,
         takes=answers.takes(route),
         why=(*((decisive,) if decisive else ()), *route.why),
-        loses=route.loses,
-        unverified=route.unverified,
         missing=tuple(answers.missing(piece) for piece in route.missing),
         change=route.change.text if route.change else "",
         settings=tuple((each.code, each.why) for each in route.settings),

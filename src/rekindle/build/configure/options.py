@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from rekindle.build.configure.request import BuildRequest
+from rekindle.core import codec
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.findings import Finding, Fix, warned
 from rekindle.core.version import Version
@@ -112,16 +113,9 @@ def describe(torch: str) -> tuple[Described, ...]:
         run = option.at(minor)
         if run is not None:
             verdict = known.verdicts().get(option.name)
+            first, last, effect = option.ranges[0].first, option.ranges[-1].last, verdict.detail if verdict else None
             rows.append(
-                Described(
-                    name=option.name,
-                    kind=option.kind,
-                    default=run.default,
-                    condition=run.condition,
-                    first=option.ranges[0].first,
-                    last=option.ranges[-1].last,
-                    effect=verdict.detail if verdict else None,
-                )
+                codec.like(Described, run, name=option.name, kind=option.kind, first=first, last=last, effect=effect)
             )
     return tuple(sorted(rows, key=lambda row: row.name))
 

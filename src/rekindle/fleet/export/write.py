@@ -34,7 +34,7 @@ RUNNERS = {
     "linux-aarch64": "ubuntu-22.04-arm",
     "windows-x86_64": "windows-2022",
 }
-_ACTIONS = {
+ACTIONS = {
     "checkout": "actions/checkout@v4",
     "python": "actions/setup-python@v5",
     "restore": "actions/cache/restore@v4",
@@ -53,10 +53,6 @@ KEY_SCRIPT = (
 )
 """What signs is the key of the repository's secret, where it has one."""
 _PAGES = "https://${{ github.repository_owner }}.github.io/${{ github.event.repository.name }}"
-
-
-def action(name: str) -> str:
-    return _ACTIONS[name]
 
 
 def workflow(exported: Exported, *, name: str = "fleet", then: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -120,24 +116,24 @@ def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str
     cache = f"fleet-${{{{ matrix.key }}}}-{number}-${{{{ github.run_id }}}}"
     time_is_up = '[ "$code" = 75 ] && [ "$LAST" != true ]'
     return [
-        {"uses": action("checkout")},
-        {"uses": action("python"), "with": {"python-version": "${{ matrix.python }}"}},
+        {"uses": ACTIONS["checkout"]},
+        {"uses": ACTIONS["python"], "with": {"python-version": "${{ matrix.python }}"}},
         {
             "name": "Its wheel, if an earlier round made it",
-            "uses": action("download"),
+            "uses": ACTIONS["download"],
             "continue-on-error": True,
             "with": {"pattern": "wheel-${{ matrix.key }}-*", "path": SHELF, "merge-multiple": True},
         },
         {
             "name": "The wheel that it needs",
             "if": "matrix.needs != ''",
-            "uses": action("download"),
+            "uses": ACTIONS["download"],
             "continue-on-error": True,
             "with": {"pattern": "wheel-${{ matrix.needs }}-*", "path": SHELF, "merge-multiple": True},
         },
         {
             "name": "What was compiled before",
-            "uses": action("restore"),
+            "uses": ACTIONS["restore"],
             "with": {"path": COMPILED, "key": cache, "restore-keys": "fleet-${{ matrix.key }}-"},
         },
         {
@@ -185,13 +181,13 @@ def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str
         {
             "name": "Keep what was compiled",
             "if": "always()",
-            "uses": action("save"),
+            "uses": ACTIONS["save"],
             "with": {"path": COMPILED, "key": cache},
         },
         {
             "name": "Wheel",
             "if": "steps.build.outputs.fresh == 'yes'",
-            "uses": action("upload"),
+            "uses": ACTIONS["upload"],
             "with": {
                 "name": f"wheel-${{{{ matrix.key }}}}-{number}",
                 "path": f"${{{{ steps.build.outputs.wheels }}}}\n{SHELF}/fleet/${{{{ matrix.key }}}}*\n",

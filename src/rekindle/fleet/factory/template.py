@@ -162,11 +162,11 @@ def _publish(settings: ExportSettings) -> dict[str, Any]:
         "permissions": {"contents": "write", "pages": "write", "id-token": "write"},
         "environment": {"name": "github-pages", "url": "${{ steps.pages.outputs.page_url }}"},
         "steps": [
-            {"uses": write.action("checkout")},
-            {"uses": write.action("python"), "with": {"python-version": "3.12"}},
+            {"uses": write.ACTIONS["checkout"]},
+            {"uses": write.ACTIONS["python"], "with": {"python-version": "3.12"}},
             {
                 "name": "Wheels of this run",
-                "uses": write.action("download"),
+                "uses": write.ACTIONS["download"],
                 "with": {"pattern": "wheel-*", "path": SHELF, "merge-multiple": True},
             },
             {"name": "Rekindle", "shell": "bash", "run": 'python -m pip install "$REKINDLE_REQUIREMENT"\n'},

@@ -171,9 +171,8 @@ def _space(path: str) -> tuple[int, int]:
 
 
 def _ask_console() -> dict[str, Any]:
-    found: dict[str, Any] = {"encoding": sys.stdout.encoding if sys.stdout else None, "utf8_mode": sys.flags.utf8_mode}
-    found["code_page"] = windows.console_code_page()
-    return found
+    encoding = sys.stdout.encoding if sys.stdout else None
+    return {"encoding": encoding, "utf8_mode": sys.flags.utf8_mode, "code_page": windows.console_code_page()}
 
 
 def _ask_glibc() -> str | None:

@@ -7,6 +7,7 @@ taken as words wherever they stand.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
@@ -121,10 +122,8 @@ def prompt(run: Run) -> Prompt:
     target: str | None = None
     if cl:
         said = run.command(cl[0])
-        try:
+        with contextlib.suppress(CouldNotRead):
             version, target = parse_cl(said.err + "\n" + said.out)
-        except CouldNotRead:
-            version = None
     toolset = run.env("VCToolsVersion")
     return Prompt(
         host=run.env("VSCMD_ARG_HOST_ARCH"),

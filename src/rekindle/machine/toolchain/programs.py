@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 from rekindle.core.version import Version
@@ -25,10 +26,8 @@ def _ask(run: Run, name: str) -> Program | None:
     version: Version | None = None
     if name not in _SILENT:
         said = run.command(hits[0], "--version")
-        try:
+        with contextlib.suppress(CouldNotRead):
             version = parse_version(said.out)
-        except CouldNotRead:
-            version = None
     others = [hit for hit in hits[1:] if run.real(hit) != run.real(hits[0])]
     return Program(name=name, path=hits[0], version=version, others=tuple(others))
 
