@@ -230,7 +230,7 @@ def test_a_command_says_what_it_makes(command: str, output: str | None) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="a shell script stands for ninja")
 def test_what_is_running_is_read_off_the_processes(tmp_path: Path) -> None:
     """A program called ninja with two children, each with a child of its own that holds memory."""
-    hold = "x = bytearray(40 * 2**20); import time; time.sleep(60)"
+    hold = "x = bytearray(40 * 2**20); import time; time.sleep(600)"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
     fake = tmp_path / "ninja"
     fake.symlink_to(sys.executable)
@@ -238,13 +238,13 @@ def test_what_is_running_is_read_off_the_processes(tmp_path: Path) -> None:
         "import subprocess, sys\n"
         "for n in (1, 2):\n"
         f"    subprocess.Popen([{sys.executable!r}, '-c', {child!r}, '-o', f'CMakeFiles/t.dir/f{{n}}.cpp.o'])\n"
-        "import time; time.sleep(60)"
+        "import time; time.sleep(600)"
     )
     env = {**os.environ, "PYTHONHOME": sys.base_prefix}
     ninja = subprocess.Popen([str(fake), "-c", code], start_new_session=True, env=env)
     try:
         watcher = Watcher(ninja.pid)
-        limit = time.monotonic() + 120
+        limit = time.monotonic() + 300
         jobs: list[RunningProgram] = []
         while time.monotonic() < limit and not (len(jobs) == 2 and all((job.memory or 0) > 40 * 2**20 for job in jobs)):
             time.sleep(0.1)
