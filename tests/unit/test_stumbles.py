@@ -374,6 +374,12 @@ KILLED = """$ pip install flash-attn --no-build-isolation
       nvcc error   : 'cicc' died due to signal 9 (Kill signal)
   ERROR: Failed building wheel for flash-attn
 """
+OTHER_TORCH = """Device: cuda:0 NVIDIA GeForce RTX 5090 : cudaMallocAsync
+pytorch version: 2.8.0+cu128
+  File "C:\\ComfyUI_windows_portable\\python_embeded\\Lib\\site-packages\\sageattention\\core.py", line 33, in <module>
+    from . import _qattn_sm80
+ImportError: DLL load failed while importing _qattn_sm80: The specified procedure could not be found.
+"""
 CONSTRAINT = """ERROR: Cannot install torch==2.1.2 because these package versions have conflicting dependencies.
 The conflict is caused by:
     The user requested torch==2.1.2
@@ -390,6 +396,7 @@ ERROR: ResolutionImpossible: for help visit the documentation
             COMFY.replace("python_embeded", "env").replace("_windows_portable", ""),
             "rekindle extension find sageattention --torch 2.9.1+cu130 --gpu sm_120",
         ),
+        (OTHER_TORCH, "rekindle extension find sageattention --torch 2.8.0+cu128 --os windows --gpu sm_120"),
         (KILLED, "export MAX_JOBS=1"),
         (CONSTRAINT, "rekindle install --undo"),
         (
@@ -397,7 +404,7 @@ ERROR: ResolutionImpossible: for help visit the documentation
             "rekindle toolchain install cuda==11.8",
         ),
     ],
-    ids=["portable", "extension", "memory", "own-pin", "toolkit"],
+    ids=["portable", "extension", "other-torch", "memory", "own-pin", "toolkit"],
 )
 def test_the_line_that_goes_on(monkeypatch: pytest.MonkeyPatch, text: str, command: str) -> None:
     assert diagnosed(monkeypatch, text, "--shell", "sh")["commands"] == [command]

@@ -204,13 +204,25 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
 def _where(command: Command, facts: Facts) -> Command:
     """A portable program has a Python of its own, and an environment of uv no pip: a bare `pip` would serve another."""
     if "portable" in facts.signs and facts.os == "windows":
-        return command.by_pip_of(r".\python_embeded\python.exe", "-s", "-m", "pip")
+        return _of_log(command, facts).by_pip_of(r".\python_embeded\python.exe", "-s", "-m", "pip")
     if "uv" not in facts.signs:
         return command
     by_uv = command.by_pip_of("uv", "pip")
     # uv asks nothing before it removes a package.
     words = [word for word in by_uv.words if word != "-y"]
     return Command(*words, system=command.system) if by_uv is not command else command
+
+
+def _of_log(command: Command, facts: Facts) -> Command:
+    """`extension find` asks for the torch of the active environment; that of a portable program never is."""
+    if command.words[:3] != ("rekindle", "extension", "find") or {"--env", "--torch"} & {*command.words}:
+        return command
+    if facts.torch is None or facts.variant is None:
+        return Command(*command.words, "--env", ".", system=command.system)
+    card = min(facts.gpus).sm if facts.gpus else None
+    told = present(torch=f"{facts.torch}+{facts.variant}", python=facts.python, os=facts.os, gpu=card)
+    more = (word for option, value in told.items() for word in (f"--{option}", value))
+    return Command(*command.words, *more, system=command.system)
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str | None:
