@@ -167,7 +167,9 @@ def _dialect(name: str, text: str) -> Dialect | None:
         return Dialect.DOCKERFILE
     if base in _NAMES:
         return _NAMES[base]
-    if suffix in (".yml", ".yaml") or base.endswith("devcontainer.json"):
+    if base.endswith("devcontainer.json"):
+        return Dialect.STEPS
+    if suffix in (".yml", ".yaml"):
         return yaml_kind(text)
     if suffix in _KNOWN_OTHERS or base == "cmakelists.txt":
         return None

@@ -46,7 +46,7 @@ def _cell(recorder: Recorder, rows: list[tuple[int, str]]) -> None:
         if not (whole or pending or re.match(r"\s*(?:!|%(?:cd|pip|conda|mamba|uv|env)\s)", row)):
             continue
         first = first if pending else line
-        plain = re.sub(r"^(\s*)%env (\w+)[= ]", r"\1export \2=", row)
+        plain = re.sub(r"^(\s*)%env (\w+)[= ]", r"\1export \2=", row).replace("{sys.executable}", "python")
         pending.append(re.sub(r"(?<![${])\{(\w+)\}", r"$\1", plain if whole else prompted(plain)))
         if not row.endswith("\\"):
             read_script(recorder, "\n".join(pending) + "\n", first)

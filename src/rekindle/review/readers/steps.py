@@ -81,7 +81,8 @@ class _StepsReader(YamlReader):
             whole = {name.rpartition(".")[2]: each for name, each in given.items()}
             found = whole.get(key, (around or {}).get(key) if "script" in given and key == "before_script" else None)
             if found is not None and key not in shared:
-                self._commands(key, found, scope, windows=windows)
+                starts = self.listed(given.get("command")) if key == "args" else []
+                self._commands(key, found, scope, starts, windows=windows)
         for name, each in given.items():
             if name in ("default", *_VARIABLES, *_COMMANDS) or name.startswith(".") or (name == "build" and built):
                 continue
@@ -99,14 +100,14 @@ class _StepsReader(YamlReader):
             node = given.get(name)
             yield from (self.text(node) or "", *self.listed(node), self.text(self.path(node, "vmImage")) or "")
 
-    def _commands(self, key: str, node: Node, scope: Scope, *, windows: bool) -> None:
-        """One script, one for each entry, or the words of one program; all in one shell."""
+    def _commands(self, key: str, node: Node, scope: Scope, before: list[str], *, windows: bool) -> None:
+        """One script, one for each entry, or the words of one program (`before`: its first); all in one shell."""
         recorder = Recorder(self.trace, Dialect.SHELL, scope, system="windows" if windows else None)
         recorder.stops = True
         parts = list(self.items(node))
         words = [each.value for each in parts if each.id == "scalar"]
         if key in ("command", "entrypoint", "args") and words:
-            self._script(key, shlex.join(words), node.start_mark.line + 1, recorder)
+            self._script(key, shlex.join([*before, *words]), node.start_mark.line + 1, recorder)
             return
         for each in parts or [node]:
             if self.trace.full:
@@ -169,7 +170,8 @@ class _StepsReader(YamlReader):
         lists += [("-r ", each) for each in (task.get("requirements"), given.get("python_requirements"))]
         for option, node in lists:
             names = [each for each in [node, *self.items(node)] if self.text(each)]
-            words = [word for each in names for word in listed(option + each.value, each.start_mark.line + 1)]
+            texts = [(_FILLED.sub(lambda match: self._value(match, recorder), each.value), each) for each in names]
+            words = [word for text, each in texts for word in listed(option + text, each.start_mark.line + 1)]
             head = f"{pip} {self.text(task.get('extra_args')) or ''}".split()
             recorder.takes(head, words)
 
