@@ -46,11 +46,28 @@ SETS = (
     "twentieth.toml",
     "twenty-first.toml",
     "twenty-second.toml",
+    "twenty-third.toml",
     "probes.toml",
 )
 # What the first run missed and nobody has mended: whoever mends one must take it out here.
 MISSED = frozenset(
-    {"n16", "sa01", "sa21", "sa39", "sa44", "sb32", "sc07", "sc16", "sc22", "sd13", "sd14", "a159", "a206", "c034"}
+    {
+        "n16",
+        "sa01",
+        "sa21",
+        "sa39",
+        "sa44",
+        "sb32",
+        "sc07",
+        "sc16",
+        "sc22",
+        "sd13",
+        "sd14",
+        "se26",
+        "a159",
+        "a206",
+        "c034",
+    }
 )
 BLIND = Path(__file__).parents[1] / "data" / "blind"
 
