@@ -6,6 +6,7 @@ import io
 import logging
 import re
 from difflib import get_close_matches
+from functools import lru_cache
 
 import msgspec
 
@@ -16,6 +17,11 @@ from rekindle.review.trace import Copied, Scope, Trace, Word
 
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_]\w*)\1")
 _PAIR = re.compile(r"([A-Za-z_]\w*)=(\"(?:\\.|[^\"\\])*\"|'[^']*'|(?:\\.|[^\s\\])*)")
+
+
+@lru_cache(maxsize=64)
+def _near(name: str) -> list[str]:
+    return get_close_matches(name, _INSTRUCTIONS, 1, 0.7)
 
 
 def read_dockerfile(trace: Trace, text: str) -> None:
@@ -102,7 +108,7 @@ class _DockerReader:
             if start in self.bodies and self.trace.beside is not None:
                 self.trace.beside.write(value.split()[-1], self.bodies[start][1])
         elif name not in (*_OTHERS, "COMMENT"):
-            near = get_close_matches(name, _INSTRUCTIONS, 1, 0.7)
+            near = _near(name)
             right = re.sub(r"\w+", near[0], self.lines[start], count=1) if near else None
             words = f"{near[0]} is" if near else "does the line before lack a backslash at its end?"
             if near or not self.templated:

@@ -77,10 +77,12 @@ def _rows(subject: Subject) -> Iterator[Raised]:
     rows = [row for row in rows if not row.needs or _compiled(row.needs).search(subject.document.text)]
     rows = [row for row in rows if row.below is None or any(card < row.below for card in subject.gpus)]
     told: set[tuple[str, str]] = set()
+    seen: set[str] = set()  # the same line again says nothing new
     for number, line in enumerate(subject.document.lines, start=1) if rows else ():
         text = line[:1000]
-        if number in subject.trace.excluded or re.match(r"\s*(?:#|REM\b|::)", text):
+        if text in seen or number in subject.trace.excluded or re.match(r"\s*(?:#|REM\b|::)", text):
             continue
+        seen.add(text)
         for row in rows:
             found = _compiled(row.pattern).search(text)
             said = found.group(1) if found and found.re.groups else ""
