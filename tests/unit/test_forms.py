@@ -27,7 +27,7 @@ def test_pip_is_the_command_of_the_plan() -> None:
 
 def test_a_requirements_file_has_the_pins_and_their_index() -> None:
     lines = [line for line in shown("requirements").splitlines() if not line.startswith("#")]
-    assert lines == [f"--index-url {INDEX}", *(f"{name}=={version}" for name, version in PINS.items())]
+    assert lines == [f"--extra-index-url {INDEX}", *(f"{name}=={version}" for name, version in PINS.items())]
 
 
 def test_before_python_3_7_the_usual_index_stays_beside_pytorchs() -> None:

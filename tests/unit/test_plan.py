@@ -460,3 +460,39 @@ def test_what_is_no_name_of_an_extension_is_refused_by_every_verb(name: str) -> 
         answer = rekindle_command(*words)
         assert answer.code == 2 and "hint:" in answer.err, words
     assert "`flash-attn`" in rekindle_command("plan", *WITH, "--with", "Flash Attn").err
+
+
+@pytest.mark.parametrize("name", ["flashattn", "xformer", "sage-attention"])
+def test_a_misspelt_extension_is_answered_with_the_right_one(name: str) -> None:
+    """It was planned for as if it existed."""
+    answer = rekindle_command("plan", *WITH, "--with", name)
+    assert answer.code == 3 and "did you mean" in answer.err
+
+
+def test_a_written_machine_takes_a_system_as_the_option_does(tmp_path: Path) -> None:
+    """`Ubuntu 20.04` in such a file left torchvision out, and ended `-o` with an internal error."""
+    file = tmp_path / "nodes" / "k80.json"
+    file.parent.mkdir()
+    driver = {"version": "470.256.02"}
+    machine = {"os": "Ubuntu 20.04", "arch": "x86_64", "gpus": [{"name": "Tesla K80"}], "driver": driver}
+    file.write_text(json.dumps({"schema": "rekindle.machine/1", "machine": machine}), encoding="utf-8")
+    best = rekindle_command("plan", "--machine", str(file), "--json").json()["recommended"]
+    words = ("--gpu", "Tesla K80", "--os", "Ubuntu 20.04", "--driver", "470.256.02")
+    named = rekindle_command("plan", *words, "--json").json()["recommended"]
+    kept = ("torch", "variant", "torchvision", "torchaudio", "python", "commands")
+    assert {name: best[name] for name in kept} == {name: named[name] for name in kept} and best["python"] == "3.8"
+    assert rekindle_command("plan", "--machine", str(file.parent), "-o", str(tmp_path / "plans")).code == 0
+
+
+def test_what_is_run_inside_wsl_says_so() -> None:
+    """A bare `pip` behind `wsl --install` is the one of Windows."""
+    words = ("--gpu", "2x RTX 3090", "--os", "windows", "--needs", "nccl", "--json")
+    commands = rekindle_command("plan", *words).json()["recommended"]["commands"]
+    assert all(str(each).startswith("wsl ") for each in commands) and "torch-env/bin/python -m pip" in commands[-1]
+
+
+def test_a_python_that_nobody_has_is_made() -> None:
+    """torch 1.7.1 has no wheel for a Python that Rekindle itself runs with."""
+    words = ("--gpu", "RTX 3090", "--os", "linux", "--torch", "1.7.1", "--json")
+    commands = rekindle_command("plan", *words).json()["recommended"]["commands"]
+    assert "--python 3.9" in commands[0] and all("torch-env" in each for each in commands)

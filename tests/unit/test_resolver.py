@@ -166,7 +166,7 @@ def test_a_newer_release_that_works_too_is_not_said_to_be_impossible() -> None:
 def test_the_torchvision_of_a_jetson_takes_its_python(board: str, vision: str) -> None:
     """A TX2 has Python 3.6, which torchvision 0.12.0 refuses."""
     best = resolve(situation_from_options([board], system="linux"), Wish()).recommended
-    assert f"--branch v{vision} " in best.commands[1]
+    assert any(f"--branch v{vision} " in line for line in best.commands)
     assert any(f"torchvision {vision} " in line for line in best.why)
 
 

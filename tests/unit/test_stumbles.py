@@ -9,10 +9,12 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 import zipfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 import rekindle
@@ -321,6 +323,26 @@ def test_a_server_that_is_ended_as_it_says_did_not_fail(verb: tuple[str, ...], t
         os.killpg(run.pid, signal.SIGINT)
         said += run.stdout.read()
     assert (run.returncode, "error" in said) == (0, False), said
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGTERM there")
+def test_a_command_that_is_ended_ends_what_it_started(tmp_path: Path) -> None:
+    """`timeout` ended `install`, and pip went on in an environment that nobody put back."""
+    pip = tmp_path / "pip.py"
+    pip.write_text("import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(600)\n", encoding="utf-8")
+    code = (
+        "import sys\nfrom rekindle.cli import main\nfrom rekindle.core.run import call\n"
+        f"main._carry_out = lambda argv: call([sys.executable, {str(pip)!r}], timeout=600)\n"
+        "sys.argv = ['rekindle']\ntry:\n    main.main()\nexcept KeyboardInterrupt:\n    print('put back')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as run:
+        while not (tmp_path / "begun").exists():
+            assert run.poll() is None
+            time.sleep(0.05)
+        (child,) = psutil.Process(run.pid).children()
+        run.terminate()
+        assert run.communicate(timeout=60)[0] == "put back\n"
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
 def test_an_amd_card_is_not_like_one_of_nvidias() -> None:

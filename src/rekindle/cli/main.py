@@ -147,11 +147,14 @@ talking(cli)
 
 def main(argv: list[str] | None = None) -> None:
     """The entry point. Ends the process; never shows a traceback for a user's mistake."""
-    if sys.platform == "win32":
-        import signal
+    import signal
 
-        # Ctrl-Break, and what a service or CI runner sends instead of Ctrl-C, would end Python without a word.
-        signal.signal(signal.SIGBREAK, signal.default_int_handler)
+    # What a service, a CI runner, `timeout` or a closed terminal sends in place of Ctrl-C would end Python without a
+    # word, and leave pip at work in an environment that nobody puts back. What nohup holds back stays so.
+    for name in ("SIGTERM", "SIGHUP", "SIGBREAK"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 

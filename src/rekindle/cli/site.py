@@ -22,13 +22,11 @@ def command(output: Path | None, gpus: tuple[str, ...], jobs: int | None, as_jso
     With `--gpu`, only the answers for these GPUs and for others of their kind are written; the whole site takes a few
     minutes of processor time.
     """
-    from rekindle.build.run.program import stoppable
     from rekindle.stack.situation import cards_named
     from rekindle.web.site import write_site
 
     only = [card.name for card in cards_named(gpus)]
-    with stoppable():
-        made = write_site(output or Path("site"), say=console.say, only=only, jobs=jobs or os.cpu_count() or 1)
+    made = write_site(output or Path("site"), say=console.say, only=only, jobs=jobs or os.cpu_count() or 1)
     if as_json:
         console.out_json(made)
         return

@@ -77,7 +77,7 @@ def make(
     log = output / LOG
     output.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
-    with program.stoppable(), _governed(found, environ, work, tell) as governed:
+    with _governed(found, environ, work, tell) as governed:
         outcome = program.run(
             python.pip(found.builder, *words),
             program.StepLog(step="the extension", log=log, journal=Journal(work / "journal.jsonl")),

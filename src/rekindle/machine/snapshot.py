@@ -16,6 +16,7 @@ import msgspec
 from rekindle import __version__
 from rekindle.core import codec, console
 from rekindle.core.errors import BadInput
+from rekindle.inputs.system import read_system
 from rekindle.knowledge.gpu.gpus import find
 from rekindle.machine.gpu.cards import known
 from rekindle.machine.host import Host, Recording, Replay
@@ -78,8 +79,7 @@ def read(data: bytes | str, *, name: str = "the snapshot") -> Machine:
     if snapshot.machine is None:
         message = f"{name} holds neither facts nor raw answers"
         raise BadInput(message, hint="write one with `rekindle doctor --save machine.json`")
-    gpus = tuple(_completed(gpu) for gpu in snapshot.machine.gpus)
-    return msgspec.structs.replace(snapshot.machine, gpus=gpus)
+    return _written_down(snapshot.machine)
 
 
 def _say_if_edited(written: Machine, read: Machine, name: str) -> None:
@@ -90,6 +90,24 @@ def _say_if_edited(written: Machine, read: Machine, name: str) -> None:
                 f"{name}: `machine.{fact}` was changed and is not used, because the file holds what was recorded; "
                 "take `recording` out of it to be taken at your word"
             )
+
+
+def _written_down(machine: Machine) -> Machine:
+    """Facts that somebody may have typed: a system as `--os` takes it, cards by their names."""
+    place, around = read_system(machine.os), machine.surroundings
+    known = {
+        "release": around.release or place.spoken,
+        "glibc": around.glibc or place.glibc,
+        "libc": around.libc or place.libc,
+        "distribution": around.distribution or place.distribution,
+        "wsl": around.wsl or ("2" if place.wsl else None),
+    }
+    return msgspec.structs.replace(
+        machine,
+        os=place.system,
+        gpus=tuple(_completed(gpu) for gpu in machine.gpus),
+        surroundings=msgspec.structs.replace(around, **known),
+    )
 
 
 def _completed(gpu: FoundGpu) -> FoundGpu:

@@ -220,7 +220,7 @@ def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
         return []
     if not wsl_can(situation):
         return []
-    linux = Situation(system="linux", cards=situation.cards, arch=situation.arch, python=situation.python)
+    linux = Situation(system="linux", cards=situation.cards, arch=situation.arch)
     there, _ = candidates(linux, wish, ())
     for best in ranked(there, linux, wish):
         driving = _driving(best, situation) if is_ready(best) else None
@@ -231,7 +231,7 @@ def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
         route = msgspec.structs.replace(
             best,
             route=RouteKind.WSL,
-            commands=(Command("wsl", "--install", system="windows"), *best.commands),
+            commands=_inside_wsl(best.commands),
             summary=f"in WSL 2 (or on Linux) {best.summary}",
             estimate=best.estimate and best.estimate.longer(costs.change("wsl")),
             why=(reason, *best.why),
@@ -241,6 +241,19 @@ def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
         )
         return [Ranked(route=route)]
     return []
+
+
+def _inside_wsl(commands: Sequence[Command]) -> tuple[Command, ...]:
+    """From a prompt of Windows: a bare `pip` there would be the one of Windows. Ubuntu comes without pip and venv."""
+    enter = ("wsl", "--cd", "~", "--exec")
+    first = (
+        ("wsl", "--install"),
+        ("wsl", "-u", "root", "--exec", "apt-get", "update"),
+        ("wsl", "-u", "root", "--exec", "apt-get", "install", "-y", "python3-venv"),
+        (*enter, "python3", "-m", "venv", "torch-env"),
+    )
+    inside = (each.by_pip_of("torch-env/bin/python", "-m", "pip") for each in commands)
+    return tuple(Command(*words, system="windows") for words in (*first, *((*enter, *each.words) for each in inside)))
 
 
 def wsl_can(situation: Situation) -> bool:
@@ -329,7 +342,9 @@ def _jetson_route(jetpack: JetPack, card: Card, situation: Situation) -> Route:
             f"torchvision {vision} is built on the board: {its}, which belongs to it, takes no Python {jetpack.python}"
         )
     # A JetPack's Python is on the board, whatever else was installed beside it.
-    python = None if situation.python in (None, jetpack.python) else f"python{jetpack.python}"
+    python = "python3" if situation.python in (None, jetpack.python) else f"python{jetpack.python}"
+    # The pip of Ubuntu 18.04 does not know `--no-build-isolation`.
+    first = [pip("install", "--upgrade", "pip", python=python)] if jetpack.python == "3.6" else []
     source = ("git", "clone", "--depth", "1", "--branch", f"v{vision}", "https://github.com/pytorch/vision")
     return Route(
         route=RouteKind.NVIDIA_WHEEL,
@@ -340,6 +355,7 @@ def _jetson_route(jetpack: JetPack, card: Card, situation: Situation) -> Route:
         location=jetpack.wheel,
         requirements=(jetpack.wheel,),
         commands=(
+            *first,
             pip_install([jetpack.wheel], python=python, system=situation.system),
             Command(*source, system=situation.system),
             pip("install", "--no-deps", "--no-build-isolation", "./vision", python=python, system=situation.system),

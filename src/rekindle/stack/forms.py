@@ -75,10 +75,10 @@ def _head(verdict: Verdict, route: Route | None = None) -> str:
 
 def _requirements(verdict: Verdict) -> str:
     route = verdict.recommended
-    index = [" ".join(route.index_words)] if route.index_words else []
-    # One index holds PyTorch's line and nothing of the rest, so what else is needed goes into a file of its own.
-    first = f"# install first, from the usual index: {route.numpy}" if index else route.numpy
-    return "\n".join([_head(verdict), *([first] if route.numpy and first else []), *index, *route.requirements])
+    # Beside the usual index, which a project's other lines need: what is pinned with its line is on PyTorch's alone.
+    index = [f"--extra-index-url {route.index_words[1]}"] if route.index_words else []
+    numpy = [route.numpy] if route.numpy else []
+    return "\n".join([_head(verdict), *index, *numpy, *route.requirements])
 
 
 def _uv(verdict: Verdict) -> str:

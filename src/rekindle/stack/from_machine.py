@@ -57,6 +57,7 @@ def situation_of(
         python=chosen.version if chosen else here.minor if here else None,
         bits=chosen.bits if chosen else here.bits if here else None,
         release=old_windows(machine.surroundings.release or ""),
+        system_name=machine.surroundings.release if machine.python is None and machine.os == "linux" else None,
         glibc=machine.surroundings.glibc,
         libc=machine.surroundings.libc,
         jetpack=machine.surroundings.l4t,

@@ -52,9 +52,10 @@ def smallest_change(
             best = nearest(routes, wish) if trial.what == "torch" else routes[0]
             return _change(trial, best)
     if not situation.cards:
-        return Change(what="card", text='name one, e.g. `rekindle plan --gpu "Tesla K40c"`', route=RouteKind.NONE)
+        return Change(what="card", text='name one, e.g. `--gpu "Tesla K40c"`', route=RouteKind.NONE)
     if len(situation.cards) > 1:
-        how = "one card at a time" if window_of(situation).empty else "separate environments"
+        apart = any(each.rule in ("no-common-driver", "no-common-modules") for each in rejections)
+        how = "one card at a time" if apart else "separate environments"
         text = f"use {how}: {_apart(situation, wish, shelf)}"
         return Change(what="card", text=text, route=RouteKind.NONE)
     without = pip_install(["torch"], index_url=index_of("cpu"), system=situation.system)
@@ -79,7 +80,7 @@ def _change(trial: Trial, best: Route) -> Change:
     text = trial.text.format(**words)
     if trial.what == "driver":
         text += _package(trial.situation, best)
-    instead = best.commands if trial.what == "torch" and best.route.ready_made else ()
+    instead = best.commands if trial.what in ("torch", "extensions") and best.route.ready_made else ()
     return Change(what=trial.what, text=text, route=best.route, torch=best.torch, cuda=best.cuda, commands=instead)
 
 

@@ -144,5 +144,8 @@ def decisive(about: Sequence[Rejection]) -> Rejection | None:
     """The one reason to name, of all against the wheels of a release: that against the one that came closest."""
     # A wheel without the card's code would not be saved by another driver; one that has the code came closer.
     about = _with_code(about) or about
+    others = {each.candidate.cuda for each in about if each.rule != "package-wheel" and each.kind is Effect.REJECTS}
+    if lacking := [each for each in about if each.rule == "package-wheel" and each.candidate.cuda not in others]:
+        return lacking[0]
     order = ("wheel-glibc", "wheel-code", "wheel-code-partial", "driver-branch", "driver-too-old", "torch-python")
     return _first(about, order) or next((each for each in about if each.kind is not Effect.COSTS), None)

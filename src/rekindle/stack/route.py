@@ -192,6 +192,9 @@ def choose_python(situation: Situation, pythons: tuple[str, ...], torch: str) ->
     if own is not None:
         why = f"Python {best}: {situation.system_name} comes with {own}, and PyTorch {torch} is for {spread(pythons)}"
         return PythonChoice(python=best, changed=True, why=why)
+    if have is None and best is not None and Version(best.rstrip("t")) < _RUNS_REKINDLE:
+        # Nobody who asks has it at hand: Rekindle itself needs a newer one.
+        return PythonChoice(python=best, changed=True, why=f"Python {best}: PyTorch {torch} is for {spread(pythons)}")
     if have is None:
         return PythonChoice(python=best, changed=False, why=f"Python {best}: {limits.python_reason()}")
     if have.endswith("t"):
@@ -204,6 +207,7 @@ def choose_python(situation: Situation, pythons: tuple[str, ...], torch: str) ->
     return PythonChoice(python=best, changed=True, why=why)
 
 
+_RUNS_REKINDLE = Version("3.10")
 _FOLDER = "torch-env"
 """Not `.venv`: a folder of that name is there already in most projects, and nothing is made over it."""
 
@@ -224,7 +228,11 @@ def environment_note(situation: Situation, choice: PythonChoice) -> tuple[str, .
     if not choice.changed or choice.python is None or _by_conda(choice):
         return ()
     own = f"py -{choice.python}" if situation.system == "windows" else f"python{choice.python}"
-    note = f"`uv venv` needs uv (`python -m pip install uv`) and brings Python {choice.python}; "
+    there = wheel_platforms.own_python(situation.system_name) if situation.system_name else None
+    # uv's package is for Python 3.8 and newer.
+    old = there is not None and Version(there) < Version("3.8")
+    brings = "curl -LsSf https://astral.sh/uv/install.sh | sh" if old else "python -m pip install uv"
+    note = f"`uv venv` needs uv (`{brings}`) and brings Python {choice.python}; "
     return (f"{note}if you have that Python, `{own} -m venv {_FOLDER}` does the same",)
 
 

@@ -166,7 +166,7 @@ def build(
     root = Path(choices.work) if choices.work else folder_of(request)
     root.mkdir(parents=True, exist_ok=True)
     folders = Folders(without_spaces(root))
-    with held(folders), program.stoppable():
+    with held(folders):
         folders.make()
         if choices.clean:
             from rekindle.build.run.tidy import clean

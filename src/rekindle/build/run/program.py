@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -98,31 +97,6 @@ def compress(log: Path) -> Path:
         shutil.copyfileobj(plain, stream)
     log.unlink()
     return packed
-
-
-@contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """SIGTERM (a service manager, a closing terminal) is treated as Ctrl-C is: end everything, write it down."""
-    import signal
-    import threading
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    old = {}
-    for name in ("SIGTERM", "SIGHUP", "SIGBREAK"):
-        number = getattr(signal, name, None)
-        if number is not None:
-            old[number] = signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
 
 
 def _opened(log: Path) -> IO[bytes]:

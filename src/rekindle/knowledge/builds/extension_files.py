@@ -104,6 +104,11 @@ def files(package: str) -> tuple[ExtensionFile, ...]:
     return tuple(sorted(newest_first, key=lambda row: (row.by is not None, bool(row.packages))))
 
 
+@cached
+def packages() -> frozenset[str]:
+    return frozenset(row.package for row in _each())
+
+
 class AskedFile(msgspec.Struct, frozen=True, kw_only=True):
     """What a file must be for."""
 
