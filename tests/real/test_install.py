@@ -342,12 +342,15 @@ def _codec(folder: Path, code: bytes, needs: str = "torch") -> None:
     _wheel(folder, "helper", "1.0", {"helper.py": b""}, "")
 
 
+WITH_CODEC = Wish(extensions=("torchcodec",))
+
+
 def test_an_extension_goes_in_with_its_torch_and_out_again(env: Environment, house: Path) -> None:
     """The release for this torch, with what it needs itself; the torch that was asked for stays."""
     _codec(house, KEPLER)
     before = record.freeze(record.installed(env.site))
     wheel = next(house.glob("torch-2.7.1*"))
-    wanted = verb.InstallRequest(gpus=("Tesla K80",), wheel=wheel, beside=("torchcodec",), dry_run=True)
+    wanted = verb.InstallRequest(gpus=("Tesla K80",), wheel=wheel, wish=WITH_CODEC, dry_run=True)
     dry = verb.install(Path(env.root), wanted)
     assert dry.state == "would-install" and "torchcodec==0.5.*" in dry.commands[-1]
     assert record.freeze(record.installed(env.site)) == before
@@ -370,7 +373,7 @@ def test_torch_does_not_go_in_without_the_extension(
     before = _everything(Path(env.root))
     wheel = next(house.glob("torch-2.7.1*"))
     with pytest.raises(NoRoute, match=f"(?s)no ready-made wheel of torchcodec fits torch 2.7.1.*{said}"):
-        verb.install(Path(env.root), verb.InstallRequest(gpus=("Tesla K80",), wheel=wheel, beside=("torchcodec",)))
+        verb.install(Path(env.root), verb.InstallRequest(gpus=("Tesla K80",), wheel=wheel, wish=WITH_CODEC))
     assert _everything(Path(env.root)) == before
 
 
