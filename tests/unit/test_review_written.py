@@ -28,6 +28,6 @@ def cases() -> list[tuple[str, str, str, str, dict[str, str]]]:
 def test_written(tmp_path: Path, name: str, file: str, options: str, want: str, files: dict[str, str]) -> None:
     for spelled, text in files.items():
         (tmp_path / spelled).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / spelled).write_text(text, encoding="utf-8")
+        (tmp_path / spelled).write_text(text, encoding="utf-8", newline="\n")
     seen = rekindle_command("review", str(tmp_path / file), *shlex.split(options))
     assert seen.code == CODES[want], (name, seen.out)
