@@ -396,7 +396,6 @@ def test_an_extension_is_found_for_the_torch_that_is_coming(env: Environment) ->
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="UNVERIFIED: the files that it names are for Linux")
-@pytest.mark.skipif(sys.platform == "win32", reason="UNVERIFIED: the files that it names are for Linux")
 @pytest.mark.usefixtures("unreached")
 def test_where_none_fits_the_torch_that_has_one_is_taken(env: Environment) -> None:
     """A torch that was told, without a wheel for it, is not installed; one that nobody told is chosen for the wheel."""

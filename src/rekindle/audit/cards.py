@@ -51,8 +51,7 @@ def cards_for(
 def cards_of(names: Sequence[str], place: Situation) -> tuple[NamedCard, ...]:
     """The cards that were named, which must be certain; else those of the place."""
     named = tuple(dict.fromkeys(_named(match) for match in gpus.certain(names)))
-    found = (NamedCard(name=card.name, capability=one) for card in place.cards for one in card.capabilities)
-    return named or tuple(dict.fromkeys(found))
+    return named or place.named_cards
 
 
 def words(cards: Sequence[NamedCard]) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ import msgspec
 
 from rekindle.compat import driver_cuda
 from rekindle.compat.driver_cuda import DriverNeed, spelled
+from rekindle.compat.feature_card import has
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.knowledge.gpu.drivers import branch_of
 from rekindle.knowledge.tables import cached
 from rekindle.model.driver import Driver
@@ -76,6 +77,17 @@ def common(windows: Sequence[Window]) -> Window:
         last=min(lasts) if lasts else None,
         source="; ".join(dict.fromkeys(each.source for each in windows if each.source)),
     )
+
+
+def share_modules(cards: Sequence[NamedCard]) -> Judgement:
+    """Does one kind of NVIDIA's kernel modules, proprietary or open, drive all of these cards on Linux?"""
+    closed = next((card for card in cards if not has("open-modules", card.capability)), None)
+    opened = next((card for card in cards if has("open-modules-only", card.capability)), None)
+    if closed is None or opened is None:
+        return Fits()
+    kinds = f"{closed.name} needs NVIDIA's proprietary kernel modules, {opened.name} the open ones"
+    sentence = f"no driver drives all of these cards on Linux: {kinds}"
+    return Clash(sentence=sentence, source=capabilities.need("open-modules-only").source)
 
 
 def drives(driver: Driver | None, card: str, own: Window) -> Judgement:

@@ -7,7 +7,6 @@ import msgspec
 from rekindle.compat import driver_card, driver_cuda
 from rekindle.compat.driver_card import Window
 from rekindle.compat.driver_cuda import DriverNeed, spelled
-from rekindle.compat.feature_card import has
 from rekindle.compat.judgement import Clash, Fits, Unknown
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolkits import Toolkit
@@ -53,10 +52,9 @@ def cards_driven(situation: Situation, window: Window) -> list[Rejection]:
         old = min(situation.cards, key=lambda card: card_window(card, situation.driver_system).last or 10**6)
         new = max(situation.cards, key=lambda card: card_window(card, situation.driver_system).first or Version("0"))
         return [broken("no-common-driver", candidate, old=old.name, last=window.last, new=new.name, first=window.first)]
-    closed = next((card for card in situation.cards if not has("open-modules", min(card.capabilities))), None)
-    opened = next((card for card in situation.cards if has("open-modules-only", min(card.capabilities))), None)
-    if closed and opened and situation.driver_system == "linux" and not situation.wsl:
-        return [broken("no-common-modules", candidate, old=closed.name, new=opened.name)]
+    modules = driver_card.share_modules(situation.named_cards)
+    if isinstance(modules, Clash) and situation.driver_system == "linux" and not situation.wsl:
+        return [broken("no-common-modules", candidate, sentence=modules.sentence)]
     if situation.driven_by is None and not situation.no_driver:
         return []
     found: list[Rejection] = []

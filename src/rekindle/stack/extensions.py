@@ -8,7 +8,6 @@ from rekindle.compat.extension_file import ChosenFile, chosen, ready_made
 from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import runs_on
 from rekindle.knowledge.builds.extension_files import AskedFile
-from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.torch import companions
 from rekindle.stack.offers import Offer
 from rekindle.stack.rules import Candidate, Rejection, broken
@@ -21,7 +20,7 @@ def pythons(torch: str, every: Sequence[str | None], situation: Situation, wish:
 
 
 def _clashes(torch: str, python: str, situation: Situation, wish: Wish) -> Iterator[Clash]:
-    asked, cards = _asked(torch, python, situation), _cards(situation)
+    asked, cards = _asked(torch, python, situation), situation.named_cards
     judged = (ready_made(name, asked, cards, situation.glibc) for name in wish.extensions)
     return (each for each in judged if isinstance(each, Clash))
 
@@ -37,7 +36,7 @@ def missing(offer: Offer, situation: Situation, wish: Wish, candidate: Candidate
 
 def without_code(situation: Situation, wish: Wish) -> list[Rejection]:
     """Extensions of which no build runs on a card, whichever torch it is."""
-    judged = [runs_on(name, None, card.capability) for name in wish.extensions for card in _cards(situation)]
+    judged = [runs_on(name, None, card.capability) for name in wish.extensions for card in situation.named_cards]
     every = Candidate(name="any PyTorch")
     return [broken("package-wheel", every, sentence=each.sentence) for each in judged if isinstance(each, Clash)]
 
@@ -45,7 +44,9 @@ def without_code(situation: Situation, wish: Wish) -> list[Rejection]:
 def brought(torch: str, python: str | None, situation: Situation, wish: Wish) -> dict[str, ChosenFile | None]:
     """What pip is told for each extension; None where the tables do not say. torchvision and torchaudio come anyway."""
     asked = _asked(torch, python or "", situation)
-    return {name: chosen(name, asked, _cards(situation)) for name in wish.extensions if name not in companions.PROJECTS}
+    return {
+        name: chosen(name, asked, situation.named_cards) for name in wish.extensions if name not in companions.PROJECTS
+    }
 
 
 def unread(files: Mapping[str, ChosenFile | None]) -> tuple[str, ...]:
@@ -65,7 +66,3 @@ def unanswered(situation: Situation, wish: Wish) -> bool:
 def _asked(torch: str, python: str, situation: Situation) -> AskedFile:
     release, _, line = torch.partition("+")
     return AskedFile(torch=release, line=line or None, python=python, system=situation.system, machine=situation.arch)
-
-
-def _cards(situation: Situation) -> tuple[NamedCard, ...]:
-    return tuple(NamedCard(name=card.name, capability=one) for card in situation.cards for one in card.capabilities)

@@ -22,7 +22,7 @@ from rekindle.inputs.versions import read_python, read_toolset
 from rekindle.knowledge.builds import costs
 from rekindle.knowledge.builds.profiles import for_processor
 from rekindle.knowledge.gpu import gpus, jetson
-from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
 from rekindle.knowledge.tables import cached_questions
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
@@ -151,6 +151,12 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     def profile(self) -> str:
         """The profile of a build that this machine can run."""
         return for_processor(self.cpu if self.arch == "x86_64" else None)
+
+    @property
+    def named_cards(self) -> tuple[NamedCard, ...]:
+        """Each card with each chip that its name stands for."""
+        every = (NamedCard(name=card.name, capability=one) for card in self.cards for one in card.capabilities)
+        return tuple(dict.fromkeys(every))
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:
