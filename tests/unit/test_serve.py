@@ -145,6 +145,24 @@ def test_a_server_that_a_fault_ends_is_started_again_and_the_pages_say_so() -> N
         second.wait(60)
 
 
+def test_a_server_that_a_service_manager_ends_has_ended() -> None:
+    """What `kill`, systemd or a runner sends comes to the first process alone, and the pages are another's."""
+    if os.name == "nt":
+        unverified("Windows has no such signal")
+    words, environ = rekindle_program("serve", "--port", "0", "--machine", str(MACHINES / "k40c-windows.json"))
+    with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        assert server.stdout is not None
+        try:
+            address = server.stdout.readline().strip()
+            urllib.request.urlopen(address, timeout=600).close()
+            started = psutil.Process(server.pid).children(recursive=True)
+            server.terminate()
+            assert server.wait(120) in (0, 130)
+        finally:
+            server.kill()
+    assert started and psutil.wait_procs(started, 60)[1] == []
+
+
 def test_a_server_that_keeps_falling_is_given_up() -> None:
     said: list[str] = []
     web_server.kept_up(partial(operator.truediv, 1), said.append)  # 1 / 0, then 1 / 1

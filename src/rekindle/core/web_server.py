@@ -104,7 +104,10 @@ def kept_up(work: Callable[[int], None], say: Callable[[str], None]) -> None:
         try:
             worker.join()
         except KeyboardInterrupt:
+            # Ctrl-C reaches both; what a service manager sends reaches this process alone.
+            worker.terminate()
             worker.join(5)
+            worker.kill()
             return
         if worker.exitcode == 0:
             return
