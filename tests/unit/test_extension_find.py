@@ -14,15 +14,18 @@ from rekindle.compat.judgement import Clash, Fits, Unknown
 from rekindle.core.findings import State
 from rekindle.core.run import Result
 from rekindle.core.version import Version
-from rekindle.extension import check
+from rekindle.extension import check, question
 from rekindle.extension import find as find_module
 from rekindle.extension.candidates import IndexAnswer, on_index
 from rekindle.extension.check import ServedCards, TorchLink
 from rekindle.extension.find import ExtensionQuestion, FoundExtension, LookedInto, find
+from rekindle.extension.question import TorchNamed
 from rekindle.knowledge.builds import extension_files
 from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.machine.model import InstalledTorch
 from rekindle.model.environment import Environment
+from rekindle.stack.from_machine import situation_here
+from rekindle.stack.programs import for_program
 from rekindle.stack.situation import situation_from_options
 from support import torch_like
 from support.command import rekindle_command
@@ -168,7 +171,7 @@ LATER: tuple[tuple[str, str | None], ...] = (
     ("flash-attn 2.8.0+cu128 3.12 linux 9.0 aarch64", None),
     ("xformers 2.8.0+cu128 3.12 linux 6.1", None),
     ("bitsandbytes 2.1.2+cu118 3.10 windows 6.1", "bitsandbytes==0.41.2.post2"),
-    ("llama-cpp-python 2.5.1+cu125 3.12 windows 8.6", "llama-cpp-python/whl/cu125"),
+    ("llama-cpp-python 2.5.1+cu125 3.12 windows 8.6", "llama-cpp-python/whl/cu124"),
     ("vllm 2.7.1+cu126 3.12 linux 6.1", "vllm-pascal==0.10.0"),
     ("torch-scatter 2.12.0+cu130 3.12 linux 8.9", "cuda-wheels/cu130/torch2.12/torch-scatter"),
     ("dgl 2.4.0+cu124 3.11 linux 8.6", "data.dgl.ai/wheels/torch-2.4/cu124"),
@@ -537,7 +540,7 @@ def test_the_release_that_belongs_to_a_torch_is_asked_for(text: str, requirement
         ("triton 2.8.0+cu126 3.12 linux 6.1", "triton-pascal==3.4.0"),
         ("vllm 2.7.1+cu126 3.12 linux 6.1", "vllm-pascal==0.10.0"),
         ("torch-scatter 2.10.0+cu128 3.12 windows 8.9", "cuda-wheels/cu128/torch2.10/torch-scatter/"),
-        ("llama-cpp-python 2.0.1+cu117 3.9 windows 6.1", "llama-cpp-python-cuBLAS-wheels/AVX2/cu117"),
+        ("llama-cpp-python 2.0.1+cu117 3.8 windows 6.1", "llama-cpp-python-cuBLAS-wheels/AVX2/cu117"),
         ("bitsandbytes 2.1.2+cu118 3.10 windows 6.1", "bitsandbytes==0.41.2.post2"),
     ],
 )
@@ -586,3 +589,21 @@ def test_not_known_and_none_differ() -> None:
     assert isinstance(packages.runs_on("torch-scatter", None, old), Fits)
     assert isinstance(packages.runs_on("exllamav3", None, old), Clash)
     assert isinstance(packages.runs_on("torchao", None, old), Unknown)
+
+
+@pytest.mark.parametrize("card", ["GTX 1060", "RTX 5090", "Tesla K80", "V100"])
+@pytest.mark.parametrize("name", ["onnxruntime-gpu", "cupy", "cupy-cuda12x", "tensorrt", "jax"])
+def test_what_is_bound_to_no_torch_is_what_plan_says_of_it(name: str, card: str) -> None:
+    """It once took the newest on the index, and that has no code for the card."""
+    place = situation_here(gpus=(card,), system="linux", machine="x86_64", python="3.11")
+    asked = question.of(name, TorchNamed(torch="2.7.1+cu126", os="linux", arch="x86_64", python="3.11"), gpus=(card,))
+    found, planned = find(asked, ask=_no_index, look=_unread), for_program(name, place)
+    assert [each.words for each in found.wheels] == ([planned.requirements] if planned.version else [])
+    assert (found.exit_code == 0) == (planned.version is not None and planned.evidence.confirmed)
+    assert name != "cupy-cuda12x" or all("12x" in word for each in found.wheels for word in each.words)
+
+
+def test_python_beside_kernels_for_other_cards_is_not_refused() -> None:
+    """torchao's libraries are for 9.0a and 10.0, and most of it is Python."""
+    found = _offline("torchao 2.9.1+cu128 3.11 linux 8.6")
+    assert found.wheels[0].words == ("torchao==0.15.0",)

@@ -83,7 +83,7 @@ def test_vllm_is_chosen_with_the_torch_that_it_pins(monkeypatch: pytest.MonkeyPa
     assert older.version == found.version
     # Its own code alone would do: what is lost is said of the torch.
     opened = [row for row in releases("vllm") if row.torch == "2.13.0"]
-    monkeypatch.setattr("rekindle.stack.programs.releases", lambda _: opened)
+    monkeypatch.setattr("rekindle.stack.programs.releases_as", lambda _: opened)
     assert any("libtorch_cuda_linalg" in note for note in _asked("vllm", "Tesla T4").notes)
 
 

@@ -28,7 +28,7 @@ from rekindle.core.version import Version
 from rekindle.extension import companions
 from rekindle.extension.candidates import IndexAnswer, on_index
 from rekindle.extension.check import link_to, served_by
-from rekindle.knowledge.builds import extension_builds, extension_files
+from rekindle.knowledge.builds import extension_builds, extension_files, programs
 from rekindle.knowledge.builds.extension_files import AskedFile, ExtensionFile
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.logs import extension_homes
@@ -40,6 +40,7 @@ from rekindle.model.environment import Environment
 from rekindle.model.wheel import tagged_glibc
 from rekindle.stack.candidates import JETSON_WHEELS, against_place
 from rekindle.stack.offers import official_of
+from rekindle.stack.programs import for_program
 from rekindle.stack.situation import Situation, Wish
 
 _MOST = 3
@@ -98,7 +99,9 @@ class FoundWheel(msgspec.Struct, frozen=True, kw_only=True):
             id="extension.find",
             state=self.state,
             found=f"{self.what}, {self.by}" + (f": {self.why}" if self.state is State.PASS else ""),
-            why=self.why + (f". Known from {self.source}; read on {self.observed_at}" if self.source else ""),
+            why=self.why
+            + (f". Known from {self.source}" if self.source else "")
+            + (f"; read on {self.observed_at}" if self.observed_at else ""),
             source=self.source,
         )
 
@@ -156,6 +159,8 @@ def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker 
     name = extension_file.known_as(question.package, question.system)
     home = extension_homes.home_of_folder(name)
     question = msgspec.structs.replace(question, package=name)
+    if (beside := _program(question)) is not None:
+        return beside
     elsewhere, barred = _elsewhere(question), _no_code(question)
     search = _Search(question, home, ask or _ask, look or look_into)
     search.refused += barred
@@ -166,6 +171,29 @@ def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker 
     refused = tuple(dict.fromkeys(search.refused)) if wheels else (*dict.fromkeys(search.refused), *search.near())
     where = home.windows if home and question.system == "windows" and home.windows else home.builds if home else None
     return _answer(question, wheels, refused if wheels or where is None else (*refused, where), build=build)
+
+
+def _program(question: ExtensionQuestion) -> FoundExtension | None:
+    """Of a package that is bound to no torch (ONNX Runtime, CuPy), `plan --for` knows which release the cards run."""
+    row, place = programs.known(question.package), question.place
+    if row is None or place is None or extension_files.files(question.package):
+        return None
+    if not all(each.requirements and each.torch is None for each in programs.releases_as(question.package)):
+        return None
+    found = for_program(question.package, msgspec.structs.replace(place, python=question.python or place.python))
+    newer = tuple(each.reason for each in found.too_new)
+    if found.version is None:
+        return _answer(question, (), newer, instead=" ".join(found.notes) or row.otherwise)
+    wheel = FoundWheel(
+        what=f"{row.id} {found.version}",
+        by="on the index",
+        state=State.PASS if found.evidence.confirmed else State.UNVERIFIED,
+        why="; ".join([*(f"it needs driver {each}" for each in [found.driver] if each), *found.notes]),
+        words=found.requirements,
+        command=question.pip_install(*found.requirements),
+        source=found.source,
+    )
+    return _answer(question, (wheel,), newer)
 
 
 def _elsewhere(question: ExtensionQuestion) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from rekindle.knowledge.builds.programs import (
     program,
     programs,
     releases,
+    releases_as,
 )
 from rekindle.knowledge.cuda.toolkits import toolkit
 from rekindle.knowledge.gpu import capabilities
@@ -55,6 +56,8 @@ class ProgramAnswer(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     newest: bool = False
     """No newer release is known."""
     commands: tuple[Command, ...] = ()
+    requirements: tuple[str, ...] = ()
+    """What pip is asked for in them."""
     by_jit: bool = False
     """The driver compiles its code when it starts."""
     driver: str | None = None
@@ -90,7 +93,7 @@ def for_program(name: str, situation: Situation) -> ProgramAnswer:
     row = program(name)
     if row.torch is not None:
         return _by_torch(row, situation)
-    here = [release for release in releases(row.id) if situation.system in release.systems]
+    here = [release for release in releases_as(name) if situation.system in release.systems]
     if not here or situation.arch != "x86_64":
         return _elsewhere(row, situation)
     refused: dict[str, TooNew] = {}
@@ -205,6 +208,7 @@ def _considered(row: OtherProgram, release: ProgramRelease, situation: Situation
     if release.torch and torch is None:
         return f"{name} asks for torch {release.torch}, whose wheel on the index does not serve the card"
     pin = f"{release.cudnn}=={cudnn}.*" if release.cudnn and cudnn else None
+    asked = (*release.requirements, *([pin] if pin else []))
     notes = [release.note] if release.note else []
     if pin:
         notes.append(f"cuDNN {cudnn} is the last with code for the card: without the pin pip takes a newer one")
@@ -213,7 +217,8 @@ def _considered(row: OtherProgram, release: ProgramRelease, situation: Situation
         program=row.id,
         situation=situation,
         version=release.version,
-        commands=_commands(release, situation, [pin] if pin else []),
+        commands=_commands(release, situation, asked),
+        requirements=asked,
         by_jit=bool(compiled),
         driver=driving.words(by_jit=bool(compiled)),
         pythons=release.pythons,
@@ -233,15 +238,15 @@ def _on_the_index(torch: str, situation: Situation) -> Route | None:
     return next((route for route in routes if route is not None), None)
 
 
-def _commands(release: ProgramRelease, situation: Situation, pins: list[str]) -> tuple[Command, ...]:
+def _commands(release: ProgramRelease, situation: Situation, asked: tuple[str, ...]) -> tuple[Command, ...]:
     if release.build:
         numbers = ";".join(card.sm.removeprefix("sm_") for card in situation.capabilities)
         words = [word.replace("{numbers}", numbers) for word in release.build]
         return (Command(*words, system=situation.system),)
-    if not release.requirements:
+    if not asked:
         return ()
     choice = choose_python(situation, release.pythons, release.version)
-    install = environment_pip(situation, choice, "install", *release.requirements, *pins)
+    install = environment_pip(situation, choice, "install", *asked)
     return (*environment_steps(situation, choice), install)
 
 

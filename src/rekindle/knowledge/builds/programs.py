@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -100,3 +101,16 @@ def program(name: str) -> OtherProgram:
 def releases(id: str) -> Sequence[ProgramRelease]:
     """Newest first."""
     return [row for row in _release() if row.program == id]
+
+
+def releases_as(name: str) -> Sequence[ProgramRelease]:
+    """Those that pip knows by this very name (`cupy-cuda12x`), else all of the program that people call so."""
+    row = program(name)
+    plain = canonicalize_name(name)
+    every = releases(row.id)
+    own = [each for each in every if plain != row.id and any(_project(one) == plain for one in each.requirements)]
+    return own or every
+
+
+def _project(requirement: str) -> str:
+    return canonicalize_name(re.split(r"[\[=]", requirement, maxsplit=1)[0])
