@@ -43,6 +43,7 @@ _BEYOND_ASCII = re.compile(r"[^\x09\x0a\x20-\x7e]")
 _PATIENCE = 2.0
 _answered = _begun = False
 _stirred = 0.0
+_waited_for = ""
 _quiet = _verbose = _plain = False
 _own: Callable[[str], str] | None = None
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -62,7 +63,10 @@ def say(text: str = "") -> None:
 
 @contextlib.contextmanager
 def waiting(text: str) -> Iterator[None]:
-    """What a command waits for, said once nothing else was for two seconds: nobody takes silence for the end."""
+    """What a command waits for, said once nothing else was for two seconds: nobody takes silence for the end.
+
+    The same again (the next part of a file) has more time before it is repeated.
+    """
     if not _begun:
         yield
         return
@@ -71,10 +75,12 @@ def waiting(text: str) -> Iterator[None]:
     over = threading.Event()
 
     def tell() -> None:
+        global _waited_for
         left = _PATIENCE
         while not over.wait(left):
-            left = _stirred + _PATIENCE - time.monotonic()
+            left = _stirred + _PATIENCE * (10 if text == _waited_for else 1) - time.monotonic()
             if left <= 0:
+                _waited_for = text
                 say(text)
                 return
 
