@@ -284,6 +284,14 @@ def test_the_second_look_reads_nothing_again(
     assert place.audit(H200, cache=tmp_path) == first
 
 
+def test_a_cache_that_cannot_be_written_is_no_reason_against_an_answer(place: Environment, tmp_path: Path) -> None:
+    """A home with a full quota, or one that belongs to nobody."""
+    (tmp_path / "cache").write_text("a file where the folder would be", encoding="utf-8")
+    cache = tmp_path / "cache" / "audit"
+    assert place.audit(H200, cache=cache) == place.audit(H200)
+    assert remembered.audit(place.root, names=("H200",), machine=None, driver=None, cache=cache) is not None
+
+
 def _ask(place: Environment, cache: Path, names: tuple[str, ...] = ("H200",)) -> Audit:
     return remembered.audit(place.root, names=names, machine=None, driver=None, cache=cache)
 

@@ -16,7 +16,7 @@ import msgspec
 
 from rekindle import __version__
 from rekindle.audit.answer import Audit
-from rekindle.audit.kept import kept_file
+from rekindle.audit.kept import keep, kept_file
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
 from rekindle.core.processes import reads_only
@@ -99,9 +99,10 @@ def _stands(kept: _Kept) -> bool:
 
 def _keep(file: Path, question: str, answer: Audit, cache: Path | None) -> None:
     from rekindle.audit import contents, environment_checks
-    from rekindle.core import files
 
     seen = contents.seen(kept_file(cache, answer.environment, "modules"))
+    if not seen.folders:
+        return  # nothing to watch was kept
     watched = [*seen.files, os.path.join(answer.environment.root, "pyvenv.cfg")]
     if answer.torch is not None:
         watched.append(os.path.join(answer.torch.root, "version.py"))
@@ -112,7 +113,7 @@ def _keep(file: Path, question: str, answer: Audit, cache: Path | None) -> None:
         files={path: _of(path) for path in watched if os.path.isfile(path)},
         answer=answer,
     )
-    files.write_bytes(file, codec.to_json(kept, indent=0).encode())
+    keep(file, kept)
 
 
 def _of(path: str) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from packaging.utils import canonicalize_name
 
+from rekindle.audit.kept import keep
 from rekindle.core import codec, files
 from rekindle.core.errors import RekindleError
 from rekindle.core.untrusted import PipVersion, ProjectName, leads_inside
@@ -291,4 +292,4 @@ def _load(cache: Path | None) -> _KeptFiles:
 
 def _store(cache: Path | None, kept: _KeptFiles, fresh: _KeptFiles) -> None:
     if cache is not None and kept != fresh:
-        files.write_bytes(cache, codec.to_json(fresh, indent=0).encode())
+        keep(cache, fresh)

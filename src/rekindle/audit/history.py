@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rekindle.audit.contents import Module
+from rekindle.audit.kept import keep
 from rekindle.audit.module_checks import AuditContext, stable
 from rekindle.audit.symbols import WantedSymbols, uses_torch
-from rekindle.core import codec, files
+from rekindle.core import codec
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, Fix, State
 
@@ -62,7 +63,7 @@ def remember(file: Path | None, past: History, place: AuditContext, modules: Ite
             now[module.path] = known or _built(place, module)
     current = History(modules=now, asked=place.asked)
     if current != past:
-        files.write_bytes(file, codec.to_json(current, indent=0).encode())
+        keep(file, current)
 
 
 def findings(past: History, place: AuditContext, module: Module) -> list[Finding]:
