@@ -20,7 +20,7 @@ from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import SSlibKey
 
 from rekindle.core import codec, console, files, signing
-from rekindle.core.errors import UsageError
+from rekindle.core.errors import BadInput, UsageError
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
@@ -34,6 +34,7 @@ from support.crashes import dies_before
 from support.shelves import pure_wheel
 
 LINUX = ("cp311-cp311-manylinux_2_28_x86_64",)
+MANY = ("sm_50", "sm_52", "sm_60", "sm_61", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_121")
 
 
 def _extension(folder: Path, *targets: str, torch: str, cuda: str, cpu: str = "") -> Path:
@@ -69,6 +70,11 @@ def _extension(folder: Path, *targets: str, torch: str, cuda: str, cpu: str = ""
             "2.7.1+cu118",
         ),
         (WheelIdentity(project="torch", version="2.7.1", tags=LINUX, targets={"sm_35": 1}), "11.8", "2.7.1+cu118.sm35"),
+        (
+            WheelIdentity(version="1.0", tags=LINUX, targets=dict.fromkeys(MANY, 1), torch="2.7.1"),
+            "13.0",
+            "1.0+cu130.sm50to121.torch27",
+        ),
         (WheelIdentity(version="1.0", tags=("py3-none-any",)), None, "1.0"),
         (WheelIdentity(version="1.0", tags=LINUX), None, "1.0"),
     ],
@@ -340,6 +346,31 @@ def test_a_damaged_index_is_mended(root: Path, damage: Callable[[Path], object])
     assert health.check(root).state is State.FAIL
     assert rekindle_command("shelf", "mend", "--shelf", str(root)).code == 0
     assert health.check(root, signed=True).state is State.PASS
+
+
+def test_a_wheel_of_many_cards_is_shelved_and_read_again(tmp_path: Path) -> None:
+    """Its label was longer than an entry may say, and no command of the shelf could read the entry any more."""
+    shelf.add(tmp_path / "shelf", [_extension(tmp_path, *MANY, torch="2.7.1", cuda="12.6")], shelf.Addition(run=False))
+    (entry,) = shelf.entries(tmp_path / "shelf")
+    assert entry.version == "1.0+cu126.sm50to121.torch27" and len(entry.targets) == len(MANY)
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    wheel = torch_like.wheel(
+        tmp_path, project="ext", version=f"1.0+{'a' * 120}", libraries={"ext/k.fatbin": (("sm_90",),)}
+    )
+    with pytest.raises(BadInput, match="is not a version of a package"):
+        shelf.add(tmp_path / "shelf", [wheel], shelf.Addition(run=False))
+    assert shelf.entries(tmp_path / "shelf") == ()
+
+
+def test_an_entry_that_cannot_be_read_names_what_helps_and_that_does(root: Path) -> None:
+    damaged = store.entry_files(root)[0]
+    damaged.write_text(damaged.read_text(encoding="utf-8").replace('"version": "', '"version": "?'), encoding="utf-8")
+    seen = rekindle_command("shelf", "list", "--shelf", str(root))
+    assert seen.code == 4 and f"shelf mend --shelf {root}" in seen.err
+    assert rekindle_command("shelf", "mend", "--shelf", str(root)).code == 0
+    assert rekindle_command("shelf", "list", "--shelf", str(root)).code == 0
 
 
 def test_mending_never_makes_a_changed_wheel_good(root: Path) -> None:

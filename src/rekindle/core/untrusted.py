@@ -77,7 +77,7 @@ class PipVersion(_Spelled):
     """A version as pip writes it behind `==`, and nothing that pip would read otherwise."""
 
     __slots__ = ()
-    SHAPE, WHAT = r"[0-9][0-9A-Za-z.!_-]{0,60}(?:\+[0-9A-Za-z._-]{1,60})?", "a version of a package"
+    SHAPE, WHAT = r"[0-9][0-9A-Za-z.!_-]{0,60}(?:\+[0-9A-Za-z._-]{1,100})?", "a version of a package"
 
 
 class PythonVersion(_Spelled):
@@ -91,14 +91,14 @@ class LocalLabel(_Spelled):
     """What stands behind the `+` of a version, `cu126`."""
 
     __slots__ = ()
-    SHAPE, WHAT = r"[0-9A-Za-z._]{0,60}", "the label of a version"
+    SHAPE, WHAT = r"[0-9A-Za-z._]{0,100}", "the label of a version"
 
 
 class PipRequirement(_Spelled):
     """A package by its name, with the versions that will do: no option, path, address or marker."""
 
     __slots__ = ()
-    _ONE = r"(?:===?|[<>!~]=|[<>])[ ]?[0-9A-Za-z.*+!_-]{1,60}"
+    _ONE = r"(?:===?|[<>!~]=|[<>])[ ]?[0-9A-Za-z.*+!_-]{1,162}"
     SHAPE, WHAT = rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,100}}[ ]?(?:{_ONE}(?:,[ ]?{_ONE}){{0,8}})?", "a requirement"
 
 

@@ -325,6 +325,8 @@ def _entry(
         added_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         original=verification.sha256 if original else None,
     )
+    # An entry that cannot be read again would end every later command of the shelf.
+    entry = codec.from_json(codec.to_json(entry), ShelvedWheel, name=f"what would be written of `{source.name}`")
     return entry, metadata, inside
 
 
@@ -373,6 +375,10 @@ def _jit(entry: ShelvedWheel, cards: Sequence[Capability]) -> bool:
     return any(each.by_jit for card in cards for each in _served(entry, card))
 
 
+_MOST_NAMED = 6
+"""Architectures that a label names one by one: Windows has paths of 260 letters."""
+
+
 def labelled(wheel: WheelIdentity, cuda: Version | None) -> str:
     """The version under which the wheel is shelved: its own, with what is missing in its label added."""
     version = wheel.version or "0"
@@ -391,7 +397,7 @@ def _parts(wheel: WheelIdentity, cuda: Version | None) -> list[str]:
     targets = sorted(Target.parse(name) for name in wheel.targets)
     native = list(dict.fromkeys(str(t).replace("_", "") for t in targets if not t.ptx))
     ptx = list(dict.fromkeys(str(t).replace("compute_", "ptx") for t in targets if t.ptx))
-    parts += native or ptx
+    parts += [f"{native[0]}to{native[-1][2:]}"] if len(native) > _MOST_NAMED else native or ptx
     if not wheel.is_torch and wheel.torch:
         numbers = wheel.torch.partition("+")[0].split(".")
         parts.append("torch" + "".join(numbers[:2]))

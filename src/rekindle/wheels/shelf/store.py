@@ -12,6 +12,7 @@ from pathlib import Path
 from packaging.utils import InvalidName, canonicalize_name
 
 from rekindle.core import codec, console, files
+from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, Locked, NotFound, NotWritable, RekindleError, UsageError
 from rekindle.wheels.shelf.entry import ShelvedWheel
 
@@ -71,7 +72,11 @@ def project_name(stated: str, file_project: str) -> str:
 def read_entry(path: Path) -> ShelvedWheel:
     """One entry, which must be of the wheel whose name it carries."""
     files.no_links(path, path.parent)
-    entry = codec.from_json(files.read_bytes(path), ShelvedWheel, name=f"`{path}`")
+    try:
+        entry = codec.from_json(files.read_bytes(path), ShelvedWheel, name=f"`{path}`")
+    except BadInput as error:
+        mend = rekindle("shelf", "mend", "--shelf", str(path.parents[1]))
+        raise BadInput(error.message, hint=f"`{mend}` makes it anew, or sets its wheel aside") from error
     if f"{file_name(entry.file)}{ENTRY}" != path.name:
         raise BadInput(f"`{path}` speaks of another wheel, `{entry.file}`", hint="`rekindle shelf mend` makes it anew")
     return entry
