@@ -10,6 +10,8 @@ import pytest
 
 from rekindle.cli.main import run
 from rekindle.core.errors import BadInput, NotFound, UnknownName
+from support import small_wheels
+from support.command import rekindle_command
 from support.fatbins import container
 
 
@@ -146,3 +148,28 @@ def test_mistakes_get_a_message_and_their_own_code(
     assert code == error.exit_code  # type: ignore[attr-defined]
     assert out == ""
     assert err.startswith("error:") and "hint:" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "runs"),
+    [
+        ("x.pth", b"import os; os.system('id')\n", True),
+        ("x.pth", b"/somewhere\r\nimport\tx\r\n", True),
+        ("x.pth", b"../lib\n# import os\n", False),
+        ("demo-1.0.data/purelib/x.pth", b"\xef\xbb\xbfimport x\n", True),
+        ("sitecustomize.py", b"", True),
+        ("demo/sitecustomize.py", b"", False),
+    ],
+)
+def test_what_runs_without_an_import_is_named(tmp_path: Path, name: str, text: bytes, runs: bool) -> None:
+    """Whoever asks whether a friend's wheel is safe is told of it before anything is installed."""
+    files = {
+        name: text,
+        "demo-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
+        "demo-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    wheel = str(small_wheels.make(tmp_path, files, name="demo-1.0-py3-none-any.whl"))
+    said = "code that runs whenever Python starts"
+    for words in (("inspect",), ("verify", "--no-run")):
+        assert (said in " ".join(rekindle_command(*words, wheel).out.split())) is runs
+    assert (said in rekindle_command("shelf", "add", wheel, "--shelf", str(tmp_path / "shelf")).err) is runs

@@ -105,6 +105,8 @@ def command(
     )
     seen = []
     every: list[Path | None] = [*places] or [None]
+    if not no_run and any(place.suffix == ".whl" for place in places):
+        console.say("the wheel is installed in a new environment and its code is run, as you; `--no-run` only reads")
     for place in every:
         with console.waiting(f"checking {place or 'the installed torch'}"):
             done = verify.verify(

@@ -181,6 +181,7 @@ def _of_package(
             *integrity.info_findings(found),
             *integrity.record_findings(found),
             *integrity.name_findings(found),
+            *integrity.startup_findings(found),
             *integrity.header_findings(binaries),
             *integrity.cpu_findings(binaries, known.cpu),
             *variant.findings(found, known.variant, binary.codes(binaries), cuda_of(known) or cuda_linked(binaries)),

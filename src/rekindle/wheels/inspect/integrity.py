@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,6 +16,11 @@ from rekindle.knowledge.cuda.libraries import is_vendor_library
 
 # What RECORD itself does not list, or cannot know the hash of.
 _GPU_WORDS = ("cuda", "cudnn", "cublas", "cufft", "cusparse", "cusolver", "curand", "nccl", "nvrtc", "nvshmem", "cupti")
+# Where `site` looks: the top of the folder of packages, wherever in the wheel that is.
+_SITE = re.compile(
+    r"(?:[^/]+\.data/(?:purelib|platlib)/)?(?:[^/]+\.pth|(?:sitecustomize|usercustomize)(?:\.py|/__init__\.py))"
+)
+_IMPORTS = re.compile(rb"^(?:\xef\xbb\xbf)?import[ \t]", re.MULTILINE)
 _UNLISTED = (".dist-info/RECORD", ".dist-info/RECORD.jws", ".dist-info/RECORD.p7s")
 
 
@@ -83,6 +89,24 @@ def name_findings(found: Package) -> list[Finding]:
             if linux
             else "on Windows an installer fails or overwrites one file with another",
             fix=Fix(text="rename the files and build the wheel again"),
+        )
+    ]
+
+
+def startup_findings(found: Package) -> list[Finding]:
+    """What runs whenever Python starts in the environment that the wheel is installed in, imported or not."""
+    if found.kind != "wheel":
+        return []
+    top = [name for name in found.files if _SITE.fullmatch(name)]
+    runs = [name for name in top if not name.endswith(".pth") or _IMPORTS.search(found.read(name, limit=1 << 20))]
+    if not runs:
+        return []
+    return [
+        warned(
+            "startup",
+            f"{', '.join(f'`{printable(name)}`' for name in sorted(runs)[:3])}: code that runs whenever Python starts",
+            why="no import is needed for it: whoever built the wheel can do there what you can",
+            fix="read it before you install the wheel, or let `rekindle verify` run it; with `--no-run` nothing runs",
         )
     ]
 

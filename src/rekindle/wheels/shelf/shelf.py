@@ -19,7 +19,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from rekindle.compat.gpu_code import Served, overall, served
-from rekindle.core import codec, files, paths, signing
+from rekindle.core import codec, console, files, paths, signing
 from rekindle.core.errors import NotFound, RekindleError, UsageError
 from rekindle.core.signing import PublicKey
 from rekindle.core.untrusted import PlainFileName, Sha256
@@ -274,6 +274,9 @@ def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
         if how.fits:
             how.fits(known)
         verification = checked(wheel, how.report, own=own, trusted=how.trusted, against=how.against, run=how.run)
+        for each in known.findings:
+            if each.id == "startup":
+                console.say(f"warning: {each.found}: {each.why}")
         cuda = known.cuda or _cuda(known, linked, how.against) or (how.cuda if known.targets else None)
         # The variants of a release share its version: their labels say what they are for.
         version = labelled(known, cuda) if how.labels and known.variant is None else known.version or "0"

@@ -80,7 +80,7 @@ def file(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     damaged = _damaged(subject)
     if damaged:
         return damaged
-    odd = [item for item in findings if item.id == "names"]
+    odd = [item for item in findings if item.id in ("startup", "names")]
     if odd:
         return msgspec.structs.replace(odd[0], id="file")
     size = subject.inspection.size / 1e6
