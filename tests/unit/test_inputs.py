@@ -347,6 +347,21 @@ def test_the_number_in_pytorchs_message_is_no_driver() -> None:
     assert "R470" in seen.err
 
 
+def test_a_driver_that_was_cut_short_is_the_one_it_was_cut_from() -> None:
+    """`450.80` once was older than the 450.80.02 that CUDA 11 needs, and cost twelve releases."""
+    assert [str(read_driver(each).driver) for each in ("450.80", "525.60", "580.65", "470.57.02", "390.157")] == [
+        "450.80.02", "525.60.13", "580.65.06", "470.57.02", "390.157",
+    ]  # fmt: skip
+    assert read_driver("450.80").note == "driver 450.80 is taken as 450.80.02"
+    assert str(read_driver("472.50", "windows").driver) == "472.50"
+
+
+@pytest.mark.parametrize("cuda", ["12.4", "13.0", "9"])
+def test_the_cuda_beside_the_driver_is_no_driver(cuda: str) -> None:
+    with pytest.raises(UsageError, match="is not a driver version"):
+        read_driver(cuda)
+
+
 def test_a_driver_as_nvidia_smi_shows_it() -> None:
     found = _answer("--gpu", "3090", "--os", "linux", "--driver", "535.183.01 (CUDA 12.2)")
     assert (found["variant"], found["driver"]) == ("cu126", "525.60.13 or newer")

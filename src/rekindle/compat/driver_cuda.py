@@ -58,6 +58,15 @@ def need(cuda: Version, counting: str) -> DriverNeed | Unknown:
     )
 
 
+def whole(driver: Version, counting: str) -> Version:
+    """`450.80` is 450.80.02 cut short: the newest that NVIDIA names a toolkit with, of those that begin so."""
+    own = [each for row in toolkits.toolkits() for each in row.min_drivers]
+    named = [each.windows if counting == "windows" else each.linux for each in own]
+    named += [_floor(row, counting) for row in toolkits.toolkits()]
+    longer = [each for each in named if each and len(each.parts) > len(driver.parts) and each.starts_with(driver)]
+    return max(longer, default=driver)
+
+
 def runs(driver: Driver, cuda: Version) -> Judgement:
     wanted = need(cuda, driver.counting)
     if isinstance(wanted, Unknown):

@@ -20,7 +20,7 @@ _AROUND = re.compile(r"(?i)^(nvidia[- ]?)?(driver )?(version:? )?r?|[ (,|]*cuda.
 class TypedDriver(msgspec.Struct, frozen=True, kw_only=True):
     driver: Driver
     note: str | None = None
-    """How a bare branch was read."""
+    """How a bare branch, or one cut short, was read."""
 
 
 def read_driver(text: str, counting: str = "linux") -> TypedDriver:
@@ -35,10 +35,14 @@ def read_driver(text: str, counting: str = "linux") -> TypedDriver:
         driver = Driver(Version(number), counting)
         return TypedDriver(driver=driver, note=f"driver {plain}, as Windows counts, is NVIDIA's {number}")
     version = typed(plain, "`--driver`", "550.54.14")
-    if version.major >= 1000:
-        raise UsageError(f"`{text[:40]}` is not a driver version", hint=_of_cuda(version.major, counting))
-    if any(version.parts[1:]) or version.major < 100:
-        return TypedDriver(driver=Driver(version, counting))
+    if version.major >= 1000 or version.major < 100:
+        # `12.4` is the CUDA that nvidia-smi shows beside it.
+        cuda = version.major if version.major >= 1000 else version.major * 1000 + version.minor * 10
+        raise UsageError(f"`{text[:40]}` is not a driver version", hint=_of_cuda(cuda, counting))
+    if any(version.parts[1:]):
+        found = driver_cuda.whole(version, counting)
+        note = f"driver {text} is taken as {found}" if found != version else None
+        return TypedDriver(driver=Driver(found, counting), note=note)
     newest = meant(version, counting)
     note = f"the newest of branch R{version.major}" if newest != version else "the first of that number"
     return TypedDriver(driver=Driver(newest, counting), note=f"driver {text} is taken as {newest}, {note}")

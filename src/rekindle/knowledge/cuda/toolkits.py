@@ -61,6 +61,8 @@ def toolkit(version: Version | str) -> Toolkit:
     message = f"there is no CUDA {wanted}" + (" (12.7 was never released)" if str(wanted).startswith("12.7") else "")
     below = [row.version for row in toolkits() if row.version < wanted][-1:]
     near = [*below, *[row.version for row in toolkits() if row.version > wanted][:1]]
+    alike = [row.version for row in toolkits() if str(wanted).startswith(str(row.version))]
+    near = alike[-1:] or near
     known = ", ".join(str(row.version) for row in toolkits())
     raise UnknownName(message, hint=f"nearest: {' and '.join(map(str, near))}; known are {known}")
 
