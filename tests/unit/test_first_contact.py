@@ -131,6 +131,34 @@ def test_a_file_that_is_not_there_is_said_in_one_way(
     assert re.search(r"no such file(?: or folder)?: `[^`]*nothing", seen.err), seen.err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("install", "torch==2.6.0"), "rekindle install --torch 2.6.0"),
+        (("install", "pytorch"), "PyTorch is what it installs"),
+        (("inspect", "nvcr.io/nvidia/pytorch:23.10-py3"), "rekindle review Dockerfile --gpu NAME"),
+        (("plan", "--machine", "empty.json"), "`empty.json` is empty"),
+        (("shelf", "add", "empty.json"), "name a wheel, such as"),
+        (("gpu", "Tesla K41"), "`Tesla K40m`"),
+        (("plan", "--gpu", "V100", "--cuda", "12.60"), "nearest: 12.6;"),
+    ],
+)
+def test_what_was_named_by_mistake_is_told_apart(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.json").touch()
+    seen = rekindle_command(*words)
+    assert seen.code != 0 and said in " ".join(seen.err.split()), seen.err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there it is a path")
+@pytest.mark.parametrize("verb", ["install", "inspect", "diagnose", "audit"])
+def test_a_path_of_windows_is_known_elsewhere(verb: str) -> None:
+    """It was to be made with `python -m venv C:\\ComfyUI`."""
+    assert "it is a path of Windows" in rekindle_command(verb, "C:\\ComfyUI_windows_portable").err
+
+
 def test_a_compiler_library_is_not_called_a_program_for_the_cpu(tmp_path: Path) -> None:
     info = "nvidia_cuda_nvrtc_cu12-12.6.85.dist-info"
     files = {

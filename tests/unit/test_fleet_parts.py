@@ -178,7 +178,7 @@ def test_status_tells_from_the_journal_what_is_where(tmp_path: Path, planned: pl
     log = FleetJournal(place.journal)
     log.write(event("start", name="/shelf"))
     log.write(event("begin", key=keys[0], worker="a"))
-    log.write(event("done", key=keys[0], worker="a", wheel="x.whl", seconds=3.0))
+    log.write(event("done", key=keys[0], worker="a", wheel="x-1.0+cu118-py3-none-any.whl", seconds=3.0))
     found = diagnose_text("nvcc fatal   : Unsupported gpu architecture 'compute_35'\n")
     log.write(event("failed", key=keys[1], worker="a", error="compile: `ninja` exited with code 1", diagnosis=found))
     log.write(event("begin", key=keys[2], worker="a"))
@@ -187,6 +187,7 @@ def test_status_tells_from_the_journal_what_is_where(tmp_path: Path, planned: pl
     assert state.status_of(place, running=True).counts["running"] == 1
     text = "\n".join(view.status_lines(seen))
     assert "1 done, 1 waiting, 1 failed, 1 impossible" in text and "fix:" in text
+    assert "pip install --extra-index-url" in text and "x==1.0+cu118" in text
     seen_ = rekindle_command("fleet", "status", "--state", str(place.root), "--json")
     assert seen_.json()["jobs"][0]["state"] == "done"
     told = rekindle_command("fleet", "status", "--state", str(place.root)).out

@@ -371,6 +371,8 @@ def test_a_matrix_of_which_nothing_can_be_built_does_not_pass(tmp_path: Path) ->
     matrix = tmp_path / "matrix.toml"
     matrix.write_text("", encoding="utf-8")
     assert rekindle_command("fleet", "plan", str(matrix)).code == 5
+    seen = rekindle_command("fleet", "run", str(matrix), "--shelf", str(tmp_path / "shelf"))
+    assert seen.code == 5 and "no GPU is named" in seen.out
 
 
 def test_a_row_that_is_impossible_as_one_is_split(tmp_path: Path) -> None:

@@ -382,3 +382,11 @@ def test_a_mistyped_shelf_is_not_an_empty_one(tmp_path: Path) -> None:
 def test_a_shelf_with_nothing_on_it_was_not_verified(tmp_path: Path) -> None:
     empty = rekindle_command("shelf", "verify", "--shelf", str(tmp_path))
     assert empty.code == 9 and "nothing was checked" in empty.out
+
+
+def test_a_wheel_without_anything_compiled_is_found_for_a_card_by_its_name(tmp_path: Path) -> None:
+    wheel, place = pure_wheel(tmp_path, project="sageattention"), tmp_path / "shelf"
+    shelf.add(place, [wheel], shelf.Addition())
+    assert len(shelf.find(place, [Capability(8, 6)], project="sageattention")) == 1
+    assert shelf.find(place, [Capability(6, 1)], project="sageattention") == ()  # the project begins with 8.0
+    assert shelf.find(place, [Capability(8, 6)]) == ()

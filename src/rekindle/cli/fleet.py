@@ -356,9 +356,11 @@ def _cache(named: str | None) -> str | None:
 
 
 def _ended(status: FleetStatus, as_json: bool) -> int:
-    from rekindle.core.errors import StepFailed
+    from rekindle.core.errors import NoRoute, StepFailed
 
     _show(status, as_json)
+    if status.counts.keys() == {"impossible"}:
+        return NoRoute.exit_code
     return 0 if status.well else StepFailed.exit_code
 
 
@@ -371,6 +373,9 @@ def _show(status: FleetStatus, as_json: bool) -> None:
         which = [str(said[name]) for name in options.given("matrix")]
         where = [(f"--{each}", str(said[each])) for each in options.given("state", "shelf", "scheduler", "certs")]
         again = rekindle("fleet", "retry", *which, "--failed", *itertools.chain.from_iterable(where))
+        if "unplaced" in status.counts:
+            worker, export = rekindle("fleet", "worker", "--help"), rekindle("fleet", "export", "--help")
+            console.out(f"Next: a worker on such a machine (`{worker}`), or a workflow that has them (`{export}`)")
         console.out(f"Next: fix the cause, then `{again}`")
 
 

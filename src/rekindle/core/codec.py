@@ -136,6 +136,8 @@ def _decoded(decode: Callable[[], T], kind: Any, name: str, data: bytes | str = 
     try:
         return decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        if not data.strip() and not isinstance(error, RecursionError):
+            raise BadInput(f"{name} is empty", hint="name the file that was meant, or make it again") from error
         if isinstance(data, bytes) and (other := files.binary_kind(data)):
             raise BadInput(f"{name} is {other}", hint="`rekindle inspect` shows what such a file holds") from error
         if unknown := _UNKNOWN.search(str(error)):

@@ -7,6 +7,8 @@ script can tell a typing mistake from a missing file from a card that nothing se
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
@@ -111,11 +113,20 @@ class NotFound(RekindleError):
     exit_code = 14
 
     @classmethod
-    def path(
-        cls, path: object, what: str = "file", *, hint: str = "check the path; quote it if it has spaces"
-    ) -> NotFound:
+    def path(cls, path: object, what: str = "file", *, hint: str | None = None) -> NotFound:
         """The one way to say that a file or folder which somebody named is not there."""
-        return cls(f"no such {what}: `{str(path)[:200]}`", hint=hint)
+        named = str(path)[:200]
+        usual = hint or "check the path; quote it if it has spaces"
+        return cls(f"no such {what}: `{named}`", hint=lies_elsewhere(named) or usual)
+
+
+def lies_elsewhere(named: str) -> str | None:
+    """What to do with what is no file here: a path of Windows where this is none, an image of a registry."""
+    if os.name != "nt" and re.match(r"[A-Za-z]:[\\/]|\\\\", named):
+        return "it is a path of Windows: run this there, or copy what it names here"
+    if re.fullmatch(r"[\w.-]+(?:/[\w.-]+)+:[\w.-]+", named):
+        return f"it is an image: with `FROM {named}` in a Dockerfile, `rekindle review Dockerfile --gpu NAME` judges it"
+    return None
 
 
 class Interrupted(RekindleError):

@@ -148,7 +148,7 @@ def gcc(machine: Machine) -> Iterator[Finding]:
                 reason,
                 fix=f"install g++-{newest} beside it" if newest else None,
                 commands=(
-                    Command("apt-get", "install", f"g++-{newest}", system="linux"),
+                    Command("sudo", "apt-get", "install", f"g++-{newest}", system="linux"),
                     _host_compiler(f"g++-{newest}"),
                 )
                 if newest

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from packaging.utils import InvalidWheelFilename
 
 from rekindle.core import console
+from rekindle.core.command import pip, rekindle
 from rekindle.core.findings import State
 from rekindle.fleet.job import FleetJob, JobState
 from rekindle.fleet.journal import FleetEvent
 from rekindle.fleet.planning import FleetPlan, guessed, spoken_minutes
 from rekindle.fleet.state import FleetStatus
+from rekindle.model.wheel import read_name
 
 
 class Pace:
@@ -133,8 +139,23 @@ def status_lines(status: FleetStatus) -> Iterator[str]:
     if checked:
         good = sum(each.state in (State.PASS, State.WARN) for each in checked)
         yield f"{good} of {len(checked)} wheels with GPU code were checked on a card"
+    if status.counts.keys() == {"impossible"}:
+        yield from dict.fromkeys(f"           {job.reason}" for job in status.jobs if job.reason)
     if status.shelf and status.counts.get("done"):
         yield f"wheels on the shelf {status.shelf}"
+        index = (Path(status.shelf).absolute() / "simple").as_uri()
+        every = list(dict.fromkeys(_requirements(status)))
+        yield from (f"  {pip('install', '--extra-index-url', index, each)}" for each in every[:3])
+        if len(every) > 3:
+            yield f"  and {len(every) - 3} more: `{rekindle('shelf', 'list', '--shelf', status.shelf)}`"
+
+
+def _requirements(status: FleetStatus) -> Iterator[str]:
+    for job in status.jobs:
+        if job.state == "done" and job.wheel:
+            with contextlib.suppress(InvalidWheelFilename):
+                made = read_name(job.wheel)
+                yield f"{made.project}=={made.version}"
 
 
 _SPOKEN = {"aside": "set aside", "unplaced": "without a worker", "not-needed": "not needed"}

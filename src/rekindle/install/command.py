@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from rekindle.core import console, paths
-from rekindle.core.command import rekindle
-from rekindle.core.errors import ChecksFailed, NoRoute, NotFound, UsageError
+from rekindle.core.command import Command, rekindle
+from rekindle.core.errors import ChecksFailed, NoRoute, NotFound, UsageError, lies_elsewhere
 from rekindle.core.version import Version
 from rekindle.install import apply
 from rekindle.install.apply import InstallReport
@@ -154,10 +155,19 @@ def _route_of(wheel: Path, offer: Offer, verdict: Verdict) -> Route:
     raise NoRoute(f"`{wheel.name}` cannot be used here: {reasons}", hint="without `--wheel` the best route is chosen")
 
 
+def _no_environment(where: str) -> str:
+    """A name of a package, or a path of another system, is not made into a folder."""
+    named = re.fullmatch(r"(?i)(?:py)?torch(?:==(.+))?", where)
+    if named:
+        told = ("--torch", named[1]) if named[1] else ()
+        return f"PyTorch is what it installs: `{rekindle('install', *told)}`, in the environment that is active"
+    return lies_elsewhere(where) or f"make one with `{Command('python', '-m', 'venv', where)}`"
+
+
 def locate_environment(where: Path | None) -> Environment:
     """The environment that packages go into. An error if it cannot run here, or if other programs live on it."""
     if where is not None and not where.exists():
-        raise NotFound(f"there is no Python environment at `{where}`", hint=f"make one with `python -m venv {where}`")
+        raise NotFound(f"there is no Python environment at `{where}`", hint=_no_environment(str(where)))
     environment = find(where)
     if environment.kind == "system":
         if where is None:

@@ -81,7 +81,8 @@ def _unasked(situation: Situation, wish: Wish) -> Sequence[Route]:
 
 
 def _ready_made(routes: Sequence[Route]) -> Route | None:
-    return next((each for each in routes if each.route is RouteKind.OFFICIAL_WHEEL and each.consent), None)
+    fitting = (each for each in routes if each.route is RouteKind.OFFICIAL_WHEEL and each.consent)
+    return next((each for each in fitting if each.change is None), None)
 
 
 def _plan(situation: Situation, *words: str) -> Command:

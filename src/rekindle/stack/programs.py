@@ -131,7 +131,7 @@ def _an_extension(name: str, situation: Situation) -> UnknownName:
     python = ("--python", best.python) if best.python else ()
     torch = ("--torch", best.version, *python) if best.torch else ()
     # Of the machine that asks, the environment says all of it.
-    words = () if situation.here else (*place_words(situation), *torch)
+    words = () if situation.here else (*place_words(situation, driver=False), *torch)
     find = rekindle("extension", "find", name, *words, system=situation.system)
     one_of = ", ".join(row.id for row in programs())
     hint = f"it is an extension of torch: `{find}` looks for its ready-made wheels"

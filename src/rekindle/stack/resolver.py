@@ -57,9 +57,10 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = (), *, as
         routes = [complete(route) for route in routes]
         found_ways = [msgspec.structs.replace(way, route=complete(way.route)) for way in found_ways]
     first = chosen.route
+    here = msgspec.structs.replace(situation, cards=chosen.situation.cards)
     return Verdict(
         notes=_notes(situation, wish, first),
-        situation=msgspec.structs.replace(situation, cards=chosen.situation.cards),
+        situation=here,
         wish=wish,
         recommended=first,
         alternatives=alternatives(chosen, found_ways) if wish.prefer is not Prefer.COMPLETE else (),
@@ -67,7 +68,7 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = (), *, as
         rejections=tuple(rejections),
         missing=first.missing,
         decisive=reasons.why_not_newest(first, wish, rejections, routes),
-        outlook=next_steps(chosen.situation, wish, first, routes),
+        outlook=next_steps(here, wish, first, routes),
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from rekindle.compat import wheel_platform
+from rekindle.compat.judgement import Clash
 from rekindle.core.command import Command, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import profiles
@@ -31,7 +33,8 @@ def shorter(version: str, cuda: Version, python: str | None, situation: Situatio
         return None
     if not FIRST <= Version.parse(version).major_minor <= LAST:
         return None
-    fitting = [each for each in offers.official_of(version, "linux", "x86_64") if _fits(each, cuda, python)]
+    every = offers.official_of(version, "linux", "x86_64")
+    fitting = [each for each in every if _fits(each, cuda, python) and _loads(each, situation)]
     estimate = estimates.source_build(version, situation, half=True)
     if not fitting or estimate is None:
         return None
@@ -55,6 +58,10 @@ def left_out(cards: Iterable[Capability]) -> tuple[str, ...]:
 
 def _fits(offer: Offer, cuda: Version, python: str | None) -> bool:
     return offer.cuda.major == cuda.major and python in offer.pythons and offer.index_url is not None
+
+
+def _loads(offer: Offer, situation: Situation) -> bool:
+    return not isinstance(wheel_platform.loads(offer.label, offer.glibc, situation.glibc), Clash)
 
 
 def _commands(base: Offer, python: str | None) -> tuple[Command, ...]:

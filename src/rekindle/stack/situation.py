@@ -259,14 +259,19 @@ def card_words(cards: Sequence[Card]) -> tuple[str, ...]:
     return tuple(word for card in cards for word in ("--gpu", gpus.spelled(card.name, card.capabilities)))
 
 
-def place_words(situation: Situation) -> tuple[str, ...]:
-    """The place as options of another of our commands: this computer needs none, a recorded one its file."""
+def place_words(situation: Situation, *, driver: bool = True) -> tuple[str, ...]:
+    """The place as options of another of our commands: this computer needs none, a recorded one its file.
+
+    `driver`: that command takes one.
+    """
     if situation.recorded is not None:
         return ("--machine", situation.recorded)
     if situation.here:
         return ()
+    name = "wsl" if situation.wsl else situation.system_name or situation.system
     arch = ("--arch", situation.arch) if situation.arch != "x86_64" else ()
-    return (*card_words(situation.cards), "--os", situation.system, *arch)
+    told = ("--driver", str(situation.driver)) if driver and situation.driver else ()
+    return (*card_words(situation.cards), "--os", name, *arch, *told)
 
 
 def cards_named(queries: Sequence[str]) -> tuple[Card, ...]:

@@ -314,11 +314,15 @@ def _gcc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wi
         missing=not fitting,
         evidence=limits_evidence(toolkit.version),
         why=(f"toolset: CUDA {toolkit.version} takes GCC up to {most}, PyTorch asks for {least} or newer",),
-        commands=(
-            *_provision_gcc(toolkit.version, situation),
-            Command("apt-get", "install", f"g++-{most}", system="linux"),
-        ),
+        commands=(*_provision_gcc(toolkit.version, situation), *_packaged_gcc(most, situation.distribution)),
     )
+
+
+def _packaged_gcc(version: int, distribution: str | None) -> tuple[Command, ...]:
+    """Where the system has it beside its own: elsewhere the toolchain of above is the way."""
+    if distribution not in (None, "ubuntu", "debian"):
+        return ()
+    return (Command("sudo", "apt-get", "install", f"g++-{version}", system="linux"),)
 
 
 @cached

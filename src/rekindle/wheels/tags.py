@@ -36,7 +36,8 @@ def wheel_tags(path: Path) -> frozenset[Tag]:
     except InvalidWheelFilename as error:
         wheel_like = path.suffix == ".whl" or not path.exists()
         message = f"`{path.name}` is not the name of a wheel: {error}" if wheel_like else files.not_a(path, "a wheel")
-        hint = "rename it to what it was when it was built, such as `torch-2.7.1-cp311-cp311-win_amd64.whl`"
+        known = "such as `torch-2.7.1-cp311-cp311-win_amd64.whl`"
+        hint = f"rename it to what it was when it was built, {known}" if wheel_like else f"name a wheel, {known}"
         raise (UsageError if path.exists() else NotFound)(message, hint=hint) from error
 
 

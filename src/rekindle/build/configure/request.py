@@ -260,9 +260,9 @@ def _check_place(wanted: BuildFile, machine: Machine) -> None:
     asked, here = (wanted.system or machine.os, wanted.arch or machine.arch), (machine.os, machine.arch)
     if asked != here:
         message = f"this plan is for {asked[0].capitalize()} on {asked[1]}; this is {here[0].capitalize()} on {here[1]}"
-        raise UsageError(
-            message, hint="build it there, or make a plan for this machine with `rekindle plan -o plan.toml`"
-        )
+        script = "build.cmd" if asked[0] == "windows" else "build.sh"
+        hint = f"build it there, or with a script for there: `--script {script}`; `rekindle plan` is for this one"
+        raise UsageError(message, hint=hint)
 
 
 def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) -> BuildRequest:

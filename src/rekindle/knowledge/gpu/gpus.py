@@ -429,6 +429,9 @@ def nearest(name: str, count: int = 4) -> tuple[str, ...]:
 def _same_number(typed: str, name: str) -> bool:
     """Do both have a number in common, or numbers of one length with one digit between them or the same digits?"""
     mine, theirs = (re.findall(r"\d+", text.replace("o", "0")) for text in (typed.lower(), name.lower()))
+    short, known = (set(re.findall(r"\b[a-z]+\d(?=\d[a-z]?\b)", text.lower())) for text in (typed, name))
+    if short & known:
+        return True  # K41 and K40c
     if not mine or not theirs:
         return not mine
     for one in mine:

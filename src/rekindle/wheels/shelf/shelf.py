@@ -19,6 +19,8 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from rekindle.compat.gpu_code import Served, overall, served
+from rekindle.compat.judgement import Clash
+from rekindle.compat.package import runs_on as package_card
 from rekindle.core import codec, console, files, paths, signing
 from rekindle.core.errors import NotFound, RekindleError, UsageError
 from rekindle.core.signing import PublicKey
@@ -101,11 +103,14 @@ def find(
     python: str | None = None,
     cuda: Version | None = None,
 ) -> tuple[ShelvedWheel, ...]:
-    """The wheels that serve every one of these cards whole and fit the rest, the one to install first."""
+    """The wheels that serve every one of these cards whole and fit the rest, the one to install first.
+
+    One that nothing is compiled in, and that is asked for by name, serves the cards that its project has code for.
+    """
     found = [
         entry
         for entry in entries(folder)
-        if all(serves(entry, card) for card in cards)
+        if all(serves(entry, card) or (project is not None and _pure(entry, card)) for card in cards)
         and (project is None or canonicalize_name(entry.project) == canonicalize_name(project))
         and (torch is None or _for_torch(entry, torch))
         and (python is None or runs_on(entry.tags, python))
@@ -117,6 +122,11 @@ def find(
 
 def serves(entry: ShelvedWheel, card: Capability) -> bool:
     return bool(entry.code) and overall(each.coverage for each in _served(entry, card)) is Coverage.SERVES
+
+
+def _pure(entry: ShelvedWheel, card: Capability) -> bool:
+    anywhere = bool(entry.tags) and all(tag.endswith("-any") for tag in entry.tags)
+    return anywhere and not isinstance(package_card(entry.project, None, card), Clash)
 
 
 def _served(entry: ShelvedWheel, card: Capability) -> list[Served]:
