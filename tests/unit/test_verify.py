@@ -75,6 +75,19 @@ def test_a_name_that_does_not_fit_fails(tmp_path: Path, name: str, said: str) ->
     assert said in " ".join(seen.out.split())
 
 
+def test_a_linux_that_the_file_name_calls_otherwise_is_no_failure(tmp_path: Path) -> None:
+    """Official wheels are renamed to manylinux after they were built, and pip goes by the name alone."""
+    files = {
+        "demo/__init__.py": b"",
+        "demo-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
+        "demo-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp312-cp312-linux_x86_64\n",
+    }
+    wheel = small_wheels.make(tmp_path, files, name="demo-1.0-cp312-cp312-manylinux1_x86_64.whl")
+    assert _states(_read_only(wheel, "--json").json())["tags"] == "WARN"
+    other = small_wheels.make(tmp_path, files, name="demo-1.0-cp312-cp312-manylinux1_aarch64.whl")
+    assert _states(_read_only(other, "--json").json())["tags"] == "FAIL"
+
+
 def test_a_module_for_another_python_fails(tmp_path: Path) -> None:
     files = {"torch/_C.cp310-win_amd64.pyd": b"MZ", **small_wheels.FILES}
     answer = _read_only(small_wheels.make(tmp_path, files), "--json").json()

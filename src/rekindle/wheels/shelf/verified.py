@@ -79,6 +79,7 @@ def _better(check: NumberedCheck, theirs: Verification) -> NumberedCheck:
 
 def _refuse(wheel: Path, verification: Verification) -> None:
     if verification.state is State.FAIL:
-        failed = ", ".join(check.id for check in verification.checks if check.state is State.FAIL)
-        hint = "`rekindle verify` says more; repair it, then add it again"
-        raise ChecksFailed(f"`{wheel.name}` failed its verification: {failed or 'its report says so'}", hint=hint)
+        failed = [check for check in verification.checks if check.state is State.FAIL]
+        why = "; ".join(f"{check.id}: {check.found}" for check in failed) or "its report says so"
+        fix = next((check.fix.text for check in failed if check.fix), "`rekindle verify` says more")
+        raise ChecksFailed(f"`{wheel.name}` failed its verification: {why}", hint=fix)

@@ -144,7 +144,7 @@ def record(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
 def tags(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     """File name, METADATA, WHEEL, extension modules and libraries must all speak of the same Python and platform."""
     fields, meta = package.headers(subject.package, "WHEEL"), package.headers(subject.package, "METADATA")
-    problems = []
+    problems, odd = [], ""
     stated = set(fields.get("Tag", []))
     if not stated:
         return unverified("tags", "there is no WHEEL file with tags")
@@ -168,8 +168,10 @@ def tags(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
                 why="pip refuses it",
                 fix="rename it to the name it was built under",
             )
-        if {str(tag) for tag in tagged} != stated:
-            problems.append(f"the file name says {_some(map(str, tagged))}, WHEEL says {_some(stated)}")
+        if (said := {str(tag) for tag in tagged}) != stated:
+            odd = f"the file name says {_some(said)}, WHEEL says {_some(stated)}"
+            problems += [] if _alike(said, stated) else [odd]
+            stated = said  # what pip goes by
         if project != canonicalize_name(name) or number != version:
             problems.append(f"the file name says {project} {number}, METADATA says {name} {version}")
     promised = [item for item in subject.inspection.findings if item.id == "variant"]
@@ -186,6 +188,8 @@ def tags(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     open_question = next((item for item in promised if item.state is State.UNVERIFIED), None)
     if open_question:
         return unverified("tags", open_question.found)
+    if odd:
+        return warned("tags", odd, why="pip goes by the file name, and its libraries fit that")
     return passed("tags", f"{name} {version}, {_some(stated)}; its libraries match")
 
 
@@ -299,6 +303,10 @@ def _python_problems(subject: OpenedSubject, stated: set[str]) -> list[str]:
     return []
 
 
+_EVERYWHERE = Version("2.17")
+"""The glibc that no Linux is older than for which there are Pythons that PyTorch is built for."""
+
+
 def _platform_problems(subject: OpenedSubject, stated: set[str]) -> list[str]:
     from packaging.tags import parse_tag
 
@@ -312,9 +320,18 @@ def _platform_problems(subject: OpenedSubject, stated: set[str]) -> list[str]:
         problems.append(f"its libraries are for {links.system}, its tags say {_some(stated)}")
     floors = [floor for tag in parsed if (floor := tagged_glibc(tag.platform))]
     glibc = subject.inspection.glibc
-    if floors and glibc and glibc > max(floors):
+    if floors and glibc and glibc > max(*floors, _EVERYWHERE):
         problems.append(f"its libraries need glibc {glibc}, its tag promises {max(floors)}")
     return problems
+
+
+_LINUX = re.compile(r"-(?:many)?linux[0-9_]*?_?(?=[a-z])")
+
+
+def _alike(said: set[str], stated: set[str]) -> bool:
+    """Old wheels were called `manylinux1_x86_64` after they were built as `linux_x86_64`: it is one system."""
+    one, other = ({_LINUX.sub("-linux_", tag) for tag in each} for each in (said, stated))
+    return one == other
 
 
 def _some(words: Any) -> str:
