@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import sys
@@ -210,3 +211,17 @@ def test_review_says_what_happens_when_a_build_fails(tmp_path: Path) -> None:
     said = rekindle_command("review", str(script)).out
     assert "the script goes on when this build fails" in said
     assert "set -e" in said
+
+
+def test_what_a_described_computer_lacks_is_said_at_once_and_stops_no_script(tmp_path: Path) -> None:
+    """One thing was named after the other, and a file that says only the card kept a script from being written."""
+    plan, computer, script = tmp_path / "plan.toml", tmp_path / "k40.json", tmp_path / "build.cmd"
+    card = ("--gpu", "Tesla K40c", "--os", "Windows 10", "--driver", "472.50")
+    assert rekindle_command("plan", *card, "--torch", "2.7.1", "-o", str(plan)).code == 0
+    described = {"os": "Windows 10", "arch": "x86_64", "gpus": [{"name": "Tesla K40c"}]}
+    computer.write_text(json.dumps({"schema": "rekindle.machine/1", "machine": described}), encoding="utf-8")
+    dry = rekindle_command("build", str(plan), "--dry-run", "--machine", str(computer))
+    lacks = ("CUDA 11.8", "cuDNN 8.7.0.84", "Python 3.12", "MSVC toolset")
+    assert dry.code == 6 and all(f"{each}" in dry.err for each in lacks)
+    seen = rekindle_command("build", str(plan), "--machine", str(computer), "--script", str(script))
+    assert seen.code == 0 and script.is_file() and seen.out.count("later ") == len(lacks)

@@ -283,6 +283,7 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
         message = f"`{wanted.arch_list[:60]}` is not a list of architectures"
         raise BadInput(message, hint="write it like `3.5;5.0;8.6+PTX`") from error
     _check_place(wanted, machine)
+    _check_tools(wanted, machine)
     cuda = cuda_of(wanted, machine)
     return codec.like(
         BuildRequest,
@@ -301,6 +302,19 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
         openblas=next(iter(machine.openblas), None),
         base=base,
     )
+
+
+def _check_tools(wanted: BuildFile, machine: Machine) -> None:
+    """All that the machine lacks at once: whoever is told of one thing after the other installs for an evening."""
+    lacking = []
+    for ask in (cuda_of, cudnn_of, python_of, lambda wanted, machine: compiler_of(wanted, machine, None)):
+        try:
+            ask(wanted, machine)
+        except MissingTool as error:
+            lacking.append(error)
+    if lacking:
+        hints = dict.fromkeys(each.hint for each in lacking if each.hint)
+        raise MissingTool("; ".join(each.message for each in lacking), hint="; ".join(hints)) from lacking[0]
 
 
 def mkl_of(wanted: BuildFile, machine: Machine) -> str | None:

@@ -249,16 +249,14 @@ def _composed(command: BuildCommand) -> tuple[script.Script, str, bool, tuple[Fi
 def _machine(command: BuildCommand) -> tuple[Machine, bool, tuple[Finding, ...]]:
     """The computer that the script is for, whether it is another one (recorded, or as a plan for it says), and what
     this one lacks yet."""
-    if command.machine is not None:
-        return look(command.machine), True, ()
     kind = _KINDS[str(command.script and command.script.suffix.lower())][0]
     wanted = wanted_by(command)
     here = (paths.system(), paths.architecture())
-    if wanted.system and wanted.arch and (kind, wanted.arch) != here:
+    if command.machine is None and wanted.system and wanted.arch and (kind, wanted.arch) != here:
         return usual(wanted, wanted.system, wanted.arch), True, ()
-    seen, lacks = completed(wanted, look(None))
+    seen, lacks = completed(wanted, look(command.machine))
     fix = Fix(text="install it before you run the script, or correct its place at the top of the script")
-    return seen, False, tuple(warned(LATER, text, fix=fix) for text in lacks)
+    return seen, command.machine is not None, tuple(warned(LATER, text, fix=fix) for text in lacks)
 
 
 def _launcher(asked: str | None) -> str | None:
