@@ -60,7 +60,7 @@ _FACTS = (
     "driver", "toolkit", "status_program", "program", "windows_build", "library_cuda", "hidden", "cuda_package",
     "runtime_image",
 )  # fmt: skip
-_TOO_OLD, _NAME = "gpu_too_old_for_kernel", re.compile(r"[A-Za-z][\w-]{3,}")
+_TOO_OLD, _NO_CODE, _NAME = "gpu_too_old_for_kernel", "no_kernel_image", re.compile(r"[A-Za-z][\w-]{3,}")
 _WHO = ("owner", "failing", "module", "package")
 # The fields that name whose the failure is.
 # What the first screen has room for.
@@ -75,7 +75,8 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts, done: Sequen
     fields = {"package": facts.package, **fields} if facts.package else fields
     if "locked_name" in fields:
         fields = {**fields, "package": f"{fields['locked_name']}=={fields.get('locked_version', '')}".rstrip("=")}
-    never = _left_out(fields, facts, fields.get("said", "") if cause.id == _TOO_OLD else "")
+    told = fields.get("said", "") if cause.id == _TOO_OLD else facts.unserved or "" if cause.id == _NO_CODE else ""
+    never = _left_out(fields, facts, told)
     if never is not None:
         return (msgspec.structs.replace(never, commands=tuple(_where(each, facts) for each in never.commands)),)
     values = _values(fields, facts)
@@ -284,6 +285,7 @@ def _of_cards(facts: Facts) -> dict[str, str]:
     last = last_cudnn(oldest)
     return present(
         arch=";".join(str(gpu) for gpu in sorted(set(facts.gpus))),
+        arch_digits=";".join(gpu.sm.removeprefix("sm_") for gpu in sorted(set(facts.gpus))),
         gpu=max(facts.gpus),
         gpu_sm=oldest.sm,
         several_cards=len(set(facts.gpus)) > 1,

@@ -24,6 +24,9 @@ from rekindle.model.cuda_line import CudaLine
 
 _ASK = 'the torch that is installed (`python -c "import torch; print(torch.__version__)"` prints it)'
 _OWN = frozenset({"torch", "torchvision", "torchaudio"})
+# Of whole releases only: `0.52.0 Requires-Python >=3.6,<3.9`.
+_BOUND = r"(?:[<>]=?|[=!]=) ?\d{1,3}(?:\.\d{1,3}){0,3}"
+_REQUIRES = re.compile(rf"\b(\d{{1,6}}(?:\.\d{{1,6}}){{0,5}}) Requires-Python ({_BOUND}(?:, ?{_BOUND})*)")
 _PYTHONS = tuple(f"3.{minor}" for minor in range(14, 5, -1))
 _REINSTALL = "pip install --force-reinstall --no-cache-dir --no-deps"
 # The C library of Ubuntu 20.04 and Debian 11, the oldest that people still ask about.
@@ -49,8 +52,8 @@ def _offered(package: str, said: str) -> dict[str, str]:
 
 def _for_python(asked: str | None, said: str) -> dict[str, str]:
     """The newest Python that the release that is asked for takes (or the newest release), where pip says it."""
-    told = dict(re.findall(r"(\d[\w.]*) Requires-Python ([<>=!~][<>=!~,.*\d ]*)", said))
-    chosen = asked if asked in told else max(filter(Version.find, told), key=Version.parse, default=None)
+    told = dict(_REQUIRES.findall(said.replace(".*", "")))
+    chosen = asked if asked in told else max(told, key=Version.parse, default=None)
     takes = Range(told[chosen]) if chosen else None
     return present(
         requires_python=takes and takes.text,
