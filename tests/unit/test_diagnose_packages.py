@@ -179,7 +179,7 @@ def test_a_fix_of_packages_says_what_the_field_accepts(log: str, words: tuple[st
         ("error in a setup command: use_2to3 is invalid.", "setuptools<58", "setuptools<81"),
         ("Intel MKL FATAL ERROR: Cannot load mkl_intel_thread.1.dll.", "conda activate", "mkl<2024.1"),
         ("ImportError: libpython3.8.so.1.0: cannot open shared object file", "$CONDA_PREFIX/lib", "find /"),
-        ("ModuleNotFoundError: No module named 'torch'", "rekindle plan", "pip install torch"),
+        ("ModuleNotFoundError: No module named 'torch'", "rekindle install", "pip install torch"),
         ("fatal: early EOF\nfatal: fetch-pack: invalid index-pack output", "--depth 1", "404"),
         (
             "ERROR: torch-2.4.0-cp310-cp310-linux_x86_64.whl is not a supported wheel on this platform.",

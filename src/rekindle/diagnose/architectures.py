@@ -48,7 +48,7 @@ def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         runs_as=_runs_as(capability, here),
         arch_flag=f"compute_{capability.major}{capability.minor}",
     )
-    return named | found | _direction(capability, here)
+    return named | found | _direction(capability, Version(facts.cuda) if facts.cuda else None)
 
 
 def _numbers_of(name: str) -> dict[str, str]:
@@ -71,12 +71,12 @@ def _runs_as(capability: Capability, here: toolkits.Toolkit | None) -> Capabilit
     return max(fitting, default=None)
 
 
-def _direction(capability: Capability, here: toolkits.Toolkit | None) -> dict[str, str]:
+def _direction(capability: Capability, here: Version | None) -> dict[str, str]:
     """Whether the toolkits have dropped it (`arch_last`) or do not have it yet (`arch_from`); nothing where unknown."""
     first, last = _first_for(capability), toolkits.last_toolkit_for(capability)
     if first is None or last is None:
         return {}
-    early = here.version < first if here is not None else toolkits.still_supported(capability)
+    early = here < first if here is not None else toolkits.still_supported(capability)
     return {"arch_from": str(first)} if early else {"arch_last": str(last.version)}
 
 

@@ -49,7 +49,7 @@ _NO_PACKAGES = frozenset({"src", "csrc", "build", "code", "app", "workspace", "w
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
 _UNTOLD = frozenset(
     {"situation", "studio", "studio_year", "wsl", "memory_free", "status_program", "program", "chip", "amd_card"}
-    | {"library_cuda", "without_gpus", "installs", "demands", "unserved", "least_card", "signs"}
+    | {"library_cuda", "without_gpus", "installs", "demands", "unserved", "least_card", "signs", "runtime_image"}
 )
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 

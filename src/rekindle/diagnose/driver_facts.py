@@ -14,13 +14,23 @@ from rekindle.diagnose import coverage
 from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.torch import releases
+from rekindle.knowledge.torch.wheel_platforms import linux_systems
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.driver import Driver
 
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     found = _asked(fields) | _of_toolkit(facts) | _of_torch(facts) | _of_branch(fields, facts)
-    return found | _runs(facts) | _said(fields.get("driver_cuda", ""), facts)
+    return found | _runs(facts) | _said(fields.get("driver_cuda", ""), facts) | _installed(facts)
+
+
+def _installed(facts: Facts) -> dict[str, str]:
+    """How the distribution installs the driver of the card, and builds its module anew."""
+    system = next((row for row in linux_systems() if row.id == (facts.distribution or "ubuntu")), None)
+    last = driver_card.window(min(facts.gpus), "linux").last if facts.gpus else None
+    packaged = drivers.packages(last, "linux", facts.distribution) if last and facts.distribution else ()
+    own = packaged[0].install[0] if packaged else system and system.driver
+    return present(driver_install=own, module_build=system and system.module)
 
 
 def known(fields: Mapping[str, str], facts: Facts) -> Facts:

@@ -21,6 +21,7 @@ from rekindle.core.version import Version
 from rekindle.diagnose import coverage, driver_facts
 from rekindle.diagnose.driver_facts import version_of
 from rekindle.diagnose.facts import Facts
+from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.driver import Driver
 
@@ -61,6 +62,9 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
     if "one_machine" in facts.signs and driver_card.common(windows).empty:
         clash = Clash(sentence="no driver has all of these cards", source="NVIDIA: supported-GPU lists of the drivers")
         yield _said("the cards and one driver", clash, "driver_not_loaded", alone=True)
+    if "one_machine" in facts.signs and facts.counting == "linux":
+        named = [NamedCard(name=name if each == card else each.sm, capability=each) for each in set(facts.gpus)]
+        yield _said("the cards and their modules", driver_card.share_modules(named), "driver_not_loaded", alone=True)
     if card and facts.least_card and max(facts.gpus) < facts.least_card:
         text = f"{name} is a card of {max(facts.gpus)}, and what is used begins with {facts.least_card}"
         clash = Clash(sentence=text, source="the text itself")
@@ -78,7 +82,7 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
     if facts.gpus and not facts.torch:
         answer = torch_cuda.any_code(None, None, max(facts.gpus))
         yield _said("card and PyTorch", answer, "torch_lacks_gpu_arch", alone=True)
-    if facts.variant == "cpu" and (card or "smi" in facts.signs):
+    if facts.variant == "cpu" and (card or {"smi", "cluster"} & {*facts.signs}):
         clash = Clash(sentence=f"{torch} has no CUDA in it, and {name or 'the card'} needs one that has", source="PyPI")
         yield _said(f"{torch} and card", clash, "torch_cpu_only", alone=True)
     if facts.unserved:

@@ -24,6 +24,7 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import MatchedBy, capabilities_of, find_all
 from rekindle.knowledge.logs.signatures import FactRow, log_facts
 from rekindle.knowledge.tables import cached
+from rekindle.knowledge.torch import wheel_platforms
 from rekindle.machine.model import Machine
 from rekindle.model.cuda_line import LINE, CudaLine
 from rekindle.stack.from_machine import situation_of
@@ -58,11 +59,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     package: str | None = None
     """What pip was building or installing when it failed."""
     wsl: bool | None = None
+    distribution: str | None = None
     amd_card: str | None = None
     vendor: str | None = None
     """Whose card it is (`amd`, `intel`, `apple`), where one is named and none of NVIDIA is."""
     chip: str | None = None
     """The chips that the card's name stands for."""
+    runtime_image: str | None = None
+    """An image of PyTorch without a compiler, as far as its name goes before `-runtime`."""
     l4t: str | None = None
     """The major release of L4T that a Jetson runs."""
     windows_build: str | None = None
@@ -148,6 +152,7 @@ def facts_from_options(
         gpu_name=_name(gpus),
         os=place.system if place else None,
         wsl=True if place and place.wsl else None,
+        distribution=place.distribution if place else None,
         torch=meant.release if meant else None,
         variant=meant.variant if meant else None,
         cuda=str(read_cuda(cuda)) if cuda else None,
@@ -169,6 +174,7 @@ def of_machine(machine: Machine, said: Facts) -> Facts:
     prompt = machine.prompt
     found = Facts(
         os=machine.os,
+        distribution=machine.surroundings.distribution,
         gpus=machine.capabilities,
         cuda=str(toolkit.version.major_minor) if toolkit and toolkit.version else None,
         toolkit=toolkit.root if toolkit else None,
@@ -283,6 +289,9 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
         return {name: f"3.{value}"}
     if name == "hidden":
         return {name: value or "empty"} if isinstance(container.shows_cards(value), Clash) else {}
+    if name == "distribution":
+        system = wheel_platforms.find(row.values.get(value.upper(), value).lower())
+        return {name: system[0].id} if system else {}
     if name == "bits":
         return {name: int(value)}
     if name == "driver":

@@ -25,6 +25,7 @@ from rekindle.knowledge.builds.script_rules import extension
 from rekindle.knowledge.gpu.names import vendors
 from rekindle.knowledge.logs.extension_homes import distribution, home
 from rekindle.knowledge.logs.signatures import CauseRow, FixStep, of_cause
+from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.options import options
 from rekindle.model.cuda_line import CudaLine
 
@@ -42,11 +43,14 @@ _OUR_BUILD = re.compile(r"^rekindle (?:install|plan)\b")
 _INSTALLS = re.compile(r"^(?:pip|rekindle) install\b")
 # What came from a log goes into a command that a person may paste: only harmless characters pass.
 _HARMLESS = re.compile(r"[\w.+,:;/\\ ()\[\]<>=~-]*")
+# What only Debian and its kin have; nobody told: theirs is the most common system.
+_APT = re.compile(r"\b(?:apt|apt-get|ubuntu-drivers|update-initramfs|add-apt-repository)\b")
+_DEBIANS = (None, "ubuntu", "debian")
 _ONE_WORD = re.compile(r"[\w.+,:/\\=-]+")
 # What the tables, not a log, write into a command, as words of it.
 _OUR_WORDS = frozenset(
     {"load_vcvars", "home_install", "package_install", "missing_install", "part_option"}
-    | {"built_set", "parties_set", "companions"}
+    | {"built_set", "parties_set", "companions", "driver_install", "module_build"}
 )
 
 
@@ -54,8 +58,9 @@ _OUR_WORDS = frozenset(
 _FACTS = (
     "os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs",
     "driver", "toolkit", "status_program", "program", "windows_build", "library_cuda", "hidden", "cuda_package",
+    "runtime_image",
 )  # fmt: skip
-_TOO_OLD, _NAME = "gpu_too_old_for_kernel", re.compile(r"[A-Za-z][\w-]{3,}")
+_TOO_OLD, _NO_CODE, _NAME = "gpu_too_old_for_kernel", "no_kernel_image", re.compile(r"[A-Za-z][\w-]{3,}")
 _WHO = ("owner", "failing", "module", "package")
 # The fields that name whose the failure is.
 # What the first screen has room for.
@@ -70,7 +75,8 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts, done: Sequen
     fields = {"package": facts.package, **fields} if facts.package else fields
     if "locked_name" in fields:
         fields = {**fields, "package": f"{fields['locked_name']}=={fields.get('locked_version', '')}".rstrip("=")}
-    never = _left_out(fields, facts, fields.get("said", "") if cause.id == _TOO_OLD else "")
+    told = fields.get("said", "") if cause.id == _TOO_OLD else facts.unserved or "" if cause.id == _NO_CODE else ""
+    never = _left_out(fields, facts, told)
     if never is not None:
         return (msgspec.structs.replace(never, commands=tuple(_where(each, facts) for each in never.commands)),)
     values = _values(fields, facts)
@@ -191,7 +197,8 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
     command = command_of(step.command, step.os or facts.os, values) if step.command else None
     if text is None or (step.command and command is None):
         return None
-    commands = (command,) if command else ()
+    native = _native(command, facts.distribution) if command else None
+    commands = (native,) if native else ()
     if step.plan:
         advised = advice.advise(facts, keep_torch=step.keep)
         if advised is None and not step.alone:
@@ -199,6 +206,15 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
         if advised is not None:
             text, commands = f"{text} {advised.text}", (*commands, *advised.commands)
     return Fix(text=text, commands=tuple(_where(each, facts) for each in commands))
+
+
+def _native(command: Command, distribution: str | None) -> Command | None:
+    """`sudo apt install X` as the distribution has it; None where that is not known. Others stay as they are."""
+    if distribution in _DEBIANS or not _APT.search(str(command)):
+        return command
+    words = command.words if command.words[:3] == ("sudo", "apt", "install") else ()
+    there = wheel_platforms.installs(str(distribution), [str(word) for word in words[3:]]) if words else ()
+    return Command(*there, system=command.system) if there else None
 
 
 def _where(command: Command, facts: Facts) -> Command:
@@ -269,6 +285,7 @@ def _of_cards(facts: Facts) -> dict[str, str]:
     last = last_cudnn(oldest)
     return present(
         arch=";".join(str(gpu) for gpu in sorted(set(facts.gpus))),
+        arch_digits=";".join(gpu.sm.removeprefix("sm_") for gpu in sorted(set(facts.gpus))),
         gpu=max(facts.gpus),
         gpu_sm=oldest.sm,
         several_cards=len(set(facts.gpus)) > 1,

@@ -138,7 +138,7 @@ def joined(events: Sequence[Event], index: int) -> str | None:
     # A narrow console cuts between words: the next line then goes on in small letters.
     if len(here.raw) < (_NARROW if after.text[0].islower() else _CUT):
         return None
-    if here.text[-1] in ".:;!?)]}>\"'`," or not (after.text[0].isalnum() or after.text[0] == "("):
+    if here.text[-1] in ".:;!?)]}>\"'`," or not (after.text[0].isalnum() or after.text[0] in "('"):
         return None
     return None if _OPENS.match(after.text) else f"{here.text} {after.text}"
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from rekindle.compat.extension_torch import ABIS, official_abi
-from rekindle.core.version import Version
+from rekindle.core.version import Range, Version
 from rekindle.diagnose.facts import Facts, present
 from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.extension_files import files
@@ -24,6 +24,10 @@ from rekindle.model.cuda_line import CudaLine
 
 _ASK = 'the torch that is installed (`python -c "import torch; print(torch.__version__)"` prints it)'
 _OWN = frozenset({"torch", "torchvision", "torchaudio"})
+# Of whole releases only: `0.52.0 Requires-Python >=3.6,<3.9`.
+_BOUND = r"(?:[<>]=?|[=!]=) ?\d{1,3}(?:\.\d{1,3}){0,3}"
+_REQUIRES = re.compile(rf"\b(\d{{1,6}}(?:\.\d{{1,6}}){{0,5}}) Requires-Python ({_BOUND}(?:, ?{_BOUND})*)")
+_PYTHONS = tuple(f"3.{minor}" for minor in range(14, 5, -1))
 _REINSTALL = "pip install --force-reinstall --no-cache-dir --no-deps"
 # The C library of Ubuntu 20.04 and Debian 11, the oldest that people still ask about.
 _OLD_GLIBC = "2.31"
@@ -35,14 +39,26 @@ def _offered(package: str, said: str) -> dict[str, str]:
     Or the newest, where something newer was asked for.
     """
     asked = re.search(r"[=>]=(\d+(?:\.\d+)*)\Z", package)
+    found = _for_python(asked[1] if asked else None, said)
     listed = re.search(r"\(from versions: ([\w., +]{1,4000})\)", said)
     every = listed[1].split(", ") if listed and listed[1] != "none" else []
     if not asked or not every:
-        return {}
+        return found
     newest = Version.find(every[-1])
     older = newest is not None and newest < Version(asked[1])
     same = [each for each in every if each.startswith(f"{asked[1]}.")]
-    return present(nearest_release=same[-1] if same else None, newest_offered=every[-1] if older else None)
+    return found | present(nearest_release=same[-1] if same else None, newest_offered=every[-1] if older else None)
+
+
+def _for_python(asked: str | None, said: str) -> dict[str, str]:
+    """The newest Python that the release that is asked for takes (or the newest release), where pip says it."""
+    told = dict(_REQUIRES.findall(said.replace(".*", "")))
+    chosen = asked if asked in told else max(told, key=Version.parse, default=None)
+    takes = Range(told[chosen]) if chosen else None
+    return present(
+        requires_python=takes and takes.text,
+        python_fits=next((each for each in _PYTHONS if takes and takes.holds(each)), None),
+    )
 
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:

@@ -56,7 +56,7 @@ _CODES = (
     rb"|BUILD SUCCESS|Successfully|Build succeeded|have been written to|Finished (?:processing|generating)"
     rb"|(?:Error|Exception|Warning)\b(?::|$)|CU\w{2,6}_STATUS_[A-Z]|NVRM:|NVIDIA-SMI|nvlddmkm|vfio-pci|file_baton"
     rb"|\bOOM\b|memory in use|No MIG|__(?:cuda|glibc)\b|: Depends: |` was found on |\blspci\b|shows only"
-    rb"|older than|not allowed|(?i:cpu version)"
+    rb"|older than|not allowed|(?i:cpu version)|Applied providers: .{2}CPU"
 )
 # What compilers, shells and loaders say in other languages; a warning is none of it.
 _FOREIGN = b"|".join(

@@ -6,6 +6,7 @@ Linux systems stand here by the names people give them, with the C library that 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import msgspec
 
@@ -77,9 +78,30 @@ class LinuxSystem(NamedRow, frozen=True, kw_only=True):
     libc: str = "glibc"
     of: dict[str, str] = msgspec.field(default_factory=dict)
     """Which of these releases one of a system is that counts its own: `{"mint 22": "24.04"}`."""
+    driver: str | None = None
+    module: str | None = None
 
 
 linux_systems = rows("linux_systems.toml", "system", LinuxSystem)
+
+
+class PackageManager(NamedRow, frozen=True, kw_only=True):
+    """`names`: what it calls the packages of Debian; `same`: those that it calls the same."""
+
+    systems: tuple[str, ...]
+    install: tuple[str, ...]
+    names: dict[str, str]
+    same: tuple[str, ...] = ()
+
+
+managers = rows("linux_systems.toml", "manager", PackageManager)
+
+
+def installs(system: str, packages: Collection[str]) -> tuple[str, ...]:
+    """The words that install these packages of Debian there. None: it takes Debian's, or their names are not known."""
+    row = next((row for row in managers() if system in row.systems), None)
+    known = {each: each for each in row.same} | row.names if row else {}
+    return (*row.install, *(known[each] for each in packages)) if row and {*packages} <= {*known} else ()
 
 
 def find(text: str) -> tuple[LinuxSystem, Version | None] | None:
