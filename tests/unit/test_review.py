@@ -12,7 +12,7 @@ from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.review.correct import corrected
-from rekindle.review.document import read
+from rekindle.review.document import load, read
 from rekindle.review.question import Asked, question_from_options
 from rekindle.review.remark import Remark
 from rekindle.review.review import Reviewed, review_script
@@ -431,3 +431,27 @@ def test_fix_writes_the_torch_that_plan_answers(
     torch, line = best["torch"], best["variant"]
     fields = {"torch": torch, "line": line, "torchvision": release_for("torchvision", torch)}
     assert result.text == (right.format(**fields) if right else text)
+
+
+def test_a_correction_shows_every_line_that_it_changes(tmp_path: Path) -> None:
+    script = tmp_path / "requirements.txt"
+    script.write_text("torch==2.0.1\ntorchvision==0.15.2\n", encoding="utf-8")
+    shown = rekindle_command("review", str(script), "--gpu", "RTX 5090").out
+    assert "+ line 2: torchvision==0." in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.py", 'import pip\n\npip.main(["install", "flash-attn==2.5.8"])\n'),
+        ("a.py", 'session.install("torch==2.0.1")\n'),
+        ("pyproject.toml", '[project]\ndependencies = [\n    "torch==2.0.1",\n]\n'),
+        # pip takes the last of two indexes
+        ("a.sh", f"pip install torch==2.0.1+cu118 -f {WHL}/torch_stable.html -i https://mirror.example/simple\n"),
+    ],
+)
+def test_no_word_is_added_where_it_would_mean_something_else(tmp_path: Path, name: str, text: str) -> None:
+    script = tmp_path / name
+    script.write_text(text, encoding="utf-8")
+    answer = review_script(load(script), question_from_options(("RTX 5090",)))
+    assert answer.refused and all(each.corrected is None for each in answer.remarks if each.state.value == "FAIL")

@@ -44,7 +44,7 @@ def verdict(text: str, card: str | None = None, name: str = "a.sh", **place: str
         ("pip install torch==2.0.1", "pascal", "accepted"),
         ("pip install torch==1.6.0+cu101", "new", "refused"),
         ("pip install torch==1.6.0+cu101", "pascal", "refused"),
-        (f"pip install torch==1.6.0+cu101 -f {WHL}/torch_stable.html", "pascal", "open"),
+        (f"pip install torch==1.6.0+cu101 -f {WHL}/torch_stable.html", "pascal", "accepted"),
         ("pip install torch==1.6.0", "pascal", "accepted"),
         ("uv pip install torch==2.9.1 --torch-backend cu128", "pascal", "refused"),
         ("uv pip install torch==2.9.1 --torch-backend=cu126", "pascal", "accepted"),

@@ -37,8 +37,8 @@ def gets_cards(words: Sequence[str]) -> Judgement:
 
 def serves(image: ContainerImage, card: Capability) -> bool:
     """Whether it should have code for the card: by the Linux wheel of its line, or by NVIDIA's word."""
-    if image.oldest is not None:
-        return image.oldest <= card and image.cuda in able_toolkits(card)
+    if image.variant is None:
+        return image.oldest is not None and image.oldest <= card and image.cuda in able_toolkits(card)
     variant = torch_release(image.torch or "").variant(image.variant or "")
     return any(runs(target, card) is not Runs.NO for target in (variant.targets("linux") if variant else None) or ())
 

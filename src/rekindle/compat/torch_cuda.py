@@ -11,9 +11,16 @@ from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.knowledge.torch import wheel_platforms
-from rekindle.knowledge.torch.releases import TorchRelease, newest_cuda, torch_release, torch_releases
+from rekindle.knowledge.torch.releases import (
+    TorchRelease,
+    early_line,
+    newest_cuda,
+    parse_arch_list,
+    torch_release,
+    torch_releases,
+)
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.model.cuda_line import CudaLine
 
@@ -98,6 +105,18 @@ def any_code(torch: str | None, line: str | None, card: Capability) -> Judgement
         f"{known if known < able[0] else min(cudas)}{older}, and {which} that compiles for {card.sm}",
         source="ptxas --help and nvcc --list-gpu-arch of the toolkits; PyTorch release matrix",
     )
+
+
+def early_code(torch: str | None, line: str | None, card: Capability) -> Judgement | None:
+    """Whether every build of an early release and a line has code for a card; None for what the tables have not."""
+    said = CudaLine.parse(line)
+    row = early_line(Version(torch), said.cuda) if torch and said else None
+    if row is None:
+        return None
+    if any(runs(target, card) is not Runs.NO for target in parse_arch_list(row.arch_list)):
+        return Fits()
+    text = f"{_spoken(torch, line)} has no code for a GPU of capability {card}: it was built for {row.arch_list}"
+    return Clash(sentence=text, source=row.source)
 
 
 def torch_is_known(torch: str | None) -> bool:

@@ -13,11 +13,11 @@ from rekindle.compat.container import serves as has_code
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.compat.old_wheels import share
 from rekindle.compat.toolkit_card import able_toolkits, compiles
-from rekindle.compat.torch_cuda import CPU, any_code
+from rekindle.compat.torch_cuda import CPU, any_code, early_code
 from rekindle.compat.torch_python import takes
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import extension_files, programs, script_rules
+from rekindle.knowledge.builds import extension_builds, extension_files, programs, script_rules
 from rekindle.knowledge.cuda.toolkits import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Runs, Target, runs
 from rekindle.knowledge.gpu.jetson import jetpacks
@@ -215,13 +215,15 @@ def _otherwise(torch: ScriptTorch, situation: Situation) -> Judgement:
     own = _monthly(torch.name or "", situation) or _of_jetson(torch.name or "", situation)
     if own is not None:
         return own
-    image = next((row for row in projects.images() if row.tag == torch.name), None)
+    image = next((row for row in projects.images() if row.tag == torch.name and row.variant), None)
     if image is not None:
         lacking = next((card for card in situation.capabilities if not has_code(image, card)), None)
         if lacking is None:
             return Fits()
         return Clash(sentence=f"{image.label}, has no code for a GPU of capability {lacking}", source=image.source)
-    answers = [_early(torch, card) for card in situation.capabilities]
+    answers = [_early(torch, card) or early_code(torch.version, torch.variant, card) for card in situation.capabilities]
+    if clash := next((each for each in answers if isinstance(each, Clash)), None):
+        return clash
     if answers and all(isinstance(each, Fits) for each in answers):
         return Fits()
     return Unknown(missing=torch.question or f"what {torch.spoken} holds is not in the tables")
@@ -271,8 +273,11 @@ def _monthly(name: str, situation: Situation) -> Clash | Fits | None:
         if after and first is not None and first > after[0].cuda:
             sentence = f"`{name}` is older than CUDA {first}, the first that compiles for {card.name}"
             return Clash(sentence=sentence, source=after[0].source)
-    around = (least, *after[:1])
-    served = after and all(has_code(row, card) for row in around for card in situation.capabilities)
+    exact = asked is not None and asked[1] in months
+    around = (least,) if exact else (least, *after[:1])
+    oldest = next((row.oldest for row in (around[-1], *after) if row.oldest is not None), None)
+    sides = (exact or after) and oldest is not None and all(oldest <= card for card in situation.capabilities)
+    served = sides and all(row.cuda in able_toolkits(card) for row in around for card in situation.capabilities)
     driven = driver is None or not any(isinstance(driver_cuda.runs(driver, row.cuda), Clash) for row in around)
     return Fits() if served and driven else None
 
@@ -339,6 +344,17 @@ def instead(torch: ScriptTorch, situation: Situation, offer: offers.Offer | None
     return ""
 
 
+def _by_its_own_list(subject: Subject, step: ScriptBuild) -> bool:
+    """A project that takes no list of yours: has what the toolkit makes of its own list code for the cards?"""
+    cuda, found = subject.cuda_at(step.item), subject.install(step.item)
+    wanted = found.named(step.name) if found is not None else None
+    row = extension_builds.own_targets(step.name, exact_text(wanted.requirement) if wanted else None)
+    if row is None or cuda is None:
+        return False
+    made = [each for each in row.targets if cuda.version in able_toolkits(each.capability)]
+    return all(any(runs(each, card) is not Runs.NO for each in made) for card in subject.gpus)
+
+
 def _taking(archs: Sequence[str]) -> str:
     """The toolkits of the tables that compile for all of a list, as the end of a question."""
     cards = [Target.parse(each).capability for each in archs if each.startswith("sm_")]
@@ -382,7 +398,7 @@ def questions(subject: Subject) -> Iterator[str]:
             yield f"line {step.line}: which CUDA toolkit compiles {step.name or 'it'}{_taking(archs)}"
         elif isinstance(compiles(cuda.version, min(subject.gpus), "the card"), Unknown):
             yield f"line {step.line}: what CUDA {cuda.version} compiles for is not in the tables"
-        if not archs and subject.document.dialect.unattended:
+        if not archs and subject.document.dialect.unattended and not _by_its_own_list(subject, step):
             yield f"line {step.line}: which architectures it is compiled for, where no GPU is visible"
     for unread in subject.trace.not_understood:
         if not unread.text or {"torch", *INSTALLERS} & {*re.findall(r"[\w.]+", unread.text)}:

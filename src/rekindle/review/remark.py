@@ -11,13 +11,14 @@ class Remark(Finding, frozen=True, kw_only=True):
     """A finding with its place. FAIL: it stops the build or makes it useless. WARN: it may. PASS: it changes nothing.
 
     `corrected` is the line as it should read; empty means that the line should go; None that a person must decide.
-    `certain`: `--fix` may write it.
+    `certain`: `--fix` may write it. `more` are the lines that change with it, as they should read.
     """
 
     line: int
     text: str
     corrected: str | None = None
     certain: bool = False
+    more: dict[int, str] = msgspec.field(default_factory=dict)
 
 
 class Raised(msgspec.Struct, frozen=True, kw_only=True):

@@ -132,4 +132,5 @@ def _remark(same: Sequence[Remark]) -> str:
             sign = "+" if remark.certain else "?"  # what `--fix` writes, and what you decide
             rows = remark.corrected.strip().split("\n")
             lines += [f"{' ' * 21}{sign} {row or '(delete this line)'}" for row in rows]
+            lines += [f"{' ' * 21}{sign} line {line}: {row.strip()}" for line, row in remark.more.items()]
     return "\n".join(lines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -20,6 +19,7 @@ from rekindle.review.judging import answered, questions, settled, unsaid
 from rekindle.review.other_files import OtherFiles
 from rekindle.review.pythons import python_of
 from rekindle.review.question import Asked
+from rekindle.review.readers.kinds import read_as
 from rekindle.review.remark import Raised, Remark, raised
 from rekindle.review.rules import (
     architecture,
@@ -194,6 +194,7 @@ def _remark(subject: Subject, found: Raised) -> Remark:
         source=found.source or _filled(row.source, found.fields),
         corrected=shown(corrected) if corrected is not None else None,
         certain=found.certain and corrected is not None,
+        more={line: shown(row) for line, row in found.more.items()} if corrected is not None else {},
         fix=Fix(
             text=f"write: {shown(corrected.strip())}" if corrected else "delete this line", mechanical=found.certain
         )
@@ -229,7 +230,7 @@ def trace_of(document: Document) -> Trace:
         text = "\n".join(document.lines[:LINES]) + "\n"
         trace.unread(LINES + 1, "", f"only the first {LINES} lines are read")
     try:
-        _read_as(trace, document.dialect, text)
+        read_as(trace, document.dialect, text)
     except RecursionError:
         trace.unread(1, "", "nested too deeply")
     if trace.full:
@@ -237,27 +238,3 @@ def trace_of(document: Document) -> Trace:
             trace.invocations[-1].last if trace.invocations else 1, "", "too many commands; the rest is not read"
         )
     return trace
-
-
-_READERS = {
-    **dict.fromkeys((Dialect.BATCH, Dialect.POWERSHELL, Dialect.SHELL), "script.read_whole"),
-    Dialect.DOCKERFILE: "dockerfile.read_dockerfile",
-    Dialect.NOTES: "notes.read_notes",
-    Dialect.MAKEFILE: "makefile.read_makefile",
-    Dialect.COMPOSE: "steps.read_compose",
-    Dialect.STEPS: "steps.read_steps",
-    Dialect.WORKFLOW: "workflow.read_github",
-    Dialect.REQUIREMENTS: "lists.read_requirements",
-    Dialect.ENVIRONMENT: "lists.read_conda_environment",
-    Dialect.RECIPE: "lists.read_recipe",
-    Dialect.PROJECT: "lists.read_project",
-    Dialect.NOTEBOOK: "python_files.read_notebook",
-    Dialect.PYTHON: "python_files.read_code",
-    Dialect.INI: "python_files.read_ini",
-}
-
-
-def _read_as(trace: Trace, dialect: Dialect, text: str) -> None:
-    """The reader of a kind is imported where a file of that kind is read."""
-    module, _, name = _READERS[dialect].partition(".")
-    getattr(import_module(f"rekindle.review.readers.{module}"), name)(trace, text)

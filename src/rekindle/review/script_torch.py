@@ -6,9 +6,10 @@ import re
 
 import msgspec
 
-from rekindle.compat.torch_cuda import CPU, taken
+from rekindle.compat.torch_cuda import CPU, ordinary_line, taken
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.projects import CondaBuild, conda_builds
+from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.model.cuda_line import CudaLine
 from rekindle.review.packages import Install, Wanted, excludes
 from rekindle.review.subject import complete, exact_version
@@ -18,6 +19,7 @@ _IMAGE = re.compile(
     r"(?:^|/)(?:(?:pytorch|runpod|anibali)/pytorch|pytorch/pytorch-binary)"
     r":v?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)\S*?-cu(?:da)?-?(\d{2}(?:\.?\d))"
 )
+_NEWEST_IMAGE = re.compile(r"(?:^|/)pytorch/pytorch(?::latest)?\Z")
 _PROGRAM_IMAGE = re.compile(r"(?:^|/)vllm/vllm-openai(?::|$)")
 _WHEEL = re.compile(
     r"torch-(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:\.(?:dev|post|a|b|rc)\w*|[ab]\w+|rc\w*)?(?:\+([\w.]+))?-"
@@ -108,7 +110,7 @@ def by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptTo
         )  # fmt: skip
     version = taken(
         lambda patch: not excludes(asks.requirement, patch) and not (pytorchs and Version(patch) >= Version("2.6")),
-        line=line if pytorchs and exact is None else None, python=base.python, system=base.system,
+        line=line if exact is None else None, python=base.python, system=base.system,
     ) if asks.requirement is not None else None  # fmt: skip
     if version is None and exact is not None:
         version = complete(str(exact))
@@ -152,6 +154,10 @@ def of_image(image: Image) -> ScriptTorch | None:
     match = _IMAGE.search(image.name)
     if match:
         return msgspec.structs.replace(base, version=complete(match[1]), variant="cu" + match[2].replace(".", ""))
+    if _NEWEST_IMAGE.search(image.name):
+        newest = torch_releases()[-1]
+        line = ordinary_line(newest, "linux")
+        return msgspec.structs.replace(base, version=newest.newest, variant=line, pinned=False)
     if image.pytorchs:
         return msgspec.structs.replace(base, version=image.pytorchs, question=f"which CUDA is in `{image.name[:80]}`")
     kind = "program" if _PROGRAM_IMAGE.search(image.name) else "other"

@@ -103,6 +103,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     reached: bool = True
     child: bool = False
     system: str | None = None
+    listed: bool = False
+    """It stands in no line: a list of packages, or the words of code, mean it."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -201,8 +203,8 @@ _IMAGE_NAME = re.compile(r"[a-z0-9][\w.-]*(?:/[\w.-]+)+(?::[\w.-]+)?\Z")
 
 
 def started(item: Invocation) -> Image | None:
-    """The image that a `docker run` starts, or that Apptainer makes its own of."""
-    runs = item.program in ("docker", "podman") and item.arguments[:1] == ("run",)
+    """The image that a `docker run` starts or a `pull` fetches, or that Apptainer makes its own of."""
+    runs = item.program in ("docker", "podman") and item.arguments[:1] in (("run",), ("pull",))
     words = [(word.text.removeprefix("docker://"), word) for word in item.words if runs or "docker://" in word.text]
     spelled, name = next((each for each in words if _IMAGE_NAME.match(each[0])), ("", None))
     if name is None or not (runs or item.program in APPTAINER):

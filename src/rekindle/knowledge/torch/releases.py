@@ -201,7 +201,21 @@ class EarlyRelease(Row, frozen=True, kw_only=True):
     newest_cuda: Version
 
 
+class EarlyLine(Row, frozen=True, kw_only=True):
+    """The least that every build of one CUDA has in releases below `below`, and not below the row before it."""
+
+    below: Version
+    cuda: Version
+    arch_list: str
+
+
 _early = rows("early_releases.toml", "release", EarlyRelease)
+_early_lines = rows("early_releases.toml", "line", EarlyLine)
+
+
+def early_line(torch: Version, cuda: Version) -> EarlyLine | None:
+    found = [row for row in _early_lines() if torch < row.below and row.cuda == cuda]
+    return min(found, key=lambda row: row.below, default=None)
 
 
 def newest_cuda(torch: Version) -> Version | None:

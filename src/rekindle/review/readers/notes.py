@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from textwrap import dedent
 
-from rekindle.review.document import LANGUAGES, Dialect, guessed_shell
+from rekindle.review.document import LANGUAGES, Dialect, guessed_shell, yaml_kind
+from rekindle.review.readers.kinds import read_as
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
 from rekindle.review.trace import Trace, Word
@@ -14,11 +16,18 @@ _UNSAID = frozenset({"", "text", "cmake", "plaintext", "txt"})
 _PYTHON = frozenset({"python", "py", "python3", "ipython"})
 _COMMAND = re.compile(
     r"(?i)\s*(?:[@$>#]\s|[!%])?(?:set|call|cd|cmake|pip3?|python3?|py|git|export|conda|mamba|nvcc|ninja|make|rmdir|rd|sudo"
-    r"|if|for|uv|pixi|poetry|pdm|micromamba|where|apt|apt-get|module|\$env:\w+|-D\w+)(?:\s|=|:|$)"
+    r"|if|for|uv|pixi|poetry|pdm|micromamba|docker|where|apt|apt-get|module|\$env:\w+|-D\w+)(?:\s|=|:|$)"
+)
+_FILES = (
+    ("toml", r"(?m)^\s*dependencies = |^\s*\[(?:[\w.-]+\.)?dependencies\]", Dialect.PROJECT),
+    ("dockerfile", r"(?m)^\s*FROM \S", Dialect.DOCKERFILE),
+    ("docker", r"(?m)^\s*FROM \S", Dialect.DOCKERFILE),
+    ("python", r"\b(?:uv_)?pip_install\(", Dialect.PYTHON),
 )
 _REQUIREMENT = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,]+\])?==[\w.+!]+\Z")
 _INSTALLS = re.compile(
     r"(?:sudo )?(?:\S*python[\d.]* -m |py -[\d.]+ -m |uv )?(?:pip[\d.]*|conda|mamba|micromamba|uv) (?:install|add) +\S"
+    r"|(?:sudo )?docker (?:run|pull) +\S"
 )
 _AGAINST = re.compile(
     r"(?i)\b(?:not|don't|never|instead of|rather than|avoid|fails?|failed|error|without|unlike|after|once)\b"
@@ -34,6 +43,10 @@ def read_notes(trace: Trace, text: str) -> None:
         if trace.full:
             return
         if _requirements(trace, first, rows):
+            continue
+        kind = _file_kind(language, "\n".join(rows))
+        if kind is not None:
+            read_as(trace, kind, "\n" * (first - 1) + dedent("\n".join(rows)) + "\n")
             continue
         dialect = _dialect(language, rows, windows=windows)
         if dialect is None:
@@ -81,6 +94,13 @@ def _in_prose(lines: list[str]) -> list[tuple[int, str, list[str]]]:
         if not _AGAINST.search(line):
             found += [(row + 1, "", [span]) for span in spans]
     return found
+
+
+def _file_kind(language: str, text: str) -> Dialect | None:
+    """A block that shows a file: a project, an environment, a Dockerfile, code that makes an image."""
+    if language in ("yaml", "yml"):
+        return yaml_kind(dedent(text))
+    return next((kind for name, sign, kind in _FILES if language == name and re.search(sign, text)), None)
 
 
 def _dialect(language: str, rows: list[str], *, windows: bool) -> Dialect | None:

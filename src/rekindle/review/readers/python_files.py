@@ -1,4 +1,4 @@
-"""What Python projects install outside of lists: notebooks, setup.py, noxfile.py and other code, tox.ini, setup.cfg."""
+"""What Python projects install outside of lists: notebooks, setup.py, noxfile.py, images, tox.ini, setup.cfg."""
 
 from __future__ import annotations
 
@@ -6,16 +6,31 @@ import ast
 import json
 import re
 import shlex
+from collections import Counter
 
 from rekindle.review.packages import listed
 from rekindle.review.readers.notes import prompted
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
-from rekindle.review.trace import Trace, Word
+from rekindle.review.trace import Scope, Trace, Word
 
 _LISTS = frozenset({"install_requires", "setup_requires", "extras_require", "tests_require", "dependencies", "deps"})
 _SHELLS = frozenset({"%%bash", "%%sh", "%%shell", "%%script bash"})
 _RUNS = frozenset({"system", "run", "call", "check_call", "check_output", "Popen", "popen", "getoutput", "run_always"})
+# Images of containers that are described in Python, as Modal's: what begins one, what a step of it installs or runs.
+_REGISTRIES = frozenset({"from_registry", "from_dockerhub"})
+_STARTS = _REGISTRIES | {"debian_slim", "micromamba"}
+_IMAGE_RUNS = frozenset({"run_commands", "dockerfile_commands"})
+_INSTALLS = {
+    "install": "pip install",
+    "pip_install": "pip install",
+    "uv_pip_install": "uv pip install",
+    "pip_install_from_requirements": "pip install -r",
+    "conda_install": "conda install -y",
+    "micromamba_install": "micromamba install -y",
+}
+_OPTIONS = {"index_url": "--index-url", "extra_index_url": "--extra-index-url", "find_links": "-f", "channels": "-c"}
+_PACKAGES = frozenset({"packages_to_install", "python_packages"})
 
 
 def read_notebook(trace: Trace, text: str) -> None:
@@ -54,59 +69,176 @@ def _cell(recorder: Recorder, rows: list[tuple[int, str]]) -> None:
 
 
 def read_code(trace: Trace, text: str) -> None:
-    """Lists that `setup()` is given, what `session.install` takes, commands that are run, and flags for nvcc."""
+    """Lists that `setup()` is given, what a session or an image of a container installs, commands, flags for nvcc."""
     recorder = Recorder(trace)
     try:
         tree = ast.parse(text)
+        _CodeReader(recorder, tree).visit(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if re.search(r"(?m)^[ \t]*[!%]\w", text):
             _cell(recorder, list(enumerate(text.split("\n"), start=1)))  # a notebook that was saved as code
         else:
             trace.unread(getattr(error, "lineno", None) or 1, "", f"not valid Python: {error}")
-        return
-    for node in ast.walk(tree):
-        if trace.full:
-            return
-        if isinstance(node, ast.Call):
-            _call(node, recorder)
-        elif isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and key.value == "nvcc" and (flags := _texts(value)):
-                    recorder.takes(["nvcc", "-c", "kernel.cu"], flags)
 
 
-def _call(node: ast.Call, recorder: Recorder) -> None:
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    for keyword in node.keywords:
-        if keyword.arg in _LISTS and name == "setup":
-            values = keyword.value.values if isinstance(keyword.value, ast.Dict) else [keyword.value]
-            for value in values:
-                recorder.takes(["pip", "install"], _texts(value))
-    own = [word for each in node.args for word in _texts(each)]
-    if name in ("install", "conda_install") and isinstance(node.func, ast.Attribute):
-        recorder.takes(["pip", "install"], own)
-    elif name in _RUNS and len(own) == 1 and " " in own[0].text and isinstance(node.args[0], ast.Constant):
-        read_script(recorder, own[0].text + "\n", own[0].line)
-    elif name in _RUNS:
-        recorder.takes([], own)
+class _CodeReader(ast.NodeVisitor):
+    """Goes through code as it runs, as far as texts and lists of texts are concerned; each image is a place of its own.
+
+    A name with one text is filled in, a list that grows is all that it may hold, and a function is read where it is
+    called with what it is given.
+    """
+
+    def __init__(self, recorder: Recorder, tree: ast.AST) -> None:
+        self.recorder = recorder
+        stored = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+        self.stored = Counter(stored)
+        called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and hasattr(node.func, "id")}
+        own = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.args.args)
+        self.functions = {node.name: node for node in own if node.name in called}
+        self.values: dict[str, list[Word]] = {}
+        self.images: dict[str, Scope] = {}
+        self.inside = 0
+
+    def visit(self, node: ast.AST) -> Scope | None:
+        """The image that an expression makes, if it makes one."""
+        return None if self.recorder.trace.full else super().visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        if node.name not in self.functions:
+            self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        image = self.visit(node.value)
+        for target in node.targets:
+            name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", "")
+            if name and image is not None:
+                self.images[name] = image
+            elif name and (self.stored[name] < 2 or not _is_text(node.value)):
+                self.values[name] = self.texts(node.value)
+            elif isinstance(target, ast.Subscript) and _constant(target.slice) == "nvcc":
+                self._flags(node.value)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name) and not _is_text(node.value):
+            self.values.setdefault(node.target.id, []).extend(self.texts(node.value))
+
+    def visit_For(self, node: ast.For) -> None:
+        if isinstance(node.target, ast.Name):
+            self.values[node.target.id] = self.texts(node.iter)
+        self.generic_visit(node)
+
+    def visit_Dict(self, node: ast.Dict) -> None:
+        self.generic_visit(node)
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is not None and _constant(key) == "nvcc":
+                self._flags(value)
+
+    def _flags(self, node: ast.AST) -> None:
+        self.recorder.takes(["nvcc", "-c", "kernel.cu"], self.texts(node))
+
+    def visit_Call(self, node: ast.Call) -> Scope | None:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        given = {each.arg: each.value for each in node.keywords if each.arg}
+        own = [word for each in node.args for word in self.texts(each)]
+        receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+        image = self.visit(receiver) if isinstance(receiver, ast.Call) else None
+        for each in (*node.args, *given.values()):
+            self.visit(each)
+        if isinstance(receiver, ast.Name) and name in ("append", "extend"):
+            self.values.setdefault(receiver.id, []).extend(own)
+        elif isinstance(receiver, (ast.Name, ast.Attribute)) and image is None and name in _INSTALLS:
+            base = self.images.get(receiver.id if isinstance(receiver, ast.Name) else receiver.attr)
+            image = self.recorder.trace.open(base, "job image") if base is not None else None
+        if name in self.functions and self.inside < 3:
+            self._enters(self.functions[name], node)
+            return None
+        return self._does(name, own, given, node, image)
+
+    def _enters(self, function: ast.FunctionDef, call: ast.Call) -> None:
+        names = [each.arg for each in function.args.args]
+        given = [*zip(names, call.args, strict=False), *((each.arg, each.value) for each in call.keywords)]
+        self.values |= {name: self.texts(value) for name, value in given if name}
+        self.inside += 1
+        for each in function.body:
+            self.visit(each)
+        self.inside -= 1
+
+    def _does(
+        self, name: str, own: list[Word], given: dict[str, ast.expr], node: ast.Call, image: Scope | None
+    ) -> Scope | None:
+        trace, line = self.recorder.trace, node.lineno
+        if name in _STARTS or "base_image" in given:
+            image = trace.open(trace.scopes[0], "job image")
+            names = self.texts(given["base_image"]) if "base_image" in given else own if name in _REGISTRIES else []
+            for word in names[:1]:
+                trace.stands_on(word.text, word.line, image, word.known)
+            python = self.texts(given.get("python_version") or given.get("add_python") or ast.List([]))
+            for word in python[:1]:
+                trace.uses("setup-python", line, image, given={"python-version": (word.text, word.line)})
+        recorder = Recorder(trace, scope=image or self.recorder.scope)
+        options = [word for key, value in given.items() for word in self._option(key, value)]
+        for key, value in given.items():
+            if key in (_LISTS if name == "setup" else _PACKAGES):
+                for each in value.values if isinstance(value, ast.Dict) else [value]:
+                    recorder.takes(["pip", "install"], self.texts(each))
+        if name in _INSTALLS and (image is not None or isinstance(node.func, ast.Attribute)):
+            recorder.takes(_INSTALLS[name].split(), [*own, *options])
+        elif name in ("main", "pipmain") and own and own[0].text == "install":
+            recorder.takes(["pip"], own)
+        elif name in _RUNS and image is None and not (len(own) == 1 and " " in own[0].text):
+            recorder.takes([], own if any(word.known for word in own) else [])
+        elif name in _RUNS or (name in _IMAGE_RUNS and image is not None):
+            for word in own:
+                read_script(recorder, word.text.removeprefix("RUN ") + "\n", word.line)
+        return image
+
+    def _option(self, key: str, value: ast.expr) -> list[Word]:
+        """`index_url=…` is `--index-url …`; others are no option of pip's."""
+        words = self.texts(value)
+        if key == "extra_options":
+            return [Word(part, part, word.line) for word in words for part in word.text.split()]
+        option = _OPTIONS.get(key)
+        return [part for word in words for part in (Word(option, option, word.line), word)] if option else []
+
+    def texts(self, node: ast.AST) -> list[Word]:
+        """The texts that stand in it, in order; `sys.executable` is a Python, and what nobody knows is a variable."""
+        if isinstance(node, ast.Constant):
+            return [Word(node.value, node.value, node.lineno, True)] if isinstance(node.value, str) else []
+        if isinstance(node, ast.Name):
+            unknown = Word(f"${node.id}", node.id, node.lineno, False, False)
+            return self.values.get(node.id) or ([] if node.id in self.values else [unknown])
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.BinOp) and _is_text(node)):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node.left, node.right]
+            found = [self.texts(each.value if isinstance(each, ast.FormattedValue) else each) for each in parts]
+            words = [each[0] if len(each) == 1 else Word("$_", "$_", 0, False, False) for each in found]
+            text = "".join(word.text for word in words)
+            return [Word(text, text, node.lineno, True, all(word.known for word in words))]
+        if isinstance(node, ast.Attribute):
+            return [Word("python", "python", node.lineno)] if node.attr == "executable" else []
+        if isinstance(node, (ast.List, ast.Tuple)):
+            return [word for each in node.elts for word in self.texts(each)]
+        if isinstance(node, ast.Starred):
+            return self.texts(node.value)
+        if isinstance(node, ast.BinOp):
+            return [*self.texts(node.left), *self.texts(node.right)]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in ("get", "getenv"):
+                return self.texts(node.args[-1]) if len(node.args) > 1 else []
+            if node.func.attr == "split":
+                words = self.texts(node.func.value)
+                return [Word(part, part, node.lineno) for word in words for part in shlex.split(word.text)]
+        return []
 
 
-def _texts(node: ast.AST) -> list[Word]:
-    """The texts that stand in it, in order; `sys.executable` is a Python, and what is filled in is not known."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return [Word(node.value, node.value, node.lineno, True)]
-    if isinstance(node, ast.JoinedStr):
-        parts = [str(part.value) if isinstance(part, ast.Constant) else "$_" for part in node.values]
-        return [Word("".join(parts), "".join(parts), node.lineno, True, all(part != "$_" for part in parts))]
-    if isinstance(node, ast.Attribute) and node.attr == "executable":
-        return [Word("python", "python", node.lineno)]
-    if isinstance(node, (ast.List, ast.Tuple)):
-        return [word for each in node.elts for word in _texts(each)]
+def _constant(node: ast.AST) -> object:
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def _is_text(node: ast.AST) -> bool:
+    """One text, not a list of them."""
     if isinstance(node, ast.BinOp):
-        return [*_texts(node.left), *_texts(node.right)]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "split":
-        return [Word(part, part, node.lineno) for word in _texts(node.func.value) for part in shlex.split(word.text)]
-    return []
+        return isinstance(node.op, ast.Add) and (_is_text(node.left) or _is_text(node.right))
+    return isinstance(node, ast.JoinedStr) or isinstance(_constant(node), str)
 
 
 def read_ini(trace: Trace, text: str) -> None:

@@ -171,7 +171,7 @@ class Recorder:
             first = words[0].line
             text = " ".join([*command, *(word.raw for word in words[:8])])
             head = (Word(part, part, first) for part in command)
-            self.run((*head, *words), first, max(first, last), text, checked=True)
+            self.run((*head, *words), first, max(first, last), text, checked=True, listed=True)
 
     def _prefix(self, words: Sequence[Word]) -> list[Assignment]:
         """`env X=1 program`: for this one program."""

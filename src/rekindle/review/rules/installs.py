@@ -66,7 +66,7 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
                 "isolation",
                 step.line,
                 name=step.name,
-                corrected=right if right != line and step.item.line == step.line else None,
+                corrected=right if right != line and step.item.line == step.line and not step.item.listed else None,
             )
         elif not re.search(r"\.\[", step.item.text):
             yield raised("isolation-maybe", step.line)

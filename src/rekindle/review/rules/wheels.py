@@ -94,6 +94,8 @@ def _repinned(subject: Subject, torch: ScriptTorch, offer: Offer) -> dict[int, s
     found = installs[0] if len(installs) == 1 and torch.kind == "wheel" and torch.pinned else None
     if found is None or found.tool == "conda" or not (listed or found.item.line == found.item.last):
         return {}
+    if found.item.listed and not (listed or found.index):
+        return {}  # no word can be added where no command stands
     lines: dict[int, str] = {}
     for wanted in found.wanted:
         if wanted.name != "torch" and wanted.name not in PROJECTS:
@@ -113,7 +115,9 @@ def _repinned(subject: Subject, torch: ScriptTorch, offer: Offer) -> dict[int, s
         lines[at] = re.sub(r"(--torch-backend[= ])\S+", rf"\g<1>{offer.variant}", line)
     elif found.index:
         page = re.sub(r"(?:-f|--find-links)[= ]+(?=https://download\.pytorch)", "--index-url ", line)
-        lines[at] = re.sub(r"https://download\.pytorch\.org/whl/\S+", index, page)
+        if len(re.findall(r"(?:^|\s)(?:-i|--index-url)[= ]", page)) > 1:
+            return {}  # pip takes the last one
+        lines[at] = re.sub(r"https://download\.pytorch\.org/whl/[^\s\"',)]+", index, page)
     elif listed:
         lines[at] = f"--extra-index-url {index}\n{line}"
     else:
