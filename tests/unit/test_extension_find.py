@@ -11,6 +11,7 @@ import pytest
 from rekindle.compat import extension_file
 from rekindle.compat import package as packages
 from rekindle.compat.judgement import Clash, Fits, Unknown
+from rekindle.core.errors import NotFound
 from rekindle.core.findings import State
 from rekindle.core.run import Result
 from rekindle.core.version import Version
@@ -22,6 +23,7 @@ from rekindle.extension.find import ExtensionQuestion, FoundExtension, LookedInt
 from rekindle.extension.question import TorchNamed
 from rekindle.knowledge.builds import extension_files
 from rekindle.knowledge.gpu.capability import Capability, NamedCard
+from rekindle.machine import snapshot
 from rekindle.machine.model import InstalledTorch
 from rekindle.model.environment import Environment
 from rekindle.stack.from_machine import situation_here
@@ -30,6 +32,7 @@ from rekindle.stack.situation import situation_from_options
 from support import torch_like
 from support.command import rekindle_command
 
+MACHINES = Path(__file__).parents[1] / "machines"
 _FLASH = "https://github.com/Dao-AILab/flash-attention/releases/download/v2.8.3/flash_attn-2.8.3%2B"
 _MJUN = "https://github.com/mjun0812/flash-attention-prebuild-wheels/releases/download/"
 _SAGE = "https://github.com/woct0rdho/SageAttention/releases/download/v2.2.0-windows.post3/"
@@ -607,3 +610,16 @@ def test_python_beside_kernels_for_other_cards_is_not_refused() -> None:
     """torchao's libraries are for 9.0a and 10.0, and most of it is Python."""
     found = _offline("torchao 2.9.1+cu128 3.11 linux 8.6")
     assert found.wheels[0].words == ("torchao==0.15.0",)
+
+
+@pytest.mark.parametrize(("name", "said"), [("llama-cpp-python", "whl/cu124"), ("onnxruntime-gpu", "onnxruntime-gpu")])
+def test_what_needs_no_torch_is_found_where_there_is_none(
+    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "here", lambda: snapshot.load(MACHINES / "mixed-linux.json"))
+    (tmp_path / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    (tmp_path / "pyvenv.cfg").write_text("version = 3.11.7\n", encoding="utf-8")
+    asked = question.of(name, TorchNamed(), place=tmp_path, gpus=("GTX 1060",))
+    assert said in str(find(asked, ask=_no_index, look=_unread).command)
+    with pytest.raises(NotFound, match="there is no torch in"):
+        question.of("flash-attn", TorchNamed(), place=tmp_path, gpus=("GTX 1060",))

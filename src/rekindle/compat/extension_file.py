@@ -12,7 +12,7 @@ from rekindle.compat import toolkit_card, wheel_platform
 from rekindle.compat.extension_torch import ABIS
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import extension_files
+from rekindle.knowledge.builds import extension_files, programs
 from rekindle.knowledge.builds.extension_files import AskedFile, ExtensionFile
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.logs import extension_homes
@@ -28,6 +28,14 @@ def known_as(package: str, system: str) -> str:
     name = canonicalize_name("triton-windows") if name == "triton" and system == "windows" else name
     home = extension_homes.home_of_folder(name)
     return canonicalize_name(home.package) if home else name
+
+
+def needs_torch(package: str, system: str) -> bool:
+    """False where every file that is known is for some CUDA, whatever torch is beside it."""
+    name = known_as(package, system)
+    rows = extension_files.files(name)
+    free = bool(rows) and all(row.parts(build)[0] is None for row in rows for build in row.builds)
+    return not free and not programs.free_of_torch(name)
 
 
 def ready_made(package: str, asked: AskedFile, cards: Sequence[NamedCard], glibc: Version | None = None) -> Judgement:

@@ -175,11 +175,10 @@ def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker 
 
 def _program(question: ExtensionQuestion) -> FoundExtension | None:
     """Of a package that is bound to no torch (ONNX Runtime, CuPy), `plan --for` knows which release the cards run."""
-    row, place = programs.known(question.package), question.place
-    if row is None or place is None or extension_files.files(question.package):
+    place = question.place
+    if place is None or not programs.free_of_torch(question.package) or extension_files.files(question.package):
         return None
-    if not all(each.requirements and each.torch is None for each in programs.releases_as(question.package)):
-        return None
+    row = programs.program(question.package)
     found = for_program(question.package, msgspec.structs.replace(place, python=question.python or place.python))
     newer = tuple(each.reason for each in found.too_new)
     if found.version is None:

@@ -9,6 +9,7 @@ import msgspec
 
 from rekindle.audit.audit import installed_torch
 from rekindle.audit.cards import cards_of
+from rekindle.compat.extension_file import needs_torch
 from rekindle.compat.torch_cuda import ordinary_line
 from rekindle.core.command import rekindle
 from rekindle.core.errors import NoRoute, NotFound, RekindleError, UsageError
@@ -46,7 +47,12 @@ def of(name: str, said: TorchNamed, *, place: Path | None = None, gpus: Sequence
     name = read_extension(name)
     option = next((option for option, value in msgspec.structs.asdict(said).items() if value is not None), None)
     if option is None:
-        return in_environment(name, find_environment(place), situation_of(snapshot.here(), gpus=gpus), gpus)
+        environment, where = find_environment(place), situation_of(snapshot.here(), gpus=gpus)
+        if installed_torch(environment) is None and where.cards and not needs_torch(name, environment.os):
+            best = resolve(where, Wish(extensions=(name,))).recommended
+            if best.torch is not None and best.cuda is not None:
+                return beside(name, best, environment, where)
+        return in_environment(name, environment, where, gpus)
     if place is not None:
         raise UsageError(f"`--env` does not go with `--{option}`", hint="leave out one of them")
     if said.torch is None and not gpus:

@@ -14,6 +14,7 @@ from rekindle.knowledge.gpu import gpus, names
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import projects, releases
 from rekindle.knowledge.torch.torch_wheels import old_wheels
+from rekindle.knowledge.torch.wheel_platforms import is_managed
 from rekindle.stack import reasons
 from rekindle.stack.candidates import candidates
 from rekindle.stack.nearest_change import smallest_change
@@ -81,6 +82,10 @@ def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
         found += [
             f"{opened} with code for {one}: {old_wheels_line(one)}" for one in sorted(set(situation.capabilities))
         ]
+    name = situation.system_name
+    if name and not situation.here and is_managed(name) and any(str(each).startswith("pip ") for each in best.commands):
+        made = "`python3 -m venv torch-env`, then `torch-env/bin/pip` in place of `pip`"
+        found.append(f"{name}'s own Python takes nothing from pip: outside of an environment make one, {made}")
     if situation.driver is None:
         return tuple(found)
     if driver_cuda.is_newer_than_tables(situation.driver):

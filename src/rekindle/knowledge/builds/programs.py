@@ -52,8 +52,8 @@ class ProgramRelease(Row, frozen=True, kw_only=True):
     pythons: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
     """What pip is asked for."""
-    build: tuple[str, ...] = ()
-    """The command that builds it; `{numbers}` stands for the cards' numbers."""
+    build: tuple[tuple[str, ...], ...] = ()
+    """The commands that build it; `{numbers}` stands for the cards' numbers."""
     torch: str | None = None
     """The one PyTorch that it asks for."""
     cudnn: str | None = None
@@ -110,6 +110,12 @@ def releases_as(name: str) -> Sequence[ProgramRelease]:
     every = releases(row.id)
     own = [each for each in every if plain != row.id and any(_project(one) == plain for one in each.requirements)]
     return own or every
+
+
+def free_of_torch(name: str) -> bool:
+    """Is it a package of pip's that goes beside any torch, or none?"""
+    every = releases_as(name) if known(name) else ()
+    return bool(every) and all(row.requirements and row.torch is None for row in every)
 
 
 def _project(requirement: str) -> str:

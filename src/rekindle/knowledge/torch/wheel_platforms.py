@@ -78,6 +78,8 @@ class LinuxSystem(NamedRow, frozen=True, kw_only=True):
     libc: str = "glibc"
     of: dict[str, str] = msgspec.field(default_factory=dict)
     """Which of these releases one of a system is that counts its own: `{"mint 22": "24.04"}`."""
+    managed: tuple[str, ...] = ()
+    """The releases whose own Python takes nothing from pip (PEP 668); `any` for one without releases."""
     driver: str | None = None
     module: str | None = None
 
@@ -114,6 +116,12 @@ def own_python(text: str) -> str | None:
     """The `python3` that such a system comes with."""
     row, releases = _named(text)
     return next((row.python[each] for each in releases if each in row.python), None) if row else None
+
+
+def is_managed(text: str) -> bool:
+    """Does pip of such a system refuse to install outside of an environment?"""
+    row, releases = _named(text)
+    return row is not None and bool({"any", *releases} & set(row.managed))
 
 
 def _named(text: str) -> tuple[LinuxSystem | None, tuple[str, ...]]:
