@@ -257,3 +257,25 @@ def test_a_status_line_of_cmake_stays_one_behind_a_time() -> None:
     for before in ("", "2026-11-15T20:38:24.037Z "):
         found = diagnose_text("\n".join(before + line for line in lines))
         assert [cause.label for cause in found.causes][:1] == ["libcuda_not_found"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (r'venv "D:\forge\system\python\python.exe"', r'& "D:\forge\system\python\python.exe" -m pip install'),
+        (r'venv "C:\sd\venv\Scripts\Python.exe"', r'& "C:\sd\venv\Scripts\python.exe" -m pip install'),
+        (r'File "C:\Users\Ann\miniconda3\envs\x\lib\site-packages\a.py"', r'\miniconda3\envs\x\python.exe" -m pip'),
+        ('File "/home/ann/.venv/lib/python3.11/site-packages/a.py"', '"$HOME/.venv/bin/python" -m pip install'),
+        ('File "/usr/local/lib/python3.11/site-packages/a.py"', "    pip install"),
+        ('File "/tmp/pip-build-env-x/overlay/lib/python3.11/site-packages/a.py"', "    pip install"),
+        (r'File "C:\$(calc)\lib\site-packages\a.py"', "    pip install"),
+        (r'File "\\server\share\env\lib\site-packages\a.py"', "`--all` shows why"),
+    ],
+)
+def test_the_line_to_paste_is_for_the_python_of_the_log(line: str, said: str, tmp_path: Path) -> None:
+    """A bare `pip` repairs whichever environment is active: with the README's, Rekindle's own."""
+    log = tmp_path / "log.txt"
+    log.write_text(f"{line}\nAssertionError: Torch not compiled with CUDA enabled\nRTX 3060\n", encoding="utf-8")
+    seen = rekindle_command("diagnose", str(log))
+    assert said in seen.out and "ann" not in seen.out.lower() and "server" not in seen.out
+    assert '"environment": "C:\\\\Users' not in rekindle_command("diagnose", str(log), "--json").out

@@ -39,6 +39,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     torch: str | None = None
     cuda: str | None = None
     python: str | None = None
+    environment: str | None = None
+    """The folder whose Python failed, as the paths of its packages name it; `~` for a home, whosever it is."""
     toolset: str | None = None
     studio: str | None = None
     """The folder of the Visual Studio that a path names."""
@@ -266,6 +268,12 @@ def _gather(lines: Iterable[tuple[int, str]], known: Facts | None) -> tuple[Fact
     return _covered(facts if known is None else _over(facts, known)), tuple(entities.values())
 
 
+# The system's, an image's, and what pip makes for a build and removes.
+_NOBODYS = re2.compile(
+    r"(?i)^/(?:usr(?:/local)?|opt/(?:conda|venv|python[^/]*))$|^/(?:tmp|root|workspace|app|kaggle|content)\b"
+    r"|pip-|[/\\]te?mp[/\\]"
+)
+_HOME = re2.compile(r"(?i)^(?:/home/[^/]+|[a-z]:\\Users\\[^\\]+)")
 _VENDORS = {"amd": "amd", "intel": "intel", "mac": "apple"}
 _UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
 
@@ -287,6 +295,8 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
     value = match.group(1)
     if name == "python" and "." not in value:
         return {name: f"3.{value}"}
+    if name == "environment":
+        return {name: _HOME.sub("~", value)} if not _NOBODYS.search(value) else {}
     if name == "hidden":
         return {name: value or "empty"} if isinstance(container.shows_cards(value), Clash) else {}
     if name == "distribution":

@@ -221,12 +221,32 @@ def _where(command: Command, facts: Facts) -> Command:
     """A portable program has a Python of its own, and an environment of uv no pip: a bare `pip` would serve another."""
     if "portable" in facts.signs and facts.os == "windows":
         return _of_log(command, facts).by_pip_of(r".\python_embeded\python.exe", "-s", "-m", "pip")
+    if facts.environment and "uv" not in facts.signs:
+        return _in_environment(command, facts.environment, facts.os)
     if "uv" not in facts.signs:
         return command
     by_uv = command.by_pip_of("uv", "pip")
     # uv asks nothing before it removes a package.
     words = [word for word in by_uv.words if word != "-y"]
     return Command(*words, system=command.system) if by_uv is not command else command
+
+
+def _in_environment(command: Command, folder: str, system: str | None) -> Command:
+    """In the environment of the log, whichever is active where the line is pasted. Nobody's name is shown."""
+    windows = system == "windows"
+    mine = folder.startswith("~")
+    home: tuple[Piece, ...] = (ShellVariable("USERPROFILE" if windows else "HOME"),) if mine else ()
+    root = folder.removeprefix("~")
+    if command.words[:2] == ("rekindle", "install") and str((*command.words, "-")[2]).startswith("-"):
+        return Command("rekindle", "install", (*home, root), *command.words[2:], system=command.system)
+    if command.words[:3] == ("rekindle", "extension", "find") and not {"--env", "--torch"} & {*command.words}:
+        return Command(*command.words, "--env", (*home, root), system=command.system)
+    inside = "/bin/python" if not windows else r"\Scripts\python.exe" if _VENV.search(folder) else r"\python.exe"
+    return command.by_pip_of((*home, root + inside), "-m", "pip")
+
+
+# conda keeps its environments in `envs`, each with its Python at the top.
+_VENV = re.compile(r"(?i)(?<!\\envs)\\[^\\]*env[^\\]*$")
 
 
 def _of_log(command: Command, facts: Facts) -> Command:
