@@ -141,6 +141,10 @@ def test_a_file_that_is_not_there_is_said_in_one_way(
         (("plan", "--machine", "empty.json"), "`empty.json` is empty"),
         (("shelf", "add", "empty.json"), "name a wheel, such as"),
         (("gpu", "Tesla K41"), "`Tesla K40m`"),
+        (("inspect", "."), "there is no file in"),
+        (("plan", "--gpu", "V100", "--as", "docker"), "did you mean `dockerfile`?"),
+        (("plan", "--gpu", "V100", "--torch", "9.9"), "`--torch 2."),
+        (("extension", "build", "torchvison", "--gpu", "V100"), "did you mean `torchvision`?"),
         (("plan", "--gpu", "V100", "--cuda", "12.60"), "nearest: 12.6;"),
     ],
 )
@@ -148,7 +152,8 @@ def test_what_was_named_by_mistake_is_told_apart(
     words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty.json").touch()
+    if words[0] != "inspect":
+        (tmp_path / "empty.json").touch()
     seen = rekindle_command(*words)
     assert seen.code != 0 and said in " ".join(seen.err.split()), seen.err
 

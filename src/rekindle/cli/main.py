@@ -205,6 +205,9 @@ def _carry_out(argv: list[str]) -> int | RekindleError:
             # Click takes the dashes for letters, and finds every short option near every other.
             message = wrong.message
             card = did_you_mean(wrong.option_name, (name for each in place.command.params for name in each.opts))
+        choice = getattr(getattr(wrong, "param", None), "type", None)
+        if isinstance(choice, click.Choice) and (typed := re.search(r"'([^']*)' is not one of", message)):
+            card = did_you_mean(typed[1], map(str, choice.choices))
         return UsageError(message, hint=f"{card}see `{path} --help`")
     except MemoryError:
         return RekindleError("not enough memory", hint="close other programs and rerun the command")

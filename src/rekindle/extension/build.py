@@ -36,6 +36,7 @@ from rekindle.extension import companions
 from rekindle.extension.candidates import candidate
 from rekindle.extension.check import judged
 from rekindle.extension.prepare import Preparation, Workbench, prepare
+from rekindle.inputs.package import read_extension
 from rekindle.knowledge.builds import costs
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.model import InstalledTorch, Machine
@@ -339,13 +340,15 @@ def build(
 ) -> ExtensionReport:
     """A wheel of the project that serves the cards: found on the index, else built here."""
     project, output = request.project, request.output
+    source = Path(project) if Path(project).is_dir() else None
+    if source is None and not _REQUIREMENT.match(project):
+        message = f"`{project[:80]}` is neither a folder nor a requirement"
+        raise UsageError(message, hint="give the folder of the project, or a name like `torchvision==0.22.1`")
+    if source is None:
+        read_extension(re.split(r"[^\w.-]", project, maxsplit=1)[0])
     with files.scratch("ext") as work:
         environment, torch, found = ready(request.environment, cards, machine, temp=str(work), ptx=request.ptx)
         report = _Report(project, environment, torch.version, found)
-        source = Path(project) if Path(project).is_dir() else None
-        if source is None and not _REQUIREMENT.match(project):
-            message = f"`{project[:80]}` is neither a folder nor a requirement"
-            raise UsageError(message, hint="give the folder of the project, or a name like `torchvision==0.22.1`")
         companion = companions.companion_from_requirement(project, torch.version) if source is None else None
         if companion is not None:
             project = companion.requirement

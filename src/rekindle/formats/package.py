@@ -122,7 +122,10 @@ def open_package(where: str | Path) -> Package:
         return Wheel(Archive(Remote(text), headers=False))
     path = Path(where)
     if path.is_dir():
-        return _open_folder(path)
+        folder = _open_folder(path)
+        if not folder.files:
+            raise NotFound(f"there is no file in `{path}`", hint="name a wheel, a library, or the folder they lie in")
+        return folder
     file = File(path)
     try:
         return Wheel(Archive(file))

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.knowledge.builds.extension_files import files, packages
 from rekindle.knowledge.logs.extension_homes import home_of_folder
+from rekindle.knowledge.torch.companions import PROJECTS
 
 
 def read_extension(text: str) -> str:
@@ -22,7 +23,7 @@ def read_extension(text: str) -> str:
         raise UsageError(message, hint=f"name it alone, `{name}`: which release of it fits is looked for")
     if (name := canonicalize_name(plain)) == "torch":
         raise UsageError("torch itself is no extension", hint="`rekindle plan` finds the PyTorch for your GPUs")
-    known = home_of_folder(name) is not None or files(name)
-    if not known and (near := get_close_matches(name, packages(), 1, 0.87)):
+    known = name in PROJECTS or home_of_folder(name) is not None or files(name)
+    if not known and (near := get_close_matches(name, {*packages(), *PROJECTS}, 1, 0.87)):
         raise UnknownName(f"no extension called `{name}` is in Rekindle's data", hint=f"did you mean `{near[0]}`?")
     return name

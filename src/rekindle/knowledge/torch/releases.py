@@ -103,7 +103,8 @@ def torch_release(version: str) -> TorchRelease:
     if row is None:
         if wanted > Version(newest.newest):
             message = f"PyTorch {plain} is newer than Rekindle's data (latest: {newest.newest})"
-            raise UnknownName(message, hint="lay newer rows over them with `--knowledge DIR`")
+            hint = f"`--torch {newest.newest}`, or leave it out; `rekindle knowledge` says how old the data is"
+            raise UnknownName(message, hint=hint)
         near = [each for each in early() if Version(each).major_minor == wanted.major_minor]
         if plain in near:
             systems = sorted({"linux", *(row.system for row in old_lines() if row.torch == plain)})
