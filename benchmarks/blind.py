@@ -27,7 +27,9 @@ def family(label: str) -> str:
 
 def main() -> int:
     for name in sys.argv[1:]:
-        cases = tomllib.loads(Path(name).read_text(encoding="utf-8"))["case"]
+        cases = tomllib.loads(Path(name).read_text(encoding="utf-8")).get("case")
+        if not cases:
+            continue
         classes: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
         for case in cases:
             found = first_label(case["log"])

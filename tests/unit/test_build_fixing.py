@@ -111,7 +111,10 @@ def test_a_fault_in_the_source_is_nobodys_to_fix() -> None:
     ("command", "variables"),
     [
         ("export A=1 B='two words'", {"A": "1", "B": "two words"}),
-        ("set NVCC_APPEND_FLAGS=-Xcompiler /Zc:preprocessor", {"NVCC_APPEND_FLAGS": "-Xcompiler /Zc:preprocessor"}),
+        (
+            'export NVCC_APPEND_FLAGS="-Xcompiler /Zc:preprocessor"',
+            {"NVCC_APPEND_FLAGS": "-Xcompiler /Zc:preprocessor"},
+        ),
         ("export PATH=/x:$PATH", {}),
         ("export TMPDIR=$(mktemp -d)", {}),
         ("set CUDACXX=%CUDA_PATH%", {}),

@@ -30,7 +30,7 @@ _DEMANDED = re2.compile(
     r"[^.;]{0,50}$"
 )
 _NAME = re2.compile(
-    r"\b((?:NVIDIA )?(?:Jetson (?:AGX (?:Orin|Xavier)|Orin (?:Nano|NX)|Xavier(?: NX)?|Nano|TX[12])"
+    r"\b((?:NVIDIA )?(?:(?i:Jetson (?:AGX (?:Orin|Xavier)|Orin (?:Nano|NX)|Xavier(?: NX)?|Nano|TX[12]))"
     r"|(?:GeForce |Tesla |Quadro )?(?:(?:GTX|RTX|GT|TITAN) ?)?[A-Z]{0,3}\d{1,4}[A-Za-z]{0,2}"
     r"|(?:GeForce |NVIDIA )?(?:GTX |RTX )?TITAN(?: (?:RTX|Xp|[A-Z])\b)?)"
     r"(?: (?:Ti SUPER|Ti|ti|SUPER|Super|Xp|Black|Ada(?: Generation)?|Max-Q|Laptop GPU"
@@ -51,7 +51,7 @@ _NUMBER = re2.compile(
     r"(?: ?\d{1,2} ?GB?\b|[,.]? (?:card|gpu|with|and|on)\b|[,.] |的|\W*$)"
 )
 _FAMILY = re2.compile(
-    rf"\b(?:NVIDIA|GeForce|Tesla|Quadro|(?:GTX|RTX|GT)(?:\d{{3,4}}(?:Ti|ti)?)?|TITAN|Jetson|{_TI}|{_CENTRE})\b"
+    rf"\b(?:NVIDIA|GeForce|Tesla|Quadro|(?:GTX|RTX|GT)(?:\d{{3,4}}(?:Ti|ti)?)?|TITAN|(?i:Jetson)|{_TI}|{_CENTRE})\b"
 )
 _HERE = re2.compile(
     r"(?i)\bgpus? ?\d*\s?[:#=(-]|\bgpu\d?\b|\bdevice\b|\bfound\b|\brunning on\b|capability|cuda:\d|\bcard\b"

@@ -120,7 +120,7 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
         facts=told,
         entities=tuple(_clean(entity) for entity in entities),
         judged=pairs,
-        next=next_steps({each.kind for each in entities}) if ending.outcome is LogOutcome.UNKNOWN else (),
+        next=next_steps({each.kind for each in entities}, facts.signs) if ending.outcome is LogOutcome.UNKNOWN else (),
     )
 
 

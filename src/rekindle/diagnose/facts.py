@@ -249,6 +249,7 @@ def _gather(lines: Iterable[tuple[int, str]], known: Facts | None) -> tuple[Fact
                 if row.listed and told:
                     note(name, "+".join(str(each) for each in told.values()), number)
         title = title and not text.strip()
+    systems["linux"] += "jetson" in found
     if any(systems.values()):
         found["os"] = "windows" if systems["windows"] >= systems["linux"] else "linux"
     signs = frozenset(name for name in found if name not in Facts.__struct_fields__) - {"wanted", "free"}

@@ -351,10 +351,9 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
 
 _NEEDS_A_SHELL = re.compile(r"&|\||;|\$\(|`|[0-9]?>[ /&]|\*|~")
 _IN_QUOTES = re.compile(r"""'[^']*'|"[^"$`%]*\"""")
-_SETTING = re.compile(r'set\s+(?:"([A-Za-z_]\w*)=([^"]*)"|([A-Za-z_]\w*)=(.*))\Z')
 _WINDOWS_WORD = re.compile(r'((?:"[^"]*"|[^\s"])+)')
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
-_OF_UNIX = ("export", "unset")
+_SETS = ("export", "unset")
 _UNIX_NAME = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _WINDOWS_NAME = re.compile(r"%([A-Za-z_]\w*)%")
 
@@ -372,26 +371,20 @@ def command_of(template: str, system: str | None, values: Mapping[str, str]) -> 
         return None
     verb = text.partition(" ")[0]
     try:
-        if verb == "set":
-            return _set_command(text, values)
+        if verb in _SETS and "$(" not in text:
+            return _setting(shlex.split(text), system, values)
         if _NEEDS_A_SHELL.search(_IN_QUOTES.sub("", text)):
             return _line_for_a_shell(text, values)
-        if (system == "windows" and verb not in _OF_UNIX) or verb == "call" or "%" in text:
+        if system == "windows" or verb == "call" or "%" in text:
             words = [
                 _command_word(each.replace('"', ""), _WINDOWS_NAME, values) for each in _WINDOWS_WORD.findall(text)
             ]
             return Command(*words, system="windows", shell=Shell.CMD if verb == "call" or "%" in text else None)
         split = shlex.split(text)
-        if verb == "unset":
-            return Command(environment=dict.fromkeys(split[1:]), system="linux")
-        given = split[1:] if verb == "export" else split
-        count = next((at for at, each in enumerate(given) if not _ASSIGNED.match(each)), len(given))
-        environment = dict(each.split("=", 1) for each in given[:count])
-        return Command(
-            *(_command_word(each, _UNIX_NAME, values) for each in given[count:]),
-            environment={name: _command_word(value, _UNIX_NAME, values) for name, value in environment.items()},
-            system="linux" if environment else system,
-        )
+        count = next((at for at, each in enumerate(split) if not _ASSIGNED.match(each)), len(split))
+        before = _setting(split[:count], None, values).environment if count else {}
+        rest = (_command_word(each, _UNIX_NAME, values) for each in split[count:])
+        return Command(*rest, environment=before, system="linux" if before else system)
     except (BadInput, ValueError):
         return None
 
@@ -406,14 +399,14 @@ def _line_for_a_shell(text: str, values: Mapping[str, str]) -> Command | None:
     return Command.parse(_FIELD.sub(lambda match: values[match[1]], text))
 
 
-def _set_command(text: str, values: Mapping[str, str]) -> Command | None:
-    found = [_SETTING.match(each.strip()) for each in text.split(" & ")]
-    if not all(found):
-        return _line_for_a_shell(text, values)
-    pairs = {each[1] or each[3]: each[2] if each[1] else each[4] for each in found if each}
-    # To cmd, a variable without a value is none.
-    environment = {name: _command_word(value, _WINDOWS_NAME, values) or None for name, value in pairs.items()}
-    return Command(environment=environment, system="windows")
+def _setting(words: Sequence[str], system: str | None, values: Mapping[str, str]) -> Command:
+    """`export A=1` and `unset A` of any shell; `$A` in a value is one of Unix, `%A%` one of Windows."""
+    pairs = [each.partition("=") for each in words if each not in _SETS]
+    windows = any("%" in value for _, _, value in pairs)
+    unix = any("$" in value for _, _, value in pairs)
+    name = _WINDOWS_NAME if windows else _UNIX_NAME
+    environment = {key: _command_word(value, name, values) if sign else None for key, sign, value in pairs}
+    return Command(environment=environment, system="windows" if windows else "linux" if unix else system)
 
 
 def _command_word(text: str, variable: re.Pattern[str], values: Mapping[str, str]) -> Word:

@@ -6,7 +6,7 @@ no failure was recognised, and the lines that look most like one are shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 
 import msgspec
 
@@ -200,11 +200,19 @@ def _harmless(event: Event) -> bool:
     return event.tool == "powershell"
 
 
-def next_steps(kinds: Set[str]) -> tuple[str, ...]:
-    """What would tell more where nothing is recognised. `kinds` are the things that the log names."""
+_ELSEWHERE = {
+    "cluster": "`sacct -j JOB --format=JobID,State,ExitCode,ReqMem,MaxRSS`: how the scheduler saw it end",
+    "docker": "`docker logs NAME`, and `docker run --rm --gpus all ubuntu nvidia-smi`: whether one gets the card",
+    "jetson": "`cat /etc/nv_tegra_release`: which JetPack it is",
+}
+
+
+def next_steps(kinds: Set[str], signs: Iterable[str]) -> tuple[str, ...]:
+    """What would tell more where nothing is recognised. `kinds` are the things that the log names, `signs` where."""
     steps = ["run it again into a file with all of its output (`... > log.txt 2>&1`), one job at a time for a build"]
     if not {"card", "driver"} <= kinds:
         steps.append("`rekindle doctor` where it failed: card, driver, toolkit and torch")
     if kinds & {"torch", "package"}:
         steps.append("`rekindle audit` in the environment: compiled modules that cannot run on the card")
+    steps += [_ELSEWHERE[sign] for sign in signs if sign in _ELSEWHERE]
     return (*steps, "post the lines above with `--markdown`, or give `--json` to an assistant")
