@@ -73,7 +73,7 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
 
 
 def _python_at(subject: Subject, item: Invocation) -> Known | None:
-    return python_of(subject) or next(iter(pythons_at(subject, item)), None)
+    return python_of(subject, item) or next(iter(pythons_at(subject, item)), None)
 
 
 def _pip_from(subject: Subject, item: Invocation, first: Version) -> bool | None:
@@ -185,7 +185,8 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
     every = [item for found in subject.installs for item in found.wanted if item.name == "numpy"]
     if any(_below_two(item.requirement) for item in every if item.requirement):
         return
-    python, image = python_of(subject), image_of(subject, wanted[0][0].item)
+    first_item = wanted[0][0].item
+    python, image = python_of(subject, first_item), image_of(subject, first_item)
     own = subject.system_python(image) if image is not None else None
     number = python.version if python else Version(own) if own else None
     if number is not None and number < Version("3.9"):
