@@ -120,7 +120,7 @@ class _CodeReader(ast.NodeVisitor):
             name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", "")
             if name and image is not None:
                 self.images[name] = image
-            elif name and (self.stored[name] < 2 or not _is_text(value)):
+            elif name and (self.stored[name] < 2 or isinstance(value, (ast.List, ast.Tuple))):
                 self.values[name] = self.texts(value)
             elif isinstance(target, ast.Subscript) and _constant(target.slice) == "nvcc":
                 self._flags(value)
@@ -156,7 +156,9 @@ class _CodeReader(ast.NodeVisitor):
         elif isinstance(receiver, (ast.Name, ast.Attribute)) and image is None and name in _INSTALLS:
             base = self.images.get(receiver.id if isinstance(receiver, ast.Name) else receiver.attr)
             image = self.recorder.trace.open(base, "job image") if base is not None else None
-        if name in self.functions and self.inside < 3:
+        if name in _RUNS and own and " " in own[0].text:
+            own = own[:1]  # whatever a function of that name takes besides
+        elif name in self.functions and self.inside < 3:
             self._enters(self.functions[name], node)
             return None
         return self._does(name, own, given, node, image)

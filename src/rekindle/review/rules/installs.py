@@ -353,7 +353,7 @@ def _lists(subject: Subject) -> Iterator[Raised]:
             exact = {str(number) for item in same if not item.marker and (number := exact_version(item.requirement))}
             if count > 1 and len(exact) > 1 and not subject.notes:
                 yield raised("requirement-conflict", same[-1].line, name=name, versions=", ".join(sorted(exact)))
-            elif count > 1:
+            elif count > 1 and len({item.marker for item in same}) < 2:
                 yield raised("requirement-twice", same[-1].line, name=name)
     for step in subject.builds:
         files = any(found.files for found in subject.installs)

@@ -106,7 +106,7 @@ def _options(item: Invocation) -> Iterator[Raised]:
     for word in item.words[1:]:
         name = word.text.partition("=")[0]
         near = option_meant(name)
-        if near != name:
+        if near != name and "$" not in name:
             yield raised("option-misspelt", word.line, option=name, near=near)
         elif name in ("-y", "--yes", "--assume-yes") and not item.conditional:
             yield raised("option-of-others", word.line, option=name)
