@@ -455,3 +455,9 @@ def test_no_word_is_added_where_it_would_mean_something_else(tmp_path: Path, nam
     script.write_text(text, encoding="utf-8")
     answer = review_script(load(script), question_from_options(("RTX 5090",)))
     assert answer.refused and all(each.corrected is None for each in answer.remarks if each.state.value == "FAIL")
+
+
+@pytest.mark.parametrize(("pin", "told"), [("scipy==1.10.1", False), ("scipy==1.14.1", True), ("tqdm==4.66.1", True)])
+def test_a_pinned_package_may_keep_numpy_below_two(pin: str, told: bool) -> None:
+    found = ids(f"torch==2.0.1\ntorchvision==0.15.2\n{pin}\n", "requirements.txt")
+    assert ("numpy-two" in found) is told

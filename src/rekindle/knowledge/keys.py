@@ -38,6 +38,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "needs_torch": ("packages",),
         "asks_torch": ("package",),
         "on_index": ("packages",),
+        "numpy_one": ("packages",),
         "cuda_default": ("programs", "from_cuda"),
         "image_installer": ("name",),
         "image_lacks": ("image",),

@@ -328,6 +328,13 @@ class ScriptBuilds:
         found = [used for used in found if used.order < item.order and not used.given.get("path", ("",))[0]]
         return found[-1].given.get("repository", ("",))[0].lower() if found else None
 
+    def stage(self, scope: int) -> int:
+        """The stage, the job or the script that a scope belongs to: not its own RUN or step."""
+        found = self.trace.scopes[scope]
+        while found.parent is not None and not re.match(r"stage|job|action", found.label):
+            found = found.parent
+        return found.number
+
     def sees(self, scope: int, item: Invocation) -> bool:
         """Whether what is set in a scope reaches a command."""
         return any(each.number == scope for each in self.trace.scopes[item.scope].chain())

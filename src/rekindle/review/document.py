@@ -173,7 +173,7 @@ def _dialect(name: str, text: str) -> Dialect | None:
         return yaml_kind(text)
     if suffix in _KNOWN_OTHERS or base == "cmakelists.txt":
         return None
-    named = re.match(r"(?:requirements|constraints)\b|.*[-_]requirements\.", base)
+    named = re.match(r"(?:requirements|constraints)(?![a-z])|.*[-_]requirements\.", base)
     if suffix in (".txt", ".in", ".pip") and _CONDA_PIN.search(text) and not re.search(r"[<>=!~]=[ \d]", text):
         return Dialect.ENVIRONMENT
     if suffix in (".txt", ".in", ".pip") and (named or _is_list(text)):

@@ -101,7 +101,7 @@ class ScriptEnvironments:
                 self._command(point)
 
     def _command(self, item: Invocation) -> None:
-        stage = self._stage(item.scope)
+        stage = self.subject.stage(item.scope)
         into = entered(item)
         if into is not None:
             self._active[stage] = into
@@ -148,15 +148,8 @@ class ScriptEnvironments:
         there |= {each.name for each in found.wanted}
         return after
 
-    def _stage(self, scope: int) -> int:
-        """The stage, the job or the script that a command belongs to: not its own RUN or step."""
-        found = self.subject.trace.scopes[scope]
-        while found.parent is not None and not re.match(r"stage|job|action", found.label):
-            found = found.parent
-        return found.number
-
     def _state(self, item: Invocation, name: str) -> list[ScriptTorch]:
-        for scope in self.subject.trace.scopes[self._stage(item.scope)].chain():
+        for scope in self.subject.trace.scopes[self.subject.stage(item.scope)].chain():
             for key in dict.fromkeys((name, "") if name else ("",)):
                 # A new environment begins empty; only conda's own base and images have something in it.
                 if (scope.number, key) in self._states and (key == name or not name):
@@ -170,7 +163,7 @@ class ScriptEnvironments:
         folder = re.match(r"(.*[\\/])?([^\\/]+)[\\/](?:bin|Scripts)[\\/][^\\/]+$", item.words[0].text.strip("\"'"))
         if folder and not _BASE.fullmatch(folder[2]):
             return last_part(folder[2])
-        return self._active.get(self._stage(item.scope), "")
+        return self._active.get(self.subject.stage(item.scope), "")
 
     # --- what a command leaves ------------------------------------------------------------------------------------
 
@@ -196,7 +189,7 @@ class ScriptEnvironments:
     def _pythons(self, item: Invocation) -> list[str | None]:
         told = self.subject.asked.place.python if self.subject.asked.place else None
         known = [str(each) for each in pythons_at(self.subject, item)]
-        made = python_of(self.subject)
+        made = python_of(self.subject, item)
         image = image_of(self.subject, item)
         usual = self.subject.system_python(image) if image is not None and made is None else None
         return [*known] or [str(made) if made else told or usual]
@@ -253,8 +246,10 @@ class ScriptEnvironments:
         limits = [found.limits.get("torch", "")]
         for each in wanted if exact_version(bringer.requirement) is None else ():
             if each is not bringer and pins_torch(each.name) and each.requirement and each.source is None:
-                own = self._requirement(each, [])
-                limits += [own] if own and own.startswith("==") else []
+                own = self._requirement(each, []) or ""
+                # Of a range, an older release goes with an older torch.
+                own = own if exact_version(each.requirement) else own.replace("==", "<=")
+                limits += [own] if own.startswith(("==", "<=")) else []
         return ",".join(each for each in limits if each)
 
     def _unread(self, found: Install) -> str | None:
@@ -270,7 +265,8 @@ class ScriptEnvironments:
         if found.has("--no-deps"):
             return None
         # conda's half of an environment and pip's are resolved one after the other.
-        joint = bool(before) and self.subject.document.dialect in {*LISTS} - {Dialect.ENVIRONMENT}
+        project = len(self.subject.installed_by(found.item)) > 1  # what a project asks for beside what it is told
+        joint = bool(before) and (project or self.subject.document.dialect in {*LISTS} - {Dialect.ENVIRONMENT})
         for each in wanted:
             if each.source is not None or each.wheel is not None:
                 continue
@@ -322,8 +318,9 @@ class ScriptEnvironments:
         merged = line is not None and local is None and found.backend is None and not strict
         version = str(exact) if exact and len(exact.parts) > 2 else None
         own = None if merged else line
-        # What no wheel is for is named all the same: first for another Python, then on another line.
-        for asked, python in ((own, base.python), (own, None), *(() if local else ((None, base.python),))):
+        # A torch that no wheel is for is named all the same: first for another Python, then on another line.
+        others = ((own, None), *(() if local else ((None, base.python),))) if base.by == "torch" else ()
+        for asked, python in ((own, base.python), *others):
             version = version or taken(
                 lambda patch: not excludes(plain, patch), line=asked, python=python, system=base.system
             )

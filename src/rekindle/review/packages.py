@@ -211,6 +211,8 @@ def _options(words: list[Word], tool: str) -> Iterator[tuple[str, Word]]:
             yield short[0], msgspec.structs.replace(word, text=text[2:])
         elif text in _VALUED and not (tool == "conda" and text in ("-t", "-w")):
             skip = text
+        elif re.fullmatch(r"-[qvUI]{1,6}[rce]", text):
+            skip = f"-{text[-1]}"  # `-qr list.txt`
         elif text.startswith("-") and not re.match(r"-[eE][^-\s]", text):
             yield text, word
         else:

@@ -21,22 +21,26 @@ _NEWEST = re.compile(
 )
 
 
-def python_of(subject: Subject) -> Known | None:
-    """The Python that the script chooses: the environment it makes, else the one it names."""
-    made, named = _pythons(subject)
+def python_of(subject: Subject, item: Invocation | None = None) -> Known | None:
+    """The Python that the script chooses, for a command or at its end: that of the environment, else the one named."""
     told = subject.asked.place.python if subject.asked.place else None
-    return made or (Known.python(told, 1) if told else named)
+    return environment_python(subject, item) or (Known.python(told, 1) if told else _pythons(subject)[1])
 
 
-def environment_python(subject: Subject) -> Known | None:
-    """The Python of the environment that the script makes."""
-    return _pythons(subject)[0]
+def environment_python(subject: Subject, item: Invocation | None = None) -> Known | None:
+    """The Python of the environment that the script makes: of its stage, its job or its image, before the command."""
+    every = _pythons(subject)[0]
+    if item is not None:
+        around = {scope.number for scope in subject.trace.scopes[subject.stage(item.scope)].chain()}
+        every = [each for each in every if subject.stage(each[1]) in around]
+        every = [each for each in every if each[0] <= item.order] or every
+    return max(every, key=lambda each: each[0])[2] if every else None
 
 
 @kept
-def _pythons(subject: Subject) -> tuple[Known | None, Known | None]:
-    """The Python of the environment that is made, and one that is only named."""
-    made: Known | None = None
+def _pythons(subject: Subject) -> tuple[list[tuple[int, int, Known]], Known | None]:
+    """The Pythons of the environments that are made, with their order and scope, and one that is only named."""
+    made: list[tuple[int, int, Known]] = []
     named: list[Known] = []
     for item in subject.trace.invocations:
         text = " ".join(word.text for word in item.words)
@@ -44,13 +48,13 @@ def _pythons(subject: Subject) -> tuple[Known | None, Known | None]:
         if match and item.program in ("python", "py"):
             known = Known.python(match[1] or match[2], item.line)
             if re.search(r"-m (?:venv|virtualenv)\b", text):
-                made = known
+                made.append((item.order, item.scope, known))
             elif not item.has("-V", "--version"):
                 named.append(known)
         if item.program in CONDAS and re.search(r"\b(?:create|install)\b", text):
             match = re.search(r"\bpython\s*==?\s*(3\.\d{1,3})", text)
             if match:
-                made = Known.python(match[1], item.line)
+                made.append((item.order, item.scope, Known.python(match[1], item.line)))
         if item.program in _INSTALLERS and (match := _INSTALLED.search(text[:500])):
             named.append(Known.python(match[1] or f"{match[2]}.{match[3]}", item.line))
         if item.program in ("uv", "virtualenv"):
@@ -58,7 +62,7 @@ def _pythons(subject: Subject) -> tuple[Known | None, Known | None]:
                 r"(?:--python|-p)[ =](?:python)?(3\.\d{1,3}t?)|python (?:install|pin) (3\.\d{1,3}t?)", text
             )
             if match:
-                made = Known.python(match[1] or match[2], item.line)
+                made.append((item.order, item.scope, Known.python(match[1] or match[2], item.line)))
     for setting in subject.trace.assignments:
         if re.fullmatch(r"(?i)PYTHON(?:_?(?:EXE|EXECUTABLE|BIN|CMD))?", setting.name) and setting.known:
             match = re.search(r"(?i)\bpython(3)\.?(\d{1,2})\b", setting.value)
@@ -67,7 +71,7 @@ def _pythons(subject: Subject) -> tuple[Known | None, Known | None]:
         given = used.given.get("python-version")
         stated = _typed(*given) if given else None
         if "setup-python" in used.action and stated is not None:
-            made = stated
+            made.append((used.order, used.scope, stated))
     return made, named[0] if len({each.version for each in named}) == 1 else None
 
 
@@ -83,7 +87,7 @@ def pythons_at(subject: Subject, item: Invocation) -> list[Known]:
             meant = used.scope == item.scope or not item.conditional  # of this very run of a matrix
             either = used.choices.get("python-version", ()) if meant else ()
             chosen = [known for text, line in either if (known := _typed(text, line)) is not None]
-    if environment_python(subject) is not None:
+    if environment_python(subject, item) is not None:
         return []  # the environment that the script makes decides, and `python_of` knows it
     if chosen:
         return chosen

@@ -226,7 +226,7 @@ def trace_of(document: Document) -> Trace:
     if document.folder is not None:
         trace.beside = OtherFiles(document.folder)
     text = document.text
-    if len(document.lines) > LINES:
+    if len(document.lines) > LINES and document.dialect is not Dialect.NOTEBOOK:
         text = "\n".join(document.lines[:LINES]) + "\n"
         trace.unread(LINES + 1, "", f"only the first {LINES} lines are read")
     try:

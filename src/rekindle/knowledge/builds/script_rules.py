@@ -121,7 +121,10 @@ class CudaDefault(Row, frozen=True, kw_only=True):
 
 
 class OnIndex(Row, frozen=True, kw_only=True):
-    """What PyTorch's own index has beside torch; `torch-*` stands for every name that begins so."""
+    """What PyTorch's own index has beside torch; `torch-*` stands for every name that begins so.
+
+    Of `numpy_one`: releases that ask for NumPy 1, as requirements.
+    """
 
     packages: tuple[str, ...]
 
@@ -153,6 +156,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     needs_torch: tuple[PinsTorch, ...]
     asks_torch: tuple[AsksTorch, ...]
     on_index: tuple[OnIndex, ...]
+    numpy_one: tuple[OnIndex, ...]
     cuda_default: tuple[CudaDefault, ...]
     image_installer: tuple[ImageInstaller, ...]
     image_lacks: tuple[ImageLacks, ...]

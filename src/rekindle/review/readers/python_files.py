@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 
 from rekindle.review.packages import listed
 from rekindle.review.readers.notes import prompted
@@ -24,7 +25,7 @@ _IMAGE_RUNS = frozenset({"run_commands", "dockerfile_commands"})
 _INSTALLS = {
     "install": "pip install",
     "pip_install": "pip install",
-    "uv_pip_install": "uv pip install",
+    "uv_pip_install": "uv pip install --system",
     "pip_install_from_requirements": "pip install -r",
     "conda_install": "conda install -y",
     "micromamba_install": "micromamba install -y",
@@ -108,15 +109,21 @@ class _CodeReader(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        image = self.visit(node.value)
-        for target in node.targets:
+        self._assigned(node.targets, node.value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self._assigned([node.target], node.value or ast.List([]))
+
+    def _assigned(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
+        image = self.visit(value)
+        for target in targets:
             name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", "")
             if name and image is not None:
                 self.images[name] = image
-            elif name and (self.stored[name] < 2 or not _is_text(node.value)):
-                self.values[name] = self.texts(node.value)
+            elif name and (self.stored[name] < 2 or isinstance(value, (ast.List, ast.Tuple))):
+                self.values[name] = self.texts(value)
             elif isinstance(target, ast.Subscript) and _constant(target.slice) == "nvcc":
-                self._flags(node.value)
+                self._flags(value)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name) and not _is_text(node.value):
@@ -149,7 +156,9 @@ class _CodeReader(ast.NodeVisitor):
         elif isinstance(receiver, (ast.Name, ast.Attribute)) and image is None and name in _INSTALLS:
             base = self.images.get(receiver.id if isinstance(receiver, ast.Name) else receiver.attr)
             image = self.recorder.trace.open(base, "job image") if base is not None else None
-        if name in self.functions and self.inside < 3:
+        if name in _RUNS and own and " " in own[0].text:
+            own = own[:1]  # whatever a function of that name takes besides
+        elif name in self.functions and self.inside < 3:
             self._enters(self.functions[name], node)
             return None
         return self._does(name, own, given, node, image)

@@ -131,8 +131,8 @@ class Recorder:
         if item.how in ("environment", "shell"):
             exported = item.how == "environment"
             self.scope.put(item.name, Value(value, known, item.line, exported, item.order, item.conditional))
-        if name.upper() in _RUN_LATER and known and value:
-            self.run([Word(word, word, line) for word in value.strip("\"'").split()], line, line, value)
+        for part in re.split(r";|&&", value) if name.upper() in _RUN_LATER and known else ():
+            self.run([Word(word, word, line) for word in part.strip("\"' ").split()], line, line, part)
         return item
 
     def run(self, words: Sequence[Word], line: int, last: int, text: str, **said: Any) -> Invocation | None:

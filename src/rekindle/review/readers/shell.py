@@ -372,6 +372,9 @@ class _ShellReader:
         self.calls += 1
         self.called.add(name)
         body = self.functions[name].child_by_field_name("body")
+        given, known = LIST.join(word.text for word in words[1:]), all(word.known for word in words[1:])
+        for each in "@*":
+            self.recorder.set(each, given, words[0].line, known=known, how="shell")
         for number, word in enumerate(words[1:10], 1):
             self.recorder.set(str(number), word.text, word.line, known=word.known, how="shell")
         if body is not None:

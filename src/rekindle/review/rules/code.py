@@ -86,7 +86,8 @@ def check(subject: Subject) -> Iterator[Raised]:
         yield from without_cuda(subject)
     if not compiled(subject) and not subject.builds and not environments_of(subject).final:
         # Nobody knows what it compiles. A ready-made torch would bring its own CUDA.
-        last = any_cuda(subject)
+        bare = any(re.search(r"-(?:runtime|base)\b", each.name) for each in subject.trace.images)  # without nvcc
+        last = any_cuda(subject) if not bare else None
         yield from card_toolkit(subject, [last] if last is not None else [], set())
 
 

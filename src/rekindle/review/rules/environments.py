@@ -94,7 +94,8 @@ def _uv_outside(subject: Subject) -> Iterator[Raised]:
         image = image_of(subject, item)
         hosted = subject.document.dialect is Dialect.WORKFLOW and image is None
         hosted = hosted and not subject.says(r"activate-environment|setup-m\w+conda|self-hosted")
-        if places or hosted or (image is not None and image.known and _NO_UV_PLACE.search(image.name)):
+        apart = subject.document.dialect is Dialect.MAKEFILE  # each target begins where somebody calls it
+        if (places and not apart) or hosted or (image is not None and image.known and _NO_UV_PLACE.search(image.name)):
             yield raised("uv-no-environment", item.line)
         return
 

@@ -18,10 +18,10 @@ from rekindle.knowledge.builds.script_rules import needs_python, script_rules
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.document import Dialect
-from rekindle.review.packages import Install, Wanted, excludes
+from rekindle.review.packages import Install, Wanted, excludes, parts_of
 from rekindle.review.pythons import image_of, python_of, pythons_at
 from rekindle.review.remark import Raised, raised
-from rekindle.review.subject import Known, Subject, exact_version
+from rekindle.review.subject import Known, Subject, exact_text, exact_version
 from rekindle.review.trace import Invocation
 
 _LIST = 4
@@ -73,7 +73,7 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
 
 
 def _python_at(subject: Subject, item: Invocation) -> Known | None:
-    return python_of(subject) or next(iter(pythons_at(subject, item)), None)
+    return python_of(subject, item) or next(iter(pythons_at(subject, item)), None)
 
 
 def _pip_from(subject: Subject, item: Invocation, first: Version) -> bool | None:
@@ -158,6 +158,13 @@ def _companions(subject: Subject) -> Iterator[Raised]:
             )  # fmt: skip
 
 
+def _holds_numpy(subject: Subject) -> bool:
+    """A package that is pinned to a release for NumPy 1 keeps pip from taking NumPy 2."""
+    rows = [parts_of(each) for row in script_rules().numpy_one for each in row.packages]
+    pins = [(item.name, exact_text(item.requirement)) for found in subject.installs for item in found.wanted]
+    return any(row and row[0] == name and exact and not excludes(row[1], exact) for row in rows for name, exact in pins)
+
+
 def _numpy(subject: Subject) -> Iterator[Raised]:
     release = subject.release_at()
     wanted = [
@@ -183,9 +190,10 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
     if first is not None and torch.version >= first:
         return
     every = [item for found in subject.installs for item in found.wanted if item.name == "numpy"]
-    if any(_below_two(item.requirement) for item in every if item.requirement):
+    if any(_below_two(item.requirement) for item in every if item.requirement) or _holds_numpy(subject):
         return
-    python, image = python_of(subject), image_of(subject, wanted[0][0].item)
+    first_item = wanted[0][0].item
+    python, image = python_of(subject, first_item), image_of(subject, first_item)
     own = subject.system_python(image) if image is not None else None
     number = python.version if python else Version(own) if own else None
     if number is not None and number < Version("3.9"):
@@ -352,7 +360,7 @@ def _lists(subject: Subject) -> Iterator[Raised]:
             exact = {str(number) for item in same if not item.marker and (number := exact_version(item.requirement))}
             if count > 1 and len(exact) > 1 and not subject.notes:
                 yield raised("requirement-conflict", same[-1].line, name=name, versions=", ".join(sorted(exact)))
-            elif count > 1:
+            elif count > 1 and len({item.marker for item in same}) < 2:
                 yield raised("requirement-twice", same[-1].line, name=name)
     for step in subject.builds:
         files = any(found.files for found in subject.installs)

@@ -12,7 +12,7 @@ from rekindle.knowledge.tables import cached
 from rekindle.review.builds import image_system
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.packages import option_meant
-from rekindle.review.pythons import image_of, python_of
+from rekindle.review.pythons import environment_python, image_of, python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation
@@ -106,7 +106,7 @@ def _options(item: Invocation) -> Iterator[Raised]:
     for word in item.words[1:]:
         name = word.text.partition("=")[0]
         near = option_meant(name)
-        if near != name:
+        if near != name and "$" not in name:
             yield raised("option-misspelt", word.line, option=name, near=near)
         elif name in ("-y", "--yes", "--assume-yes") and not item.conditional:
             yield raised("option-of-others", word.line, option=name)
@@ -121,6 +121,8 @@ def _managed(subject: Subject, item: Invocation) -> Iterator[Raised]:
     first = _MANAGED_FROM.get(found[0].id) if found else None
     if found is None or first is None or float(found[1]) < first or subject.system_python(image) is None:
         return
+    if environment_python(subject, item) is not None:
+        return  # it has another Python
     text = subject.document.text
     loose = re.search(r"(?i)venv|virtualenv|EXTERNALLY-MANAGED|break.system.packages|python:\d|pipx|--target", text)
     installs = item.program == "pip" or "pip" in item.arguments
@@ -134,7 +136,7 @@ def _get_pip(subject: Subject, item: Invocation) -> Iterator[Raised]:
     if not re.search(r"bootstrap\.pypa\.io/(?:pip/)?get-pip\.py", words):
         return
     image = image_of(subject, item)
-    known = python_of(subject)
+    known = python_of(subject, item)
     own = str(known.version) if known else subject.system_python(image) if image is not None and image.known else None
     if own is not None and Version(own) < _GET_PIP_FROM:
         yield raised("get-pip-too-new", item.line, python=own, first=_GET_PIP_FROM)

@@ -148,18 +148,17 @@ def _python(subject: Subject) -> Iterator[Raised]:
 
 def _met(subject: Subject) -> Iterator[tuple[Version, Known, str, bool]]:
     """Where a release meets a Python: the two, the system, and whether pip has to find a wheel."""
-    python = python_of(subject)
     step = next(iter(subject.torch_builds), None)
-    torch = subject.torch_at(step.item if step else None)
-    pinned = [(found, found.named("torch")) for found in subject.installs if found.tool != "conda"]
-    exact = [(found, number) for found, item in pinned if item and (number := exact_version(item.requirement))]
-    asked = any(exact_version(each.torch.requirement) for each in subject.installs if each.torch is not None)
-    if python is not None and torch is not None and (step is not None or asked or subject.notes):
-        system = subject.system(step.item if step else None)
-        yield torch.version, python, system, step is None and bool(exact)
-    for found, number in exact:
-        for each in pythons_at(subject, found.item) if found.verb == "install" else ():
-            yield number, each, subject.system(found.item), True
+    torch, python = subject.torch_at(step.item) if step else None, python_of(subject, step.item) if step else None
+    if step is not None and torch is not None and python is not None:
+        yield torch.version, python, subject.system(step.item), False
+    for found in subject.installs:
+        number = exact_version(found.torch.requirement) if found.torch is not None else None
+        own = python_of(subject, found.item)
+        every = pythons_at(subject, found.item) if found.verb == "install" and found.tool != "conda" else []
+        for each in [*every, *([own] if own else [])]:
+            if number is not None:
+                yield number, each, subject.system(found.item), found.tool != "conda"
     for newest in environments_of(subject).every:
         if newest.kind == "wheel" and newest.version and newest.python:
             yield Version(newest.version), Known.python(newest.python, newest.line), newest.system, True
@@ -317,11 +316,17 @@ def _others(subject: Subject) -> Iterator[Raised]:
                         "page-behind", wanted.line, sentence=behind.sentence, name=wanted.name, source=behind.source
                     )
             clash = next((each for each in answers if isinstance(each, Clash)), None)
-            if clash is not None:
+            if clash is not None and not _one_of_several(subject, found, wanted.name):
                 more = clash.changes[0].text if clash.changes else "take the one made for this torch"
                 yield raised(
                     "package-other-torch", wanted.line, sentence=clash.sentence, more=more, source=clash.source
                 )
+
+
+def _one_of_several(subject: Subject, found: Install, name: str) -> bool:
+    """Branches that take one release or another of a package, by the torch that is there."""
+    same = [each for each in subject.installs if each.item.conditional and each.named(name)]
+    return found.item.conditional and len(same) > 1
 
 
 _NO_REQUIREMENT = {
