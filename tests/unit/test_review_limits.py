@@ -104,6 +104,38 @@ def test_a_text_that_an_expression_could_hang_on(name: str, text: str) -> None:
     answered(text, name, 10)
 
 
+_STEP = "on: push\njobs:\n  a:\n    runs-on: x\n    steps:\n      - run: "
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.ps1", '[Environment]::SetEnvironmentVariable("a", x' + " " * 15_000 + "y\n"),
+        ("a.ps1", "pip install torch\n" + " " * 300_000 + "!\n"),
+        ("a.ps1", "if ($x) { " * 30_000),
+        ("a.ps1", "if ($x) {\n" * 6_000),
+        ("a.yml", _STEP + ">\n" + "         a=1 |Out-File\n" * 5_000),
+        ("a.yml", _STEP + ">\n" + "         ${{  a\n" * 5_000),
+        ("Dockerfile", "FROM a\nENV X=" + "${a:-aaa" * 40_000),
+        ("Dockerfile", "FROM a\nENV X=" + "${a:-aaa\\\n" * 5_000),
+        ("Dockerfile", "FROM a\nENV " + "_" * 300_000),
+        ("a.bat", "pip install torch\nset A=%a:" + "=" * 300_000),
+        ("a.bat", "for /f %%i in (" + "( `" * 5_000 + ") do x\n"),
+        ("a.sh", "a() { " * 50_000),
+        ("a.sh", "a() {\n" * 6_000),
+        ("a.sh", "sudo " + "a \\\n" * 5_000),
+    ],
+    ids=range(14),
+)
+def test_a_line_or_a_nest_without_end(name: str, text: str) -> None:
+    answered(text, name, 4)
+
+
+def test_a_line_that_nobody_wrote_is_named() -> None:
+    answer = answered("pip install torch==2.0.0\necho " + "a " * 10_000 + "\npip install x\n", "a.sh", 2)
+    assert [(item.line, item.why) for item in answer.not_understood] == [(2, "longer than 16,384 letters")]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -147,7 +179,7 @@ def test_without_a_grammar_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_line_that_begins_thousands_of_texts() -> None:
-    text = "cat <<A " * 20_000 + "\n" + "x\nA\n" * 20_000
+    text = "cat <<A " * 2_000 + "\n" + "x\nA\n" * 20_000
     with pytest.raises(BadInput, match="more than 100 texts"):
         review_script(read(text, name="a.sh"))
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 
+from rekindle.core.regex import re2
 from rekindle.review.readers.batch_grammar import BatchNode, BatchParser
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.trace import Word, program_of
 
 _VARIABLE = re.compile(r"%([A-Za-z_][\w.() -]*?)(:[^%\n]*)?%|!([A-Za-z_]\w*)(:[^!\n]*)?!")
 _SET = re.compile(r"(?is)\s*set\s+(/[ap]\s+)?(.*)\Z")
+_HANDED = re2.compile(r"(?s)\(\s*(?:'(.+)'|`(.+)`)\s*\)")
 _DEEPEST = 6
 
 
@@ -155,10 +157,8 @@ class _BatchReader:
             self.trace.asked.add((match[1] or match[3]).upper())
         for name in re.findall(r"(?i)\bdefined\s+(\w+)", node.condition):
             self.trace.asked.add(name.upper())
-        if node.kind == "for":
-            inner = re.search(r"\(\s*(['`])(.+)\1\s*\)", node.condition, re.DOTALL)
-            if inner:
-                self._nested(inner[2], node.line)
+        if node.kind == "for" and (inner := _HANDED.search(node.condition)):
+            self._nested(inner[1] or inner[2], node.line)
         if re.search(r"(?i)%errorlevel%", node.condition) and self._inside(node):
             self.trace.slip("block-errorlevel", node.line)
 

@@ -18,7 +18,7 @@ DEEPEST = 60
 _PLAIN = re.compile(r"[^\s\"^&|<>)%\\`]+")
 _QUOTED = re.compile(r"[^\n\"%]+")
 # `%PATH:"=%` is the value without its quotes; the one in it opens nothing.
-_WITHOUT_QUOTES = re.compile(r"%\w+:[^%\n]*=[^%\n]*%")
+_WITHOUT_QUOTES = re.compile(r"%\w+:[^%=\n]*=[^%\n]*%")
 
 
 class BatchNode(msgspec.Struct, kw_only=True):

@@ -10,13 +10,15 @@ from functools import lru_cache
 
 import msgspec
 
+from rekindle.core.regex import re2
 from rekindle.review.document import Dialect
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
 from rekindle.review.trace import Copied, Scope, Trace, Word
 
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_]\w*)\1")
-_PAIR = re.compile(r"([A-Za-z_]\w*)=(\"(?:\\.|[^\"\\])*\"|'[^']*'|(?:\\.|[^\s\\])*)")
+_VARIABLE = re2.compile(r"\$\{(\w+)(?::-([^}]*))?[^}]*\}|\$(\w+)")
+_PAIR = re.compile(r"(?<!\w)([A-Za-z_]\w*)=(\"(?:\\.|[^\"\\])*\"|'[^']*'|(?:\\.|[^\s\\])*)")
 
 
 @lru_cache(maxsize=64)
@@ -191,7 +193,7 @@ class _DockerReader:
             known = False
             return match[0]
 
-        return re.sub(r"\$\{(\w+)(?::-([^}]*))?[^}]*\}|\$(\w+)", put, text), known
+        return _VARIABLE.sub(put, text), known
 
     def _run(self, start: int, end: int) -> None:
         if start in self.bodies:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from rekindle.core.regex import re2
 from rekindle.review.document import Dialect
 from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of, touches
 from rekindle.review.readers.powershell_values import PowerShellValues, environment_name
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
 _DEEPEST = 40
 _TURNS = 8  # of a loop
 _CALLS = 100
+_SETS = re2.compile(
+    r"(?is)\[(?:System\.)?Environment\]::SetEnvironmentVariable\(\s*[\"'](\w+)[\"']\s*,\s*(.+?)\s*"
+    r"(?:,\s*[\"']?(\S+?)[\"']?\s*)?\)\s*\z"
+)
+_CHAIN = "pipeline_chain_tail"
 _LOOKS = re.compile(r"(?i)\$LASTEXITCODE|\$\?")
 
 
@@ -79,7 +86,7 @@ class _PowerShellReader(PowerShellValues):
             self.recorder.set(choice[2], "", line, known=False, how=how, text=text)
             self.plain.add(line)
             return True
-        if not re.match(r"\s*&?\s*[\w.\\:/'\"-]+(?:\s|$)", text) or re.search(r"[{}|;=]\s*$|[{}]", text):
+        if not re.match(r"\s*(?:&\s*)?[\w.\\:/'\"-]+(?:\s|$)", text) or re.search(r"[{}|;=]\s*$|[{}]", text):
             return False
         self.plain.add(line)
         self.recorder.run(self._pieces(text, line), line, line, text)
@@ -195,15 +202,16 @@ class _PowerShellReader(PowerShellValues):
             self.recorder.set(name, text, self.line(parameter), known=known, how="shell")
 
     def _pipeline(self, node: Node, checked: bool) -> None:
-        chained = next((child for child in node.children if text_of(child) in ("&&", "||")), None)
+        children = node.children
+        chained = next((child for child in children if child.type == _CHAIN), None)
         if chained is not None and self.trace.dialect is Dialect.POWERSHELL and "chain" not in self.trace.options:
             self.trace.options["chain"] = self.line(chained)
             self.trace.slip("chain", self.line(chained))
-        for child in node.named_children:
+        for child, following in zip_longest(children, children[1:]):
             if child.type == "assignment_expression":
                 self._assign(child, checked)
             elif child.type == "pipeline_chain":
-                self._chain(child, checked or _followed(node, child))
+                self._chain(child, checked or (following is not None and following.type == _CHAIN))
             elif child.type == "pipeline":
                 self._pipeline(child, checked)
 
@@ -220,12 +228,7 @@ class _PowerShellReader(PowerShellValues):
     def _expression(self, node: Node, checked: bool) -> None:
         """An expression that stands alone: a call of .NET, a script block, a nested pipeline."""
         text = text_of(node)
-        match = re.match(
-            r"(?is)\[(?:System\.)?Environment\]::SetEnvironmentVariable\(\s*[\"'](\w+)[\"']\s*,\s*(.+?)\s*"
-            r"(?:,\s*[\"']?(\S+?)[\"']?\s*)?\)\s*\Z",
-            text,
-        )
-        if match:
+        if match := _SETS.match(text):
             lasting = (match[3] or "process").lower().rpartition(".")[2].rpartition(":")[2]
             value = match[2].strip("\"'")
             how = "environment" if lasting == "process" else "lasting"
@@ -446,9 +449,3 @@ def _all(node: Node, *types: str) -> list[Node]:
         else:
             waiting += reversed(item.children)
     return found
-
-
-def _followed(node: Node, child: Node) -> bool:
-    """`a && b`, `a || b`"""
-    following = child.next_sibling
-    return following is not None and text_of(following) in ("&&", "||")

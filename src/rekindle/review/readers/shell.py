@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from rekindle.review.document import Dialect
@@ -74,12 +75,16 @@ class _ShellReader:
         self.recorder.reached = True
 
     def statements(self, node: Node) -> None:
-        for child in node.named_children:
+        # A child that is asked for its neighbour counts them all from the first on.
+        children = node.children
+        final = max((index for index, child in enumerate(children) if child.is_named), default=0)
+        for index, (child, following) in enumerate(zip_longest(children, children[1:])):
             if self.trace.full:
                 return
-            following = child.next_sibling
+            if not child.is_named:
+                continue
             sign = following.type if following is not None and following.type in ("&", ";") else ""
-            last = following is None or following.next_named_sibling is None
+            last = final <= index + 1
             self.statement(child, after="" if sign == ";" and last else sign)
 
     def statement(self, node: Node, *, checked: bool = False, piped: tuple[str, ...] = (), after: str = "") -> None:

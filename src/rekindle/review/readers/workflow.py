@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from rekindle.core.regex import re2
 from rekindle.review.document import LANGUAGES, Dialect
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
@@ -16,7 +17,8 @@ from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
 from rekindle.review.trace import Scope, Trace
 
 _MOST_ROWS, _MOST_WAYS = 400, 12
-_EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
+_EXPRESSION = re2.compile(r"\$\{\{\s*(.+?)\s*\}\}")
+_KEPT = re2.compile(r"(\w+)=([^\"'>]*)[\"']?\s*(?:>>|\|\s*(?:Out-File|Add-Content|tee)).*GITHUB_ENV")
 
 
 def read_github(trace: Trace, text: str) -> None:
@@ -155,10 +157,7 @@ class _WorkflowReader(YamlReader):
     def _kept(self, text: str, first: int, job: Scope, recorder: Recorder) -> None:
         """`echo X=1 >> $GITHUB_ENV` holds for the steps below."""
         for row, line in enumerate(text.split("\n")):
-            match = re.search(
-                r"[\"']?(\w+)=([^\"'>]*)[\"']?\s*(?:>>|\|\s*(?:Out-File|Add-Content|tee)).*GITHUB_ENV", line
-            )
-            if match:
+            if match := _KEPT.search(line):
                 outer = Recorder(self.trace, recorder.dialect, job)
                 value = match[2].strip()
                 outer.set(match[1], value, first + row, known="$" not in value and "%" not in value, text=line.strip())

@@ -211,7 +211,7 @@ def _sudo(subject: Subject) -> Iterator[Raised]:
     """sudo starts the build with an environment of its own."""
     for step in _real(subject):
         if not re.match(r"(?:\w+=\S*\s+)*sudo\s", step.item.text) or re.search(
-            r"sudo\s+(?:\S+\s+)*?(?:-\w*E\w*|--preserve-env\S*)\s", step.item.text
+            r"\s(?:-\w*E\w*|--preserve-env\S*)\s", step.item.text
         ):
             continue
         names = {item.name for item in subject.trace.assignments if _READ_BY_BUILD.match(item.name)}

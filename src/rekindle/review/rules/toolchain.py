@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rekindle.compat.host_compiler import newest_gcc, takes_gcc, takes_msvc, toolset_range, toolsets_of
 from rekindle.compat.judgement import Clash, Fits
 from rekindle.compat.library_card import compiles_with, cudnn_serves, cudnns_for, last_cudnn
+from rekindle.core.regex import re2
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import toolkits
@@ -254,12 +255,15 @@ def loaded_before(subject: Subject, item: Invocation) -> bool:
     )
 
 
+_CALLED = re2.compile(r"(?i)\"?[^\"]*(?:vcvars\w*|vsdevcmd)(?:\.bat)?\"?")
+
+
 def _child_only(subject: Subject, item: Invocation) -> bool:
     """vcvars in a cmd child whose variables nobody takes over."""
     batch = item.program == "cmd" or item.program.endswith(".bat") or item.program.startswith(("vcvars", "vsdevcmd"))
     if not batch:
         return False
-    rest = re.sub(r"(?i)\"?[^\"]*(?:vcvars\w*|vsdevcmd)(?:\.bat)?\"?", "", " ".join(item.arguments))
+    rest = _CALLED.sub("", " ".join(item.arguments))
     taken = re.search(r"(?i)&&?\s*\S", rest)
     return not taken and not (set(item.piped) & {"foreach-object", "%", "foreach"})
 
