@@ -262,8 +262,8 @@ def test_a_status_line_of_cmake_stays_one_behind_a_time() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (r'venv "D:\forge\system\python\python.exe"', r'& "D:\forge\system\python\python.exe" -m pip install'),
-        (r'venv "C:\sd\venv\Scripts\Python.exe"', r'& "C:\sd\venv\Scripts\python.exe" -m pip install'),
+        (r'venv "D:\forge\system\python\python.exe"', r"    D:\forge\system\python\python.exe -m pip install"),
+        (r'venv "C:\sd\venv\Scripts\Python.exe"', r"    C:\sd\venv\Scripts\python.exe -m pip install"),
         (r'File "C:\Users\Ann\miniconda3\envs\x\lib\site-packages\a.py"', r'\miniconda3\envs\x\python.exe" -m pip'),
         ('File "/home/ann/.venv/lib/python3.11/site-packages/a.py"', '"$HOME/.venv/bin/python" -m pip install'),
         ('File "/usr/local/lib/python3.11/site-packages/a.py"', "    pip install"),

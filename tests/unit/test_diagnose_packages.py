@@ -386,4 +386,4 @@ def test_no_command_builds_for_windows_what_has_no_windows_build() -> None:
     said = diagnose_text(f"{frame}{failed}\n")
     fix = said.causes[0].whole
     assert "no wheels for Windows" in fix.text
-    assert [str(each) for each in fix.commands] == ['rekindle extension find flash-attn --env "C:\\e"']
+    assert [str(each) for each in fix.commands] == ["rekindle extension find flash-attn --env C:\\e"]

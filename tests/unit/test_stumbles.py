@@ -86,7 +86,7 @@ def test_a_torch_without_its_cudnn_is_installed_anew(monkeypatch: pytest.MonkeyP
 def test_another_program_gets_the_cudnn_of_the_cuda_that_torch_has(monkeypatch: pytest.MonkeyPatch) -> None:
     text = CUDNN.format(torch="/env/lib/python3.11/site-packages/onnxruntime/capi/_pybind_state.py")
     fix = diagnosed(monkeypatch, text.replace("torch._C", "onnx"), "--torch", "2.15.0+cu130")
-    assert fix["commands"] == ['pip install "nvidia-cudnn-cu13==9.*"']
+    assert fix["commands"] == ['/env/bin/python -m pip install "nvidia-cudnn-cu13==9.*"']
 
 
 @pytest.mark.parametrize("series", ["RTX", "GTX", "GeForce GTX", "quadro"])

@@ -47,7 +47,7 @@ _AGAIN = "write them anew on those machines: `rekindle doctor --save NAME.json`"
 )
 @options.extensions("Only with a PyTorch that has ready-made wheels of flash-attn, xformers, ...")
 @click.option("--for", "program", metavar="PROGRAM", help="Which release of this program runs on the GPUs: vllm, "
-              "llama.cpp, ollama, comfyui, onnxruntime-gpu, tensorrt, jax or cupy.")  # fmt: skip
+              "llama.cpp, ollama, comfyui, a1111, forge, onnxruntime-gpu, tensorrt, jax or cupy.")  # fmt: skip
 @click.option("--prefer", type=click.Choice([each.value for each in Prefer]), default="cheapest", show_default=True,
               help="What matters most when several ways work.")  # fmt: skip
 @click.option("--community", is_flag=True, help="Also recommend wheels that other people built.")

@@ -234,15 +234,17 @@ def _where(command: Command, facts: Facts) -> Command:
 def _in_environment(command: Command, folder: str, system: str | None) -> Command:
     """In the environment of the log, whichever is active where the line is pasted. Nobody's name is shown."""
     windows = system == "windows"
-    mine = folder.startswith("~")
-    home: tuple[Piece, ...] = (ShellVariable("USERPROFILE" if windows else "HOME"),) if mine else ()
-    root = folder.removeprefix("~")
+
+    def below(path: str) -> Word:
+        home = ShellVariable("USERPROFILE" if windows else "HOME")
+        return (home, path.removeprefix("~")) if path.startswith("~") else path
+
     if command.words[:2] == ("rekindle", "install") and str((*command.words, "-")[2]).startswith("-"):
-        return Command("rekindle", "install", (*home, root), *command.words[2:], system=command.system)
+        return Command("rekindle", "install", below(folder), *command.words[2:], system=command.system)
     if command.words[:3] == ("rekindle", "extension", "find") and not {"--env", "--torch"} & {*command.words}:
-        return Command(*command.words, "--env", (*home, root), system=command.system)
+        return Command(*command.words, "--env", below(folder), system=command.system)
     inside = "/bin/python" if not windows else r"\Scripts\python.exe" if _VENV.search(folder) else r"\python.exe"
-    return command.by_pip_of((*home, root + inside), "-m", "pip")
+    return command.by_pip_of(below(folder + inside), "-m", "pip")
 
 
 # conda keeps its environments in `envs`, each with its Python at the top.

@@ -255,6 +255,7 @@ def _commands(release: ProgramRelease, situation: Situation, asked: tuple[str, .
 
 def _by_torch(row: OtherProgram, situation: Situation) -> ProgramAnswer:
     """A program without GPU code of its own takes the PyTorch of the plan."""
+    situation = msgspec.structs.replace(situation, python=situation.python or row.python)
     best = resolve(situation, Wish(torch=row.torch)).recommended
     advice = [capabilities.advice(card) for card in situation.capabilities]
     wanted = [each.comfyui for each in dict.fromkeys(advice) if each and row.id == "comfyui"]
@@ -280,10 +281,10 @@ def _by_torch(row: OtherProgram, situation: Situation) -> ProgramAnswer:
 def _folder(row: OtherProgram, situation: Situation) -> tuple[str, ...]:
     """What there is to say of the folder that its makers publish; it brings a CUDA, which the driver has to run."""
     folder = portable(row.id, situation.system, situation.capabilities)
-    if folder is None:
-        return ()
     inside = rekindle("install", "FOLDER", system=situation.system)
-    done = f"in its portable folder `{inside}` does this, with the Python that is in there"
+    done = f"in its folder `{inside}` does this, with the Python that is in there"
+    if folder is None:
+        return (done,)
     driving = drive(toolkit(folder.cuda), situation, window_of(situation), Candidate(name=row.id, cuda=folder.cuda))
     if isinstance(driving, Rejection):
         return (done, f"not its makers' folder as it comes: {driving.sentence}")
