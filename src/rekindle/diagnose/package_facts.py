@@ -149,7 +149,9 @@ def _fits(row: ExtensionHome, facts: Facts) -> str | None:
     if not known or (facts.os == "windows" and not row.compiles_on_windows):
         return None
     if facts.torch is None:
-        said = [f"{each.version} for torch {_span(each.torch)}" for each in known[-2:]]
+        # `2.8` is what all releases that begin so have.
+        single = [each for each in known if each.version.count(".") > 1] or known
+        said = [f"{each.version} for torch {_span(each.torch)}" for each in single[-2:]]
         return f"Files of {row.package} {' and of '.join(said)} exist."
     fitting = wheel_for(row.package, facts.torch)
     return f"For torch {facts.torch} that is {row.package} {fitting.version}." if fitting else None
