@@ -50,6 +50,7 @@ SETS = (
     "twenty-fourth.toml",
     "twenty-fifth.toml",
     "twenty-sixth.toml",
+    "twenty-seventh.toml",
     "probes.toml",
 )
 # What the first run missed and nobody has mended: whoever mends one must take it out here.
@@ -69,6 +70,7 @@ MISSED = frozenset(
         "se26",
         "sf13",
         "sf48",
+        "si24",
         "a159",
         "a206",
         "c034",
