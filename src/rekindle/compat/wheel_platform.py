@@ -58,10 +58,19 @@ def _number(text: str) -> str:
     return str(line.cuda) if line else text
 
 
-def goes_with(built: BuiltFor, *, torch: str, line: str | None, python: str | None, system: str) -> Judgement:
-    """Whether a file that was built for one torch goes with another."""
+def goes_here(built: BuiltFor, *, python: str | None, system: str) -> Clash | None:
+    """What speaks against a file, whichever torch is there: its system, and its Python."""
     if built.system not in (None, system):
         return _clash(built, str(built.system), f"the script is for {system}")
+    if built.python is not None and python is not None and built.python != python:
+        return _clash(built, f"Python {built.python}", f"the environment has Python {python}")
+    return None
+
+
+def goes_with(built: BuiltFor, *, torch: str, line: str | None, python: str | None, system: str) -> Judgement:
+    """Whether a file that was built for one torch goes with another."""
+    if clash := goes_here(built, python=python, system=system):
+        return clash
     have = Version(torch)
     later = "andhigher" in built.name and built.torch is not None and have.major_minor > built.torch
     if built.torch is not None and have.major_minor != built.torch and not later:
@@ -72,8 +81,6 @@ def goes_with(built: BuiltFor, *, torch: str, line: str | None, python: str | No
     for answer in (abi, runtime):
         if isinstance(answer, Clash):
             return answer
-    if built.python is not None and python is not None and built.python != python:
-        return _clash(built, f"Python {built.python}", f"the environment has Python {python}")
     return Fits() if built.torch is not None else Unknown(missing=f"which torch `{built.name[-60:]}` was built for")
 
 

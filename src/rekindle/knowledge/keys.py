@@ -80,7 +80,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "torch/companions": {"companions": ("project", "version", "line", "system", "machine")},
     "torch/conda_forge": {"builds": ("torch", "system", "machine", "cuda")},
     "torch/architecture_lists": {"releases": ("minor",)},
-    "torch/early_releases": {"release": ("below",), "line": ("below", "cuda")},
+    "torch/early_releases": {"release": ("below",), "line": ("below", "cudas")},
     "torch/old_lines": {"line": ("torch", "variant", "system")},
     "torch/field_reports": {"reports": ("report", "card")},
     "torch/old_wheels": {"wheels": ("wheel",)},

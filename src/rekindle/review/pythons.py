@@ -92,12 +92,10 @@ def pythons_at(subject: Subject, item: Invocation) -> list[Known]:
     if chosen:
         return chosen
     image = image_of(subject, item)
-    match = _IN_IMAGE.search(image.name) if image is not None and image.known else None
-    if image is None or any(subject.trace.ran("pyenv")):
+    if image is None or not image.known or any(subject.trace.ran("pyenv")):
         return []
-    release = image.pytorchs if image.known else None
-    python = (match[1] or match[2]) if match else image_python(release) if release else None
-    known = _typed(python or image.name, image.line) if python or image.known else None
+    python = number_in(image) or (image_python(image.pytorchs) if image.pytorchs else None)
+    known = _typed(python or image.name, image.line)
     return [known] if known else []
 
 

@@ -62,11 +62,8 @@ class Subject(ScriptBuilds):
             return Known(self.told, item.line if item else 1, "told")
         order = item.order if item is not None else self.trace.order
         found = [known for at, known in self._torch_points if at <= order]
-        return (
-            found[-1]
-            if found
-            else (self._torch_points[0][1] if self._torch_points and item is not None and not self.notes else None)
-        )
+        first = self._torch_points[:1] if item is not None and not self.notes else []
+        return found[-1] if found else first[0][1] if first else None
 
     @cached_property
     def _torch_points(self) -> list[tuple[int, Known]]:
@@ -80,10 +77,8 @@ class Subject(ScriptBuilds):
             match = re.match(r"(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?:$|[a+.-])", setting.value)
             if setting.name == "PYTORCH_BUILD_VERSION" and match and setting.known:
                 points.append((setting.order, Known(Version(match[1]), setting.line)))
-        for image in self.trace.images:
-            match = re.search(r"(?:^|/)pytorch/pytorch:(\d{1,9}\.\d{1,9}\.\d{1,9})", image.name)
-            if match:
-                points.append((image.order, Known(Version(match[1]), image.line)))
+        tagged = [(image, image.pytorchs) for image in self.trace.images]
+        points += [(image.order, Known(Version(complete(tag)), image.line)) for image, tag in tagged if tag]
         for used in self.trace.used:
             ref = used.given.get("ref")
             tag = _TAG.match(ref[0]) if ref else None

@@ -203,10 +203,10 @@ class EarlyRelease(Row, frozen=True, kw_only=True):
 
 
 class EarlyLine(Row, frozen=True, kw_only=True):
-    """The least that every build of one CUDA has in releases below `below`, and not below the row before it."""
+    """The least that every build of these CUDAs has in releases below `below`, and not below the row before it."""
 
     below: Version
-    cuda: Version
+    cudas: tuple[Version, ...]
     arch_list: str
 
 
@@ -215,7 +215,7 @@ _early_lines = rows("early_releases.toml", "line", EarlyLine)
 
 
 def early_line(torch: Version, cuda: Version) -> EarlyLine | None:
-    found = [row for row in _early_lines() if torch < row.below and row.cuda == cuda]
+    found = [row for row in _early_lines() if torch < row.below and cuda in row.cudas]
     return min(found, key=lambda row: row.below, default=None)
 
 

@@ -9,7 +9,7 @@ from rekindle.review.document import LANGUAGES, Dialect, guessed_shell, yaml_kin
 from rekindle.review.readers.kinds import read_as
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
-from rekindle.review.trace import Trace, Word
+from rekindle.review.trace import Trace
 
 _UNSAID = frozenset({"", "text", "cmake", "plaintext", "txt"})
 # Commands are shown as Python in many notes, and as a notebook takes them.
@@ -42,9 +42,7 @@ def read_notes(trace: Trace, text: str) -> None:
     for first, language, rows in _blocks(lines):
         if trace.full:
             return
-        if _requirements(trace, first, rows):
-            continue
-        kind = _file_kind(language, "\n".join(rows))
+        kind = _file_kind(language, rows)
         if kind is not None:
             read_as(trace, kind, "\n" * (first - 1) + dedent("\n".join(rows)) + "\n")
             continue
@@ -96,8 +94,11 @@ def _in_prose(lines: list[str]) -> list[tuple[int, str, list[str]]]:
     return found
 
 
-def _file_kind(language: str, text: str) -> Dialect | None:
-    """A block that shows a file: a project, an environment, a Dockerfile, code that makes an image."""
+def _file_kind(language: str, rows: list[str]) -> Dialect | None:
+    """A block that shows a file: a list of pins, a project, an environment, a Dockerfile, code that makes an image."""
+    filled, text = [row.strip() for row in rows if row.strip() and row.strip()[0] != "#"], "\n".join(rows)
+    if len(filled) > 3 and sum(bool(_REQUIREMENT.match(row)) for row in filled) >= 0.8 * len(filled):
+        return Dialect.REQUIREMENTS
     if language in ("yaml", "yml"):
         return yaml_kind(dedent(text))
     return next((kind for name, sign, kind in _FILES if language == name and re.search(sign, text)), None)
@@ -123,13 +124,3 @@ def prompted(row: str) -> str:
     """`$ pip …`, `> pip …`, `C:\\x>pip …`: the prompt is not part of the command."""
     match = re.match(r"(\s*)(?:\$ |> |[!%](?=[a-z])|PS [A-Z]:[^>]*> ?|[A-Za-z]:\\[^>]*>|\([\w.-]+\) ?\$ )(?=\S)", row)
     return match[1] + " " * (match.end() - len(match[1])) + row[match.end() :] if match else row
-
-
-def _requirements(trace: Trace, first: int, rows: list[str]) -> bool:
-    """A list of pins, one per line: read as if they were installed together."""
-    filled = [row.strip() for row in rows if row.strip() and not row.strip().startswith("#")]
-    if len(filled) < 4 or sum(bool(_REQUIREMENT.match(row)) for row in filled) < 0.8 * len(filled):
-        return False
-    words = [Word(row.strip(), row.strip(), first + index) for index, row in enumerate(rows) if row.strip()]
-    Recorder(trace).takes(["pip", "install"], words, last=first + len(rows) - 1)
-    return True

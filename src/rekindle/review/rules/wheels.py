@@ -15,7 +15,7 @@ from rekindle.compat.package import goes_with as package_goes_with
 from rekindle.compat.package import is_bound, runs_on, taken_from_page
 from rekindle.compat.torch_cuda import CPU, has_line, published
 from rekindle.compat.torch_python import takes
-from rekindle.compat.wheel_platform import built_for, goes_with
+from rekindle.compat.wheel_platform import built_for, goes_here, goes_with
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import asks_torch, extension, on_pytorchs_index, pins_torch
 from rekindle.knowledge.logs import extension_homes
@@ -284,7 +284,10 @@ def _others(subject: Subject) -> Iterator[Raised]:
         own = next((each for each in made.every if each.order == found.item.order), None)
         torch = own if found.torch is not None else None
         torch = torch or last or own or next(iter(made.at(found.item)[-1:] if not subject.notes else ()), None)
-        if torch is None or torch.version is None or found.verb not in ("install", "create"):
+        if found.verb not in ("install", "create"):
+            continue
+        if torch is None or torch.version is None:
+            yield from _files_alone(subject, found)
             continue
         judged = partial(goes_with, torch=torch.version, line=torch.variant, python=torch.python, system=torch.system)
         others = [each for each in found.wanted if each.wheel or each.name not in ("torch", "pytorch")]
@@ -321,6 +324,17 @@ def _others(subject: Subject) -> Iterator[Raised]:
                 yield raised(
                     "package-other-torch", wanted.line, sentence=clash.sentence, more=more, source=clash.source
                 )
+
+
+def _files_alone(subject: Subject, found: Install) -> Iterator[Raised]:
+    """Files beside a torch that nobody knows: they are for one Python and one system all the same."""
+    python, system = python_of(subject, found.item), subject.system(found.item)
+    for wanted in found.wanted if python is not None and not found.item.conditional and not subject.notes else ():
+        built = built_for(wanted.wheel) if wanted.wheel else None
+        clash = goes_here(built, python=str(python), system=system) if built else None
+        if clash is not None:
+            more = "take the one made for this Python"
+            yield raised("package-other-torch", wanted.line, sentence=clash.sentence, more=more, source=clash.source)
 
 
 def _one_of_several(subject: Subject, found: Install, name: str) -> bool:
