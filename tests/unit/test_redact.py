@@ -139,8 +139,19 @@ CALLED = [
     "contraseña: hunter22",
     "пароль: hunter22",
     "密码\uff1ahunter22",
+    "cargo login hunter22",
+    "X-JFrog-Art-Api: hunter22",
+    "client-key-data: hunter22",
+    "['upload', '--token', 'hunter22']",
+    '["upload","--api-key","hunter22"]',
+    "[mail]\npass=hunter22",
+    '{\\"password\\": \\"it\'s hunter22\\"}',
+    "wandb: Appending key for api.wandb.ai to your netrc file: hunter22",
 ]
 SHAPES += [(text, "hunter22") for text in CALLED]
+BEGINNINGS = ("glsa_", "lin_api_", "secret_", "nfp_", "sbp_", "dp.pt.", "pul-", "AKCp", "LS0tLS1CRUdJTi", "r8_")
+SHAPES += [(f"got {begin}{'a1' * 20}", "a1a1a1") for begin in BEGINNINGS]
+SHAPES += [(f"TF {A[:14]}.atlasv1.{'a1' * 30}", "a1a1a1")]
 
 
 @pytest.mark.parametrize(("text", "secret"), SHAPES, ids=[text.split("\n")[0][:40] for text, _ in SHAPES])

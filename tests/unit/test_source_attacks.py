@@ -310,6 +310,45 @@ def test_git_folders_that_are_links_are_refused(mirrors: Path, tmp_path: Path, n
     assert (trees.fingerprint(moved) if moved.is_dir() else {}) == before
 
 
+@pytest.mark.parametrize("name", ["hooks", "branches", "refs/heads", "objects/info", "logs"])
+def test_nothing_is_handed_over_through_a_link(mirrors: Path, tmp_path: Path, name: str) -> None:
+    """The samples of git's hooks were written to wherever `.git/hooks` led."""
+    root, outside = tmp_path / "tree", tmp_path / "outside"
+    assert bring(root, mirrors) == 0
+    outside.mkdir()
+    shutil.rmtree(root / ".git" / name, ignore_errors=True)
+    (root / ".git" / name).symlink_to(outside)
+    shutil.rmtree(root / ".git" / "objects" / "pack")
+    bring(root, mirrors)
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["info/alternates", "info/commit-graph", "pack/multi-pack-index", f"pack/pack-{'a' * 40}.idx", "ab/" + "1" * 38],
+)
+@pytest.mark.parametrize("how", ["--mirror", "--from"])
+def test_git_waits_for_no_pipe_among_objects(mirrors: Path, tmp_path: Path, name: str, how: str) -> None:
+    evil = mirrors / "pytorch"
+    place = evil / ".git" / "objects" / name
+    place.parent.mkdir(exist_ok=True)
+    os.mkfifo(place)
+    assert bring(tmp_path / "tree", evil if how == "--from" else mirrors, how) == 4
+
+
+@pytest.mark.parametrize("line", ["//host/share/objects", "\\\\host\\share", '"//host/share"', "a\0b", "."])
+def test_objects_are_borrowed_on_this_computer_only(mirrors: Path, tmp_path: Path, line: str) -> None:
+    """Windows logs on to the host of a share before anything is read."""
+    (mirrors / "pytorch" / ".git" / "objects" / "info" / "alternates").write_text(line + "\n", encoding="ascii")
+    assert bring(tmp_path / "tree", mirrors) == 4
+
+
+def test_a_clone_that_borrows_objects_is_welcome(mirrors: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--shared", str(mirrors / "pytorch"), "borrowed")
+    clone = tmp_path / "borrowed"
+    assert source_git.has_commit(clone / ".git", git(clone, "rev-parse", "HEAD"))
+
+
 def test_a_bare_repository_with_the_tag_is_a_source(mirrors: Path, tmp_path: Path) -> None:
     bare = tmp_path / "anything.git"
     git(tmp_path, "clone", "-q", "--bare", str(mirrors / "pytorch"), str(bare))

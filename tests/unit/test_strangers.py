@@ -18,8 +18,10 @@ from typing import Any
 import pytest
 
 from rekindle.build.configure import compiler_cache
+from rekindle.cli.main import run
 from rekindle.core import fetch, files, redact
 from rekindle.core.errors import BadInput, FetchFailed
+from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.extension import build as extension_wheel
 from rekindle.formats import ninja_log, unpacking
 from rekindle.knowledge import updates
@@ -52,6 +54,7 @@ def within(limit: float, work: Callable[[], object]) -> None:
         "docker login " * 15_000,
         "a@" * 99_000,
         "sk-" * 66_000,
+        'token=\\"' * 25_000,
     ],
 )
 def test_looking_for_secrets_does_not_take_longer_than_reading(text: str) -> None:
@@ -109,6 +112,40 @@ def test_thousands_of_commands_at_one_time() -> None:
     log = b"# ninja log v6\n" + b"".join(b"0\t%d\t0\to%d\ta%d\n" % (1000 + n, n, n) for n in range(20_000))
     steps = ninja_log.parse(log)
     within(3, lambda: timeline.timeline(steps))
+
+
+@pytest.mark.parametrize("line", [b"arning " + b"/" * 300_000, b"warning " * 40_000, b"CMake Warning:" * 20_000])
+def test_a_line_of_a_build_log_without_end(tmp_path: Path, line: bytes) -> None:
+    """Each of these took minutes to look for warnings in."""
+    (tmp_path / "build.log").write_bytes(line)
+    within(1, lambda: report.read_warnings([tmp_path / "build.log"]))
+
+
+def test_a_log_does_not_say_which_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows, asking for `//host/share/x.dll` logs on to that host; and `mcp` reads in allowed folders only."""
+    library = tmp_path / "torch" / "lib" / "c10.dll"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"MZ")
+    asked: list[str] = []
+    real = Path.stat
+    monkeypatch.setattr(Path, "stat", lambda path, **how: asked.append(str(path)) or real(path, **how))
+    said = f"FileNotFoundError: Could not find module '{library}' (or one of its dependencies). Try the full path."
+    assert diagnose_text(said).causes[0].label == "dll_dependency_missing"
+    assert not [path for path in asked if "c10.dll" in path]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right there that not everybody has")
+def test_an_environment_whose_state_leads_out_is_not_even_locked(tmp_path: Path) -> None:
+    """A file `lock` was made wherever `.rekindle` led, before the rest was looked at."""
+    outside, prefix = tmp_path / "outside", tmp_path / "env"
+    (outside / "undo-1").mkdir(parents=True)
+    (prefix / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    (prefix / "bin").mkdir()
+    (prefix / "bin" / "python").write_bytes(b"")
+    (prefix / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n", encoding="ascii")
+    (prefix / ".rekindle").symlink_to(outside)
+    assert run(["install", "--undo", str(prefix)]) == 4
+    assert [path.name for path in outside.iterdir()] == ["undo-1"]
 
 
 # --- bundles of tables -----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import Any
 
 _KEY = (
     r"(?:token|secret|passw(?:or)?d|passphrase|credentials?|authorization|auth|psk|"
-    r"(?:api|access|private|secret|signing|account|subscription|encryption)[_-]?key|signature|"
+    r"(?:api|access|private|secret|signing|client|account|subscription|encryption)[_-]?key|signature|"
     r"(?:ssh|become|sudo|db|user|admin|root|smtp|mail|ftp|ldap|proxy)_pass|"
     r"passwort|mot\ de\ passe|contraseña|senha|hasło|пароль|密码|密碼|パスワード|비밀번호)s?"
 )
@@ -34,6 +34,10 @@ _TOKENS = (
     r"ATATT3[\w=-]{20,2000}", r"AGE-SECRET-KEY-1[0-9A-Z]{40,255}", r"r8_[A-Za-z0-9]{30,255}",
     r"gsk_[A-Za-z0-9]{30,255}",
     r"pplx-[A-Za-z0-9]{30,255}", r"lsv2_[a-z]{2}_\w{20,255}", r"tskey-[\w-]{16,255}", r"dapi[0-9a-f]{32}",
+    r"glsa_\w{30,255}", r"lin_api_\w{30,255}", r"secret_[A-Za-z0-9]{36,255}", r"nfp_[A-Za-z0-9]{30,255}",
+    r"sbp_[0-9a-f]{40}", r"dp\.(?:pt|st|ct|sa)\.[\w.-]{30,255}", r"pul-[0-9a-f]{40}", r"NRAK-[A-Z0-9]{26,255}",
+    r"AKCp[A-Za-z0-9]{30,255}", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{50,255}",
+    r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]{40,20000}",
     r"eyJ[\w-]{8,4000}\.[\w-]{4,8000}(?:\.[\w-]*)?", r"[0-9]{8,10}:AA[\w-]{33}",
     r"(?:[\w-]{24}|[\w-]{26})\.[\w-]{6}\.[\w-]{27,38}",
 )  # fmt: skip
@@ -45,7 +49,8 @@ _SIGNS = (
     "securestring",
     "gh", "gl", "hf_", "api_org_", "xox", "xapp-", "sk-", "k_live_", "k_test_", "akia", "asia", "nvap", "aiza",
     "ya29.", "gocspx", "npm_", "pypi-", "dckr_", "sg.", "shp", "_v1_", "hvs.", "hvb.", "hvr.", "atatt3", "r8_", "gsk_",
-    "pplx-", "lsv2_", "dapi", "eyj", ":aa",
+    "pplx-", "lsv2_", "dapi", "eyj", ":aa", "lin_api_", "nfp_", "sbp_", "dp.", "pul-", "nrak-", "akcp", ".atlasv1.",
+    "ls0tls1crud", "pass=", "netrc", "-api",
 )  # fmt: skip
 """No secret is without one of these, folded: most lines have none, and the expression is not even compiled."""
 _LONG_WORD = 16
@@ -97,7 +102,7 @@ def _secrets() -> re.Pattern[str]:
         | (?P<path>://[^/\s"'`<>]{{1,255}}/t/|//hooks\.slack\.com/services/|//discord(?:app)?\.com/api/webhooks/)[\w/-]{{8,255}}
         | (?P<digest>(?<![A-Za-z-])(?i:(?:proxy-)?authorization\s*:\s*digest\s+))[^\r\n]{{4,4000}}
         | (?P<header>(?<![A-Za-z-])(?i:(?:proxy-)?authorization\s*[:=]\s*["']?(?:[a-z]{{2,12}}\s+)?
-            |(?:set-)?cookie\s*:\s*|(?:private|job|deploy|x-[a-z-]{{0,30}})-?(?:token|key|auth)\s*:\s*))
+            |(?:set-)?cookie\s*:\s*|(?:private|job|deploy|x-[a-z-]{{0,30}})-?(?:token|key|auth|api)\s*:\s*))
           [^\s"'`][^\r\n"'`]{{3,4000}}
         | (?P<bearer>\b(?i:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{{8,}}
         | (?P<login>(?<![\w-])(?:sshpass\s+-p\s*|(?:curl|wget)(?:\s[^\r\n|;&]{{0,400}}?)?\s
@@ -108,7 +113,7 @@ def _secrets() -> re.Pattern[str]:
             |openssl\s+enc\s[^\r\n|;&]{{0,200}}?-k\s+|restic\s[^\r\n|;&]{{0,200}}?-p\s+
             |anaconda\s[^\r\n|;&]{{0,200}}?-t\s+|smbclient\s[^\r\n|;&]{{0,200}}?-U\s+[^\s%]{{1,64}}%
             |wpa_passphrase\s+\S{{1,64}}\s+|sudo\s[^\r\n|;&]{{0,40}}?-S\s[^\r\n|;&]{{0,40}}?<<<\s*
-            |ngrok\s[^\r\n|;&]{{0,40}}?authtoken\s+|netrc\s+password\s+
+            |ngrok\s[^\r\n|;&]{{0,40}}?authtoken\s+|netrc\s+(?:password|file:)\s+|cargo\s+login\s+
             |(?:config|--set)\s+(?:set\s+)?(?:\S{{1,40}}\s+)?(?:pass|(?:\S{{0,40}}[-_.])?(?:token|password)(?:\.\S{{1,40}})?)\s+
             |config\s+http-basic\.\S{{1,60}}\s+\S{{1,60}}\s+
             |net\s+use\s+(?:\S{{1,3}}:\s+)?\\\\\S{{1,255}}\s+
@@ -117,8 +122,8 @@ def _secrets() -> re.Pattern[str]:
             |twine\s[^\r\n|;&]{{0,200}}?\s-p\s+|wandb\s+login\s+(?:--relogin\s+)?|cmdkey\s[^\r\n|;&]{{0,200}}?/pass:
             |ConvertTo-SecureString\s+(?:-String\s+)?|machine\s+\S{{1,255}}\s+login\s+\S{{1,255}}\s+password\s+))
           (?:"[^"\r\n]{{1,255}}"|'[^'\r\n]{{1,255}}'|(?![-$%/])[^\s"'`;&|]{{4,}})
-        | (?P<option>(?<!\S)--?(?i:(?:[a-z]{{1,20}}-)?
-            (?:token|password|passwd|passphrase|secret|auth|authkey|(?:store|key)pass|(?:api|access|secret)-key))\s+)
+        | (?P<option>(?<![^\s"'\[])--?(?i:(?:[a-z]{{1,20}}-)?
+            (?:token|password|passwd|passphrase|secret|auth|authkey|(?:store|key)pass|(?:api|access|secret)-key))(?:\s+|["'],\s{{0,3}}["']))
           (?![-$%])[^\s"'`;&]{{4,}}
         | (?P<setting>(?<!\S)(?i:setx?|setenv|env|configure\s+set|config\s+set)\s+(?:/[mM]\s+)?
             (?i:[\w.]{{0,60}}(?<![a-zA-Z]){_KEY}(?![a-zA-Z])\w{{0,20}})\s+)(?![-$%=])[^\s;&=]{{4,}}
@@ -132,11 +137,11 @@ def _secrets() -> re.Pattern[str]:
           (?=\s{{0,3}}\|[^\r\n]{{0,200}}(?:--password-stdin|\bsudo\s+-S))
         | (?P<named>(?<![A-Za-z])(?i:{_KEY})(?:[_-]\w{{1,40}})?
             |(?<=[a-z])(?:Token|Secret|Password|Passwd|Passphrase|ApiKey|AccessKey)
-            |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=;)(?i:pwd)|(?<![A-Za-z])pw(?==)|(?<=[?&])(?:sig|key|sv)(?==)
+            |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=;)(?i:pwd)|(?<![A-Za-z_])(?:pw|pass)(?==)|(?<=[?&])(?:sig|key|sv)(?==)
             |(?<=")key(?=":))
           (?P<sep>\\?["']?\]?\s{{0,3}}(?::=|[=:：])\s{{0,3}}\\?)
-          (?:(?P<quote>["'])
-            (?P<quoted>(?:\\[^\r\n]|(?P=quote){{2}}|(?!(?P=quote))[^\r\n\\]){{4,4000}})(?P=quote)|["']?(?![=<>~!\s])(?P<value>[^\s"'`;&,)}}\]<]{{4,}}))
+          (?:(?<=\\)(?P<escaped>["'])(?P<inside>(?:(?!\\?(?P=escaped))[^\r\n]){{4,4000}})
+            |(?<!\\)(?P<quote>["'])(?P<quoted>(?:\\[^\r\n]|(?P=quote){{2}}|(?!(?P=quote))[^\r\n\\]){{4,4000}})(?P=quote)|["']?(?![=<>~!\s])(?P<value>[^\s"'`;&,)}}\]<]{{4,}}))
         | (?P<token>(?<![\w-])(?:{"|".join(_TOKENS)}))
         """
     )
@@ -228,18 +233,18 @@ def _of_name(name: str, value: Any) -> Any:
 
 
 def _mask(match: re.Match[str]) -> str:
-    kind = match.lastgroup if match.lastgroup not in ("quote", "quoted", "value", "sep") else "named"
+    kind = match.lastgroup if match.lastgroup not in ("quote", "quoted", "inside", "value", "sep") else "named"
     if kind == "token":
         return "<secret>"
     if kind != "named":
         return f"{match.group(kind or 0)}<secret>"
-    value = match.group("quoted") or match.group("value")
+    value = match.group("quoted") or match.group("inside") or match.group("value")
     if _NO_SECRET.fullmatch(value):
         return match.group()
     if match.group("sep").strip() == ":" and value.isalpha() and len(value) < _LONG_WORD:
         return match.group()  # `error: before token: expected`
-    quote = match.group("quote") or ""
-    return f"{match.group('named')}{match.group('sep')}{quote}<secret>{quote}"
+    begin, end = match.group("quote") or match.group("escaped") or "", match.group("quote") or ""
+    return f"{match.group('named')}{match.group('sep')}{begin}<secret>{end}"
 
 
 def _nameless(match: re.Match[str]) -> str:

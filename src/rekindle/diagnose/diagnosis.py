@@ -15,7 +15,7 @@ import msgspec
 from rekindle.core import files
 from rekindle.core.command import rekindle
 from rekindle.core.console import clean
-from rekindle.core.errors import BadInput, NotFound, RekindleError
+from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.findings import Fix
 from rekindle.core.redact import redact
 from rekindle.core.regex import re2
@@ -147,9 +147,6 @@ def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Ev
         other.label for other in order if other is not entry and other.first.event.number == entry.first.event.number
     )
     remedy, *more = fix.write(row, fields, facts, attempts(events))
-    gone = _really_missing(fields["dll"]) if "dll" in fields else ()
-    if gone:
-        remedy = msgspec.structs.replace(remedy, text=f"Really missing: {'; '.join(gone)}. {remedy.text}")
     shown = tuple(evidence[number] for number in sorted(evidence))
     found = _of_row(row, entry.sure, entry.first.event.number, shown, (remedy, *more))
     return msgspec.structs.replace(
@@ -271,34 +268,8 @@ def _blocks(path: Path) -> Generator[bytes, None, None]:
         raise NotFound(message, hint="check the permissions of the file") from error
 
 
-_MOST_MISSING = 4
 # Deflate reaches 1,032:1 on nothing but zeros; logs of repeated lines were seen at 60:1.
 _RATIO, _SPARE = 100, 64 << 20
-
-
-def _really_missing(named: str) -> tuple[str, ...]:
-    """Which library Windows did not find: it names the file it was asked to load. Nothing is loaded or run here.
-
-    `libomp140.x86_64.dll, wanted by torch_cpu.dll` and the like; empty when the files are not at hand.
-    """
-    path = Path(named)
-    if not path.is_absolute() or not path.is_file():
-        return ()
-    from rekindle.wheels.closure.linkage import LoadTime
-    from rekindle.wheels.inspect.inspection import inspect
-
-    folder = path.parent.parent if path.parent.name.lower() in ("lib", "bin") else path.parent
-    try:
-        closure = inspect(folder).closure
-    except (RekindleError, OSError):
-        return ()
-    if closure is None:
-        return ()
-    first = [
-        item for item in closure.missing if path.name.lower() in {way.lower().rpartition("/")[2] for way in item.chain}
-    ]
-    chosen = first or [item for item in closure.missing if item.how is LoadTime.IMPORT] or list(closure.missing)
-    return tuple(f"{item.library}, wanted by {item.wanted_by[0]}" for item in chosen[:_MOST_MISSING] if item.wanted_by)
 
 
 # A heading or a mere report of a failure says nothing by itself.

@@ -297,7 +297,7 @@ def _changes(before: dict[str, record.Distribution], after: dict[str, record.Dis
 
 def _alone(environment: Environment) -> AbstractContextManager[None]:
     """Two writers in one environment are never allowed."""
-    environment.folder.mkdir(parents=True, exist_ok=True)
+    record.check_links(environment)
     message = f"another `rekindle install` is at work in `{environment.root}`"
     return files.locked(environment.folder / "lock", Locked(message, hint="wait until it has ended"))
 

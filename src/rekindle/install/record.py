@@ -164,7 +164,6 @@ def begin(
     conda_revision: int | None = None,
 ) -> Path:
     """Keep everything that will be replaced, and write down what there was. The folder of the record."""
-    _check_links(environment)
     site, prefix = environment.site, Path(environment.root)
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%f")
     folder = environment.folder / f"undo-{stamp}"
@@ -213,7 +212,6 @@ def restore(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
 
 def _restored(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
     site, prefix = environment.site, Path(environment.root)
-    _check_links(environment)
     record = read(environment, folder)
     if record.conda_revision is not None and environment.kind == "conda":
         return _restore_conda(environment, folder, record)
@@ -243,7 +241,7 @@ def _restored(environment: Environment, folder: Path) -> tuple[Replaced, ...]:
     return tuple(undone)
 
 
-def _check_links(environment: Environment) -> None:
+def check_links(environment: Environment) -> None:
     """What is removed and put back must be the environment's own; one that was handed over may lead anywhere."""
     for place in (environment.site, environment.folder, Path(environment.program).parent):
         if not leads_inside(place, Path(environment.root)):

@@ -241,7 +241,7 @@ def _repository(
             _, edited = index.differences()
         pins = git.pins(ours, job.commit, parent_url=job.url)
         if came_from:
-            _hand_over(ours, job)
+            _hand_over(root, ours, job)
         if moved := bool(came_from) or head != job.commit or not _linked(job, work):
             _configure(job, work, here)
         if head != job.commit or not (job.git_dir / "index").exists():
@@ -372,12 +372,12 @@ def _check_places(root: Path, job: _Job, work: Path) -> None:
         )
 
 
-def _hand_over(ours: Path, job: _Job) -> None:
+def _hand_over(root: Path, ours: Path, job: _Job) -> None:
     """Give the tree the objects that were brought, and whatever else its repository lacks; its HEAD last of all."""
     (job.git_dir / "refs").mkdir(parents=True, exist_ok=True)
     brought = [path for path in ours.rglob("*") if path.is_file()]
     for path in sorted(brought, key=lambda path: (path.name == "HEAD", path.suffix == ".idx")):
-        target = job.git_dir / path.relative_to(ours)
+        target = tree.place(root, (job.git_dir / path.relative_to(ours)).relative_to(root).as_posix())
         if path.parent.name == "pack" or not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             files.rename_over(path, target)

@@ -9,10 +9,12 @@ would run at the wish of a tree's `.gitattributes`.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import posixpath
 import re
 import shutil
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -51,6 +53,7 @@ _SHUT = {
     "LC_ALL": "C.UTF-8",
 }
 _HOUR = 3600.0
+_DEEPEST_LOAN, _MOST_LOANS = 5, 100
 
 
 def call(
@@ -70,6 +73,7 @@ def call(
     own |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     own |= {"HOME": str(nobodys), "XDG_CONFIG_HOME": str(nobodys)}  # git before 2.32 looks there nevertheless
     if objects is not None:
+        _check_objects(objects / "objects")
         own["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quoted(objects / "objects")
     if index is not None:
         own["GIT_INDEX_FILE"] = str(index)
@@ -108,7 +112,7 @@ def _run(args: Sequence[str | os.PathLike[str]], env: Mapping[str, str], cwd: Pa
 
 def make(folder: Path) -> Path:
     """A new repository of ours."""
-    checked(["init", "-q", "--bare", folder], doing="make a repository")
+    checked(["init", "-q", "--bare", "--template=", folder], doing="make a repository")
     return folder
 
 
@@ -160,6 +164,30 @@ def _nobodys() -> Path:
     (folder / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n", encoding="ascii")
     (folder / "info" / "attributes").write_text("* -filter\n", encoding="ascii")
     return folder
+
+
+@lru_cache(maxsize=4096)
+def _check_objects(folder: Path, depth: int = 0) -> None:
+    """What git opens of anyone's objects is a plain file, here and where they say that there are more: git waits for a
+    pipe without an end, and Windows logs on to the host of `//host/share`.
+    """
+    listed = folder / "info" / "alternates"
+    for place in (folder, *folder.glob("*"), *folder.glob("*/*"), *folder.glob("info/*/*")):
+        with contextlib.suppress(OSError):
+            mode = place.stat().st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                raise BadInput(f"`{place}` is neither a file nor a folder", hint="remove it; git never makes one there")
+    try:
+        more = files.plain_text(listed, errors="surrogateescape").splitlines()
+    except OSError:
+        return
+    for line in more:
+        elsewhere = line.replace("\\", "/").startswith(("//", '"')) or not line.isprintable()
+        if elsewhere or depth == _DEEPEST_LOAN or len(more) > _MOST_LOANS:
+            message = f"`{listed}` borrows objects from `{untrusted.printable(line)}`"
+            raise BadInput(message, hint="run `git repack -a -d` there and delete that file")
+        if line and not line.startswith("#"):
+            _check_objects((folder / line).resolve(), depth + 1)
 
 
 def _quoted(path: Path) -> str:

@@ -7,7 +7,6 @@ the governor measured of each compile.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from rekindle.build.run.folders import Folders
 from rekindle.core import codec, console, files
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.findings import State, worst
+from rekindle.core.regex import LONGEST, re2
 from rekindle.formats import ninja_log
 from rekindle.web import page
 from rekindle.web.timeline import KINDS, Timeline, timeline
@@ -225,14 +225,12 @@ _LIMIT = 64 * 1024 * 1024
 """Bytes that are read of one log."""
 _MOST = 30
 _LONGEST = 300
-_OF_THE_BUILD = re.compile(
+_OF_THE_BUILD = re2.compile(
     r"(?P<tool>nvcc|ptxas|nvlink|cudafe\+\+|fatbinary)(?: fatal| info)?\s*:?\s*[Ww]arning\s*:?\s*(?P<text>.+)"
     r"|(?P<cmake>CMake (?:Deprecation |Author )?Warning)(?P<at>.*):\s*(?P<said>[^:]*)$"
     r"|(?P<linker>(?:/\S*/)?(?:ld|ld\.gold|ld\.lld|lld|mold|collect2|link|LINK)(?:\.exe)?)\s*: warning:?\s*(?P<what>.+)"
 )
-_OF_A_FILE = re.compile(
-    r"\bwarning\b.*?(?:\[(?P<flag>-W[\w+=-]+)\]|(?P<code>[CD]\d{4})|#(?P<number>\d+-D))", re.IGNORECASE
-)
+_OF_A_FILE = re2.compile(r"(?i)\bwarning\b.*?(?:\[(?P<flag>-W[\w+=-]+)\]|(?P<code>[CD]\d{4})|#(?P<number>\d+-D))")
 
 
 def read_warnings(logs: Iterable[Path]) -> BuildWarnings:
@@ -268,4 +266,4 @@ def read_warnings(logs: Iterable[Path]) -> BuildWarnings:
 def _lines(log: Path) -> Iterator[str]:
     with log.open("rb") as stream:
         for line in stream.read(_LIMIT).split(b"\n"):
-            yield line.decode("utf-8", "replace")
+            yield line[:LONGEST].decode("utf-8", "replace")
