@@ -132,11 +132,11 @@ def _toml(data: bytes | str) -> Any:
     return tomli.loads(data if isinstance(data, str) else data.decode("utf-8"))
 
 
-def _decoded(decode: Callable[[], T], kind: Any, name: str, data: bytes | str = "") -> T:
+def _decoded(decode: Callable[[], T], kind: Any, name: str, data: bytes | str | None = None) -> T:
     try:
         return decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        if not data.strip() and not isinstance(error, RecursionError):
+        if data is not None and not data.strip():
             raise BadInput(f"{name} is empty", hint="name the file that was meant, or make it again") from error
         if isinstance(data, bytes) and (other := files.binary_kind(data)):
             raise BadInput(f"{name} is {other}", hint="`rekindle inspect` shows what such a file holds") from error

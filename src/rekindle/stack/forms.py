@@ -193,7 +193,8 @@ def _dockerfile(verdict: Verdict) -> str:
     return "\n".join(
         [
             _head(verdict),
-            *([f"# the host needs driver {route.driver}; run it with `docker run --gpus all`"] if route.driver else []),
+            *([f"# the host needs driver {route.driver} and NVIDIA's container toolkit"] if route.driver else []),
+            "# run it with `docker run --gpus all`; for torch.compile add gcc and libc6-dev: it calls a C compiler",
             f"FROM {platform}python:{route.python}-slim",
             *(dockerfile(pip("install", "--no-cache-dir", *words)) for words in steps),
         ]
