@@ -345,8 +345,8 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
         known = distribution(values[name]) if name in values else None
         if known:
             more[target] = known
-            row = extension(known) if target == "failing_distribution" else None
-            if row is not None and row.from_source:
+            rows = (extension(known), home(known)) if target == "failing_distribution" else ()
+            if any(row is not None and row.from_source for row in rows):
                 more["from_source"] = known
     return more
 
