@@ -124,8 +124,9 @@ def lies_elsewhere(named: str) -> str | None:
     """What to do with what is no file here: a path of Windows where this is none, an image of a registry."""
     if os.name != "nt" and re.match(r"[A-Za-z]:[\\/]|\\\\", named):
         return "it is a path of Windows: run this there, or copy what it names here"
-    if re.fullmatch(r"[\w.-]+(?:/[\w.-]+)+:[\w.-]+", named):
-        return f"it is an image: with `FROM {named}` in a Dockerfile, `rekindle review Dockerfile --gpu NAME` judges it"
+    image = named.replace("\\", "/")
+    if re.fullmatch(r"[\w.-]+(?:/[\w.-]+)+:[\w.-]+", image):
+        return f"it is an image: with `FROM {image}` in a Dockerfile, `rekindle review Dockerfile --gpu NAME` judges it"
     return None
 
 
