@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from rekindle.core import codec
 from rekindle.core.errors import BadInput, MissingTool
 from rekindle.review.document import Document, read
 from rekindle.review.readers import grammar
@@ -130,6 +131,21 @@ _STEP = "on: push\njobs:\n  a:\n    runs-on: x\n    steps:\n      - run: "
 )
 def test_a_line_or_a_nest_without_end(name: str, text: str) -> None:
     answered(text, name, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yml", _STEP + '"echo \\ud800 ${{ a }} A=1 >> $GITHUB_ENV"\n'),
+        ("a.ipynb", '{"cells": [{"cell_type": "code", "source": ["!pip install \\ud800 torch"]}]}'),
+        ("a.py", "import os\nos.system('pip install \\ud800 torch')\n"),
+    ],
+)
+def test_half_a_letter_is_not_understood(name: str, text: str) -> None:
+    """An internal error before."""
+    answer = answered(text, name, 2)
+    assert ["half a letter" in item.why for item in answer.not_understood] == [True]
+    assert codec.to_json(answer)
 
 
 @pytest.mark.long
