@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from rekindle.core import codec
 from rekindle.core.errors import BadInput, MissingTool
 from rekindle.review.document import Document, read
 from rekindle.review.readers import grammar
@@ -121,14 +122,37 @@ _STEP = "on: push\njobs:\n  a:\n    runs-on: x\n    steps:\n      - run: "
         ("Dockerfile", "FROM a\nENV " + "_" * 300_000),
         ("a.bat", "pip install torch\nset A=%a:" + "=" * 300_000),
         ("a.bat", "for /f %%i in (" + "( `" * 5_000 + ") do x\n"),
+        ("a.bat", "pip install torch |\n" * 6_000),
         ("a.sh", "a() { " * 50_000),
         ("a.sh", "a() {\n" * 6_000),
         ("a.sh", "sudo " + "a \\\n" * 5_000),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_a_line_or_a_nest_without_end(name: str, text: str) -> None:
     answered(text, name, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yml", _STEP + '"echo \\ud800 ${{ a }} A=1 >> $GITHUB_ENV"\n'),
+        ("a.ipynb", '{"cells": [{"cell_type": "code", "source": ["!pip install \\ud800 torch"]}]}'),
+        ("a.py", "import os\nos.system('pip install \\ud800 torch')\n"),
+    ],
+)
+def test_half_a_letter_is_not_understood(name: str, text: str) -> None:
+    """An internal error before."""
+    answer = answered(text, name, 2)
+    assert ["half a letter" in item.why for item in answer.not_understood] == [True]
+    assert codec.to_json(answer)
+
+
+@pytest.mark.long
+def test_of_a_text_that_is_no_powershell_a_part_is_read() -> None:
+    """The grammar took 23 s for it."""
+    answer = answered("${A:-b ENV X=$X \t :: - run: | )\\\n" * 6_000, "a.ps1", 10)
+    assert any("only the first 120,000 letters" in item.why for item in answer.not_understood)
 
 
 def test_a_line_that_nobody_wrote_is_named() -> None:

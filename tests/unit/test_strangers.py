@@ -121,6 +121,11 @@ def test_a_line_of_a_build_log_without_end(tmp_path: Path, line: bytes) -> None:
     within(1, lambda: report.read_warnings([tmp_path / "build.log"]))
 
 
+def test_thousands_of_lines_that_may_be_a_cause() -> None:
+    """Each was held against all around it; nothing that was found out about a line was kept for the next."""
+    within(1.5, lambda: diagnose_text("".join(f"ImportError: ::: {number % 50}\n" for number in range(30_000))))
+
+
 def test_a_log_does_not_say_which_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On Windows, asking for `//host/share/x.dll` logs on to that host; and `mcp` reads in allowed folders only."""
     library = tmp_path / "torch" / "lib" / "c10.dll"

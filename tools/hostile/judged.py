@@ -30,7 +30,7 @@ _PIECES = (
     "`", "$(", "${A:-${B}}", "'", '"', "<<EOF", "EOF", "@'", "'@", "#", "REM ", "::", "call :x", ":x", "goto x",
     "- run: |", "name: x", "- torch=2.1", "{{ x }}", "[project]", "dependencies = [", "conda install pytorch",
     "uv pip install -r x", "TORCH_CUDA_ARCH_LIST=3.5;6.1+PTX", "python setup.py bdist_wheel", "&a [*a, *a]", "<<: *a",
-    "| tee x", "&& ", "\t", "",
+    "| tee x", "&& ", "\t", "", "${{ a", "A=1 |Out-File", "${A:-b", "%A:b=", "( `", "a() {", "if ($x) {", "sudo -u",
 )  # fmt: skip
 
 
@@ -60,7 +60,9 @@ def script(dice: random.Random) -> bytes:
     for _ in range(dice.choice((1, 20, 60))):
         parts = (texts.line(dice, 2) if dice.random() < 0.1 else dice.choice(_PIECES) for _ in range(6))
         lines.append(" ".join(parts))
-    text = dice.choice(("\n", "\n", "\r\n", "\n    ")).join(lines)
+    if dice.random() < 0.1:
+        lines.insert(dice.randrange(len(lines)), dice.choice(" _=/-a:'\"") * dice.choice((9_000, 100_000)))
+    text = dice.choice(("\n", "\n", "\r\n", "\n    ", " ", "\\\n")).join(lines)
     return bytes([kind]) + text.encode("utf-8", "replace")
 
 

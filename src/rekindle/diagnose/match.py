@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import attrgetter
 
 import msgspec
 
@@ -97,7 +99,7 @@ def matches(events: Sequence[Event], facts: Facts, *, warned: bool = False) -> l
             key = (row.id, signature.id, event.job)
             if key in seen or (signature.when and not holds(signature.when, world)):
                 continue
-            if not _log_allows(signature, events, held) or not _near(signature, events, index):
+            if not _log_allows(signature, events, held) or not _near(signature, events, index, held):
                 continue
             seen.add(key)
             fields = _fields(signature.match, text) | _near_fields(signature, events, index)
@@ -188,22 +190,24 @@ def _log_allows(signature: LogSignature, events: Sequence[Event], held: dict[tup
 
 
 def _window(signature: LogSignature, events: Sequence[Event], index: int) -> Sequence[Event]:
-    here = events[index].number
-    low, high = index, index
-    while low > 0 and events[low - 1].number >= here - signature.within:
-        low -= 1
-    while high + 1 < len(events) and events[high + 1].number <= here + signature.within:
-        high += 1
-    return events[low : high + 1]
+    here, number = events[index].number, attrgetter("number")
+    low = bisect_left(events, here - signature.within, hi=index, key=number)
+    return events[low : bisect_right(events, here + signature.within, lo=index, key=number)]
 
 
-def _near(signature: LogSignature, events: Sequence[Event], index: int) -> bool:
+def _near(signature: LogSignature, events: Sequence[Event], index: int, held: dict[tuple[str, str], bool]) -> bool:
     if not signature.near and not signature.unless:
         return True
-    around = [event.text for event in _window(signature, events, index)]
+    around = {event.text for event in _window(signature, events, index)}
+
+    def shows(pattern: str, text: str) -> bool:
+        # The lines around a line are those around the next one, too.
+        if (pattern, text) not in held:
+            held[pattern, text] = bool(compiled(pattern).search(text))
+        return held[pattern, text]
 
     def has(pattern: str) -> bool:
-        return any(compiled(pattern).search(text) for text in around)
+        return any(shows(pattern, text) for text in around)
 
     return all(has(pattern) for pattern in signature.near) and not any(has(pattern) for pattern in signature.unless)
 

@@ -233,6 +233,8 @@ def trace_of(document: Document) -> Trace:
         read_as(trace, document.dialect, text)
     except RecursionError:
         trace.unread(1, "", "nested too deeply")
+    except UnicodeEncodeError:
+        trace.unread(1, "", "it spells half a letter, such as `\\ud800`")
     if trace.full:
         trace.unread(
             trace.invocations[-1].last if trace.invocations else 1, "", "too many commands; the rest is not read"

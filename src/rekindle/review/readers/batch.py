@@ -16,7 +16,7 @@ from rekindle.review.trace import Word, program_of
 _VARIABLE = re.compile(r"%([A-Za-z_][\w.() -]*?)(:[^%\n]*)?%|!([A-Za-z_]\w*)(:[^!\n]*)?!")
 _SET = re.compile(r"(?is)\s*set\s+(/[ap]\s+)?(.*)\Z")
 _HANDED = re2.compile(r"(?s)\(\s*(?:'(.+)'|`(.+)`)\s*\)")
-_DEEPEST = 6
+_DEEPEST, _MOST_PIPED = 6, 20
 
 
 def read_batch(recorder: Recorder, text: str, first: int = 1) -> None:
@@ -214,7 +214,7 @@ class _BatchReader:
         node = nodes[index]
         piped: list[str] = []
         step = index
-        while nodes[step].after == "|" and step + 1 < len(nodes):
+        while nodes[step].after == "|" and step + 1 < min(len(nodes), index + _MOST_PIPED):
             step += 1
             if nodes[step].tokens:
                 piped.append(program_of(nodes[step].tokens[0].text))

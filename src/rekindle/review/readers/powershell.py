@@ -23,11 +23,16 @@ _SETS = re2.compile(
     r"(?is)\[(?:System\.)?Environment\]::SetEnvironmentVariable\(\s*[\"'](\w+)[\"']\s*,\s*(.+?)\s*"
     r"(?:,\s*[\"']?(\S+?)[\"']?\s*)?\)\s*\z"
 )
+_MOST = 120_000
+"""The grammar takes time by the square of a text that is none of its language: 23 s for 265 kB."""
 _CHAIN = "pipeline_chain_tail"
 _LOOKS = re.compile(r"(?i)\$LASTEXITCODE|\$\?")
 
 
 def read_powershell(recorder: Recorder, text: str, first: int = 1) -> None:
+    if len(text) > _MOST:
+        text = text[: text.rfind("\n", 0, _MOST) + 1]
+        recorder.trace.unread(first + text.count("\n"), "", f"only the first {_MOST:,} letters are read")
     reader = _PowerShellReader(recorder, text, first)
     # `@name` hands a list on; the grammar knows it as `$name` only.
     root = parsed("powershell", re.sub(r"(?<=[ \t])@(?=[A-Za-z_]\w*(?:[ \t\n;|)]|\Z))", "$", text))
