@@ -52,5 +52,6 @@ def test_a_wish_holds_for_images_too() -> None:
 def test_every_image_says_where_it_is_known_from() -> None:
     for image in projects.images():
         assert image.source
-        assert image.variant is not None or image.oldest is not None, image.tag
-        assert serves(image, Capability(8, 6)) or image.cuda.major < 11, image.tag
+        known = image.variant is not None or image.oldest is not None
+        # Of some only the CUDA is known: `review` asks it, and `plan` offers none of them.
+        assert serves(image, Capability(8, 6)) is (known and image.cuda.major >= 11), image.tag
