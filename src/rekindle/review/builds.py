@@ -229,6 +229,8 @@ class ScriptBuilds:
             elif found.pages:
                 continue  # ready-made, from a page that is asked about on its own
             elif row is not None and row.from_source and wanted.requirement is not None and not found.binary:
+                if wanted.name in row.plain:
+                    continue
                 # A page of somebody's may have it ready-made.
                 what, certain = "extension", all("download.pytorch.org" in page for page in found.find)
             elif self._asked_to_compile(item) and wanted.name not in _TORCH_FAMILY and not found.binary:

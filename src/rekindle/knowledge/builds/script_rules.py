@@ -59,12 +59,16 @@ class Renamed(Row, frozen=True, kw_only=True):
 
 
 class ExtensionRow(Row, frozen=True, kw_only=True):
-    """Packages whose build imports torch. `from_source`: pip compiles them; `heavy`: that takes much memory."""
+    """Packages whose build imports torch. `from_source`: pip compiles them; `heavy`: that takes much memory.
+
+    `plain`: those of them that the package index has without a compiled part.
+    """
 
     name: str
     packages: tuple[str, ...]
     from_source: bool
     heavy: bool
+    plain: tuple[str, ...] = ()
 
 
 class Outside(Row, frozen=True, kw_only=True):

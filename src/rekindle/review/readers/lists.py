@@ -173,10 +173,10 @@ class _ProjectReader:
         pinned = str(_table(self.data, "requires").get("python_version") or (only[1] if only else ""))
         self._ran(["uv", "venv", "--python"], [Word(pinned, pinned, self._where("", pinned))] if pinned else [])
         self._requirements(_rows(project.get("dependencies")))
-        for rows in _table(project, "optional-dependencies").values():
-            self._requirements(_rows(rows), conditional=True)
+        for name, rows in _table(project, "optional-dependencies").items():
+            self._requirements(_rows(rows), conditional=True, part=name)
         for name, rows in _table(self.data, "dependency-groups").items():
-            self._requirements(_rows(rows), conditional=name != "dev")
+            self._requirements(_rows(rows), conditional=name != "dev", part=name)
         self._requirements(_rows(self.uv.get("constraint-dependencies")) if not project.get("dependencies") else [])
         self._poetry(_table(self.poetry, "dependencies"))
         self._poetry(_table(self.data, "packages"))
@@ -202,12 +202,14 @@ class _ProjectReader:
         texts = [row for row in rows if isinstance(row, str)]
         return [Word(text, text, self._where("", f'"{text}"', f"'{text}'", text)) for text in texts]
 
-    def _requirements(self, rows: Iterable[Any], *, conditional: bool = False) -> None:
+    def _requirements(self, rows: Iterable[Any], *, conditional: bool = False, part: str = "") -> None:
+        """`part`: the extra or the group that asks; a place for another one is not for it."""
         usual: list[Word] = []
         for word in self._words(rows):
             name = re.match(r"[\w.-]+", word.text)
             source = _table(self.uv, "sources").get(name[0]) if name else None
             choices = [each for each in (source if isinstance(source, list) else [source]) if isinstance(each, dict)]
+            choices = [each for each in choices if not part or each.get("extra", each.get("group", part)) == part]
             if not choices:
                 usual.append(word)
             elsewhere = _elsewhere([str(choice.get("marker") or "") for choice in choices])

@@ -87,7 +87,7 @@ def _uv_outside(subject: Subject) -> Iterator[Raised]:
         item = found.item
         told = found.environment or found.has("--system", "--python", "-p", "--target", "--prefix")
         names = ("UV_SYSTEM_PYTHON", "VIRTUAL_ENV", "UV_PYTHON", "CONDA_PREFIX", "UV_PROJECT_ENVIRONMENT")
-        if item.program != "uv" or item.arguments[:1] != ("pip",) or told or item.conditional:
+        if item.program != "uv" or item.arguments[:1] != ("pip",) or told or item.conditional or item.listed:
             continue
         if any(place.order < item.order for place in places) or any(subject.visible(name, item) for name in names):
             return

@@ -56,6 +56,8 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
         told.add(step.line)
         if step.what == "torch":
             yield raised("isolation-torch", step.line)
+        elif step.item.listed and step.item.conditional:
+            yield raised("isolation-maybe", step.line)  # an extra, which nobody has to take
         elif step.certain and step.how == "pip":
             line = subject.document.line(step.line)
             # Of several commands on a line, the one that ends with its last word.

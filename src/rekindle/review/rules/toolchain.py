@@ -101,11 +101,12 @@ def _built_by_others(subject: Subject, torch: str, cuda: Version) -> bool:
 
 def _torchs_own(subject: Subject, step: ScriptBuild, cuda: Known) -> Iterator[Raised]:
     """An extension is compiled with the CUDA of its torch."""
-    for torch in environments_of(subject).at(step.item):
-        line = CudaLine.parse(torch.variant)
-        if line is not None and line.cuda.major != cuda.version.major:
-            yield raised("toolkit-not-torchs", cuda.line, cuda=cuda.version, torch_cuda=line.cuda)
-            return
+    made = environments_of(subject)
+    # Notes show several ways, and the toolkit of one stands beside the torch of another.
+    lines = [CudaLine.parse(torch.variant) for torch in (made.every if subject.notes else made.at(step.item))]
+    found = [line.cuda for line in lines if line is not None]
+    if found and all(own.major != cuda.version.major for own in found):
+        yield raised("toolkit-not-torchs", cuda.line, cuda=cuda.version, torch_cuda=found[0])
 
 
 def _nvtx(subject: Subject) -> Iterator[Raised]:
@@ -418,6 +419,7 @@ def _images(subject: Subject) -> Iterator[Raised]:
             continue
         brought = "\n".join(each.text for each in subject.trace.invocations)
         nvcc = "cuda-toolkit" in brought or "cuda-nvcc" in brought
+        nvcc = nvcc or any(found.tool == "conda" and found.named("cuda") for found in subject.installs)
         host = re.search(r"build-essential|g\+\+|gxx|clang|compilers|conda-forge|apt\S* .*cuda|\.sh\b", brought)
         for step in subject.builds:
             if step.what == "other" or not step.certain or not subject.sees(image.scope, step.item):
