@@ -51,6 +51,8 @@ SETS = (
     "twenty-fifth.toml",
     "twenty-sixth.toml",
     "twenty-seventh.toml",
+    "twenty-eighth.toml",
+    "twenty-ninth.toml",
     "probes.toml",
 )
 # What the first run missed and nobody has mended: whoever mends one must take it out here.
@@ -71,6 +73,8 @@ MISSED = frozenset(
         "sf13",
         "sf48",
         "si24",
+        "sk08",
+        "sk16",
         "a159",
         "a206",
         "c034",
