@@ -239,3 +239,19 @@ def test_a_small_workflow_that_names_a_command_a_million_times() -> None:
 
 def test_a_dockerfile_of_nothing_that_docker_knows() -> None:
     answered("FROM x\n" + "    @' ${A:-${B}}\n" * 6000, "Dockerfile", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.py", 'a = ["x"]\n' + "a += a\n" * 40),
+        ("a.py", 'a0 = "x"\n' + "".join(f'a{i + 1} = f"{{a{i}}}{{a{i}}}"\n' for i in range(40))),
+        ("a.py", "def f(x):\n" + "    f(x)\n" * 100 + 'f("a")\n'),
+        ("a.md", "```dockerfile\nFROM a\n```\n" * 1500),
+        ("a.md", "```yaml\ndependencies:\n  - a\n```\n" * 1500),
+    ],
+)
+def test_code_and_notes_that_grow_are_cut(name: str, text: str) -> None:
+    begin = time.process_time()
+    review_script(read(text, name=name))
+    assert time.process_time() - begin < 3

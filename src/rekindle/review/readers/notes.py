@@ -18,10 +18,11 @@ _COMMAND = re.compile(
     r"(?i)\s*(?:[@$>#]\s|[!%])?(?:set|call|cd|cmake|pip3?|python3?|py|git|export|conda|mamba|nvcc|ninja|make|rmdir|rd|sudo"
     r"|if|for|uv|pixi|poetry|pdm|micromamba|docker|where|apt|apt-get|module|\$env:\w+|-D\w+)(?:\s|=|:|$)"
 )
+_MOST_FILES = 40
 _FILES = (
-    ("toml", r"(?m)^\s*dependencies = |^\s*\[(?:[\w.-]+\.)?dependencies\]", Dialect.PROJECT),
-    ("dockerfile", r"(?m)^\s*FROM \S", Dialect.DOCKERFILE),
-    ("docker", r"(?m)^\s*FROM \S", Dialect.DOCKERFILE),
+    ("toml", r"(?m)^[ \t]*dependencies = |^[ \t]*\[(?:[\w.-]+\.)?dependencies\]", Dialect.PROJECT),
+    ("dockerfile", r"(?m)^[ \t]*FROM \S", Dialect.DOCKERFILE),
+    ("docker", r"(?m)^[ \t]*FROM \S", Dialect.DOCKERFILE),
     ("python", r"\b(?:uv_)?pip_install\(", Dialect.PYTHON),
 )
 _REQUIREMENT = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,]+\])?==[\w.+!]+\Z")
@@ -39,10 +40,15 @@ def read_notes(trace: Trace, text: str) -> None:
     lines = text.split("\n")
     everything = "\n".join("\n".join(rows) for _, _, rows in _blocks(lines))
     windows = guessed_shell(everything) is not Dialect.SHELL
+    files = 0
     for first, language, rows in _blocks(lines):
         if trace.full:
             return
         kind = _file_kind(language, rows)
+        files += kind is not None
+        if files > _MOST_FILES:
+            trace.unread(first, "", f"only the first {_MOST_FILES} files in notes are read")
+            return
         if kind is not None:
             read_as(trace, kind, "\n" * (first - 1) + dedent("\n".join(rows)) + "\n")
             continue

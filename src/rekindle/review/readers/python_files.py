@@ -13,7 +13,7 @@ from rekindle.review.packages import listed
 from rekindle.review.readers.notes import prompted
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
-from rekindle.review.trace import Scope, Trace, Word
+from rekindle.review.trace import LONGEST_VALUE, Scope, Trace, Word
 
 _LISTS = frozenset({"install_requires", "setup_requires", "extras_require", "tests_require", "dependencies", "deps"})
 _SHELLS = frozenset({"%%bash", "%%sh", "%%shell", "%%script bash"})
@@ -31,6 +31,7 @@ _INSTALLS = {
     "micromamba_install": "micromamba install -y",
 }
 _OPTIONS = {"index_url": "--index-url", "extra_index_url": "--extra-index-url", "find_links": "-f", "channels": "-c"}
+_LONGEST_LIST, _CALLS = 500, 200
 _PACKAGES = frozenset({"packages_to_install", "python_packages"})
 
 
@@ -98,7 +99,7 @@ class _CodeReader(ast.NodeVisitor):
         self.functions = {node.name: node for node in own if node.name in called}
         self.values: dict[str, list[Word]] = {}
         self.images: dict[str, Scope] = {}
-        self.inside = 0
+        self.inside = self.calls = 0
 
     def visit(self, node: ast.AST) -> Scope | None:
         """The image that an expression makes, if it makes one."""
@@ -127,7 +128,10 @@ class _CodeReader(ast.NodeVisitor):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name) and not _is_text(node.value):
-            self.values.setdefault(node.target.id, []).extend(self.texts(node.value))
+            self._longer(node.target.id, self.texts(node.value))
+
+    def _longer(self, name: str, more: list[Word]) -> None:
+        self.values[name] = [*self.values.get(name, ()), *more][:_LONGEST_LIST]
 
     def visit_For(self, node: ast.For) -> None:
         if isinstance(node.target, ast.Name):
@@ -152,13 +156,13 @@ class _CodeReader(ast.NodeVisitor):
         for each in (*node.args, *given.values()):
             self.visit(each)
         if isinstance(receiver, ast.Name) and name in ("append", "extend"):
-            self.values.setdefault(receiver.id, []).extend(own)
+            self._longer(receiver.id, own)
         elif isinstance(receiver, (ast.Name, ast.Attribute)) and image is None and name in _INSTALLS:
             base = self.images.get(receiver.id if isinstance(receiver, ast.Name) else receiver.attr)
             image = self.recorder.trace.open(base, "job image") if base is not None else None
         if name in _RUNS and own and " " in own[0].text:
             own = own[:1]  # whatever a function of that name takes besides
-        elif name in self.functions and self.inside < 3:
+        elif name in self.functions and self.inside < 3 and self.calls < _CALLS:
             self._enters(self.functions[name], node)
             return None
         return self._does(name, own, given, node, image)
@@ -167,7 +171,7 @@ class _CodeReader(ast.NodeVisitor):
         names = [each.arg for each in function.args.args]
         given = [*zip(names, call.args, strict=False), *((each.arg, each.value) for each in call.keywords)]
         self.values |= {name: self.texts(value) for name, value in given if name}
-        self.inside += 1
+        self.inside, self.calls = self.inside + 1, self.calls + 1
         for each in function.body:
             self.visit(each)
         self.inside -= 1
@@ -221,15 +225,17 @@ class _CodeReader(ast.NodeVisitor):
             found = [self.texts(each.value if isinstance(each, ast.FormattedValue) else each) for each in parts]
             words = [each[0] if len(each) == 1 else Word("$_", "$_", 0, False, False) for each in found]
             text = "".join(word.text for word in words)
+            if len(text) > LONGEST_VALUE:
+                return [Word("$_", "$_", node.lineno, True, False)]
             return [Word(text, text, node.lineno, True, all(word.known for word in words))]
         if isinstance(node, ast.Attribute):
             return [Word("python", "python", node.lineno)] if node.attr == "executable" else []
         if isinstance(node, (ast.List, ast.Tuple)):
-            return [word for each in node.elts for word in self.texts(each)]
+            return [word for each in node.elts for word in self.texts(each)][:_LONGEST_LIST]
         if isinstance(node, ast.Starred):
             return self.texts(node.value)
         if isinstance(node, ast.BinOp):
-            return [*self.texts(node.left), *self.texts(node.right)]
+            return [*self.texts(node.left), *self.texts(node.right)][:_LONGEST_LIST]
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr in ("get", "getenv"):
                 return self.texts(node.args[-1]) if len(node.args) > 1 else []
