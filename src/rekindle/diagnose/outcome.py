@@ -55,7 +55,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 def judge(events: Sequence[Event]) -> Ending:
     spoken = [event for event in events if event.text]
     if not spoken:
-        return Ending(outcome=LogOutcome.UNKNOWN, summary="The log is empty")
+        return Ending(outcome=LogOutcome.UNKNOWN, summary="The log is empty: run it again with `... > log.txt 2>&1`")
     errors = [event for event in spoken if event.kind is LineKind.ERROR]
     reports = [event for event in spoken if event.kind is LineKind.WRAPPER and event.hit and not _harmless(event)]
     last = max((event.number for event in (*errors, *reports)), default=0)

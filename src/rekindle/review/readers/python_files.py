@@ -76,6 +76,8 @@ def read_code(trace: Trace, text: str) -> None:
     try:
         tree = ast.parse(text)
         _CodeReader(recorder, tree).visit(tree)
+    except UnicodeEncodeError:
+        raise  # half a letter, as in every other kind of file
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if re.search(r"(?m)^[ \t]*[!%]\w", text):
             _cell(recorder, list(enumerate(text.split("\n"), start=1)))  # a notebook that was saved as code
