@@ -419,7 +419,7 @@ ERROR: ResolutionImpossible: for help visit the documentation
             "rekindle extension find sageattention --torch 2.9.1+cu130 --gpu sm_120",
         ),
         (OTHER_TORCH, "rekindle extension find sageattention --torch 2.8.0+cu128 --os windows --gpu sm_120"),
-        (KILLED, "export MAX_JOBS=1"),
+        (KILLED, "rekindle extension find flash-attn"),
         (CONSTRAINT, "rekindle install --undo"),
         (
             "The detected CUDA version (12.4) mismatches the version that was used to compile\nPyTorch (11.8).\n",
