@@ -341,6 +341,8 @@ def build(
     """A wheel of the project that serves the cards: found on the index, else built here."""
     project, output = request.project, request.output
     source = Path(project) if Path(project).is_dir() else None
+    if source is None and re.search(r"[/\\]", project) and "://" not in project:
+        raise NotFound.path(project, "folder")
     if source is None and not _REQUIREMENT.match(project):
         message = f"`{project[:80]}` is neither a folder nor a requirement"
         raise UsageError(message, hint="give the folder of the project, or a name like `torchvision==0.22.1`")
