@@ -279,3 +279,13 @@ def test_the_line_to_paste_is_for_the_python_of_the_log(line: str, said: str, tm
     seen = rekindle_command("diagnose", str(log))
     assert said in seen.out and "ann" not in seen.out.lower() and "server" not in seen.out
     assert '"environment": "C:\\\\Users' not in rekindle_command("diagnose", str(log), "--json").out
+
+
+def test_the_c_library_of_the_system_chooses_the_torch(tmp_path: Path) -> None:
+    """Named by `--os`, or read in the log: a torch that needs a newer one is not proposed."""
+    log = tmp_path / "log.txt"
+    said = "ImportError: /lib64/libm.so.6: version `GLIBC_2.27' not found (required by /e/torch/lib/libtorch_cpu.so)\n"
+    for more, words in (("", ("--os", "CentOS 7")), ("Libc version: glibc-2.17\n", ("--os", "linux"))):
+        log.write_text(more + said, encoding="utf-8")
+        seen = rekindle_command("diagnose", str(log), "--gpu", "V100", "--driver", "450.80.02", *words)
+        assert "torch==2.6.0+cu118" in seen.out

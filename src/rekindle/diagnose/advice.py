@@ -6,6 +6,7 @@ import msgspec
 
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import RekindleError
+from rekindle.core.version import Version
 from rekindle.diagnose import cards
 from rekindle.diagnose.driver_facts import version_of
 from rekindle.diagnose.facts import Facts
@@ -106,6 +107,7 @@ def _named(facts: Facts) -> Situation | None:
         )
     except RekindleError:
         return None
+    found = msgspec.structs.replace(found, glibc=Version(facts.glibc)) if facts.glibc else found
     return msgspec.structs.replace(found, jetpack=int(facts.l4t)) if facts.l4t else found
 
 

@@ -62,6 +62,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What pip was building or installing when it failed."""
     wsl: bool | None = None
     distribution: str | None = None
+    glibc: str | None = None
+    """The C library of the system: which wheels load goes by it."""
     amd_card: str | None = None
     vendor: str | None = None
     """Whose card it is (`amd`, `intel`, `apple`), where one is named and none of NVIDIA is."""
@@ -155,6 +157,7 @@ def facts_from_options(
         os=place.system if place else None,
         wsl=True if place and place.wsl else None,
         distribution=place.distribution if place else None,
+        glibc=str(place.glibc) if place and place.glibc else None,
         torch=meant.release if meant else None,
         variant=meant.variant if meant else None,
         cuda=str(read_cuda(cuda)) if cuda else None,

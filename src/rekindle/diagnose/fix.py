@@ -58,7 +58,7 @@ _OUR_WORDS = frozenset(
 _FACTS = (
     "os", "torch", "cuda", "python", "toolset", "gpu_name", "jobs",
     "driver", "toolkit", "status_program", "program", "windows_build", "library_cuda", "hidden", "cuda_package",
-    "runtime_image",
+    "runtime_image", "glibc",
 )  # fmt: skip
 _TOO_OLD, _NO_CODE, _NAME = "gpu_too_old_for_kernel", "no_kernel_image", re.compile(r"[A-Za-z][\w-]{3,}")
 _WHO = ("owner", "failing", "module", "package")
