@@ -176,7 +176,7 @@ LATER: tuple[tuple[str, str | None], ...] = (
     ("bitsandbytes 2.1.2+cu118 3.10 windows 6.1", "bitsandbytes==0.41.2.post2"),
     ("llama-cpp-python 2.5.1+cu125 3.12 windows 8.6", "llama-cpp-python/whl/cu124"),
     ("vllm 2.7.1+cu126 3.12 linux 6.1", "vllm-pascal==0.10.0"),
-    ("torch-scatter 2.12.0+cu130 3.12 linux 8.9", "cuda-wheels/cu130/torch2.12/torch-scatter"),
+    ("torch-scatter 2.12.0+cu130 3.12 linux 8.9", "data.pyg.org/whl/torch-2.12.0+cu130.html"),
     ("dgl 2.4.0+cu124 3.11 linux 8.6", "data.dgl.ai/wheels/torch-2.4/cu124"),
     ("flash-attn 2.9.0+cu130 3.12 windows 12.0", "v0.9.28/flash_attn-2.8.3%2Bcu130torch2.9-cp312-cp312-win_amd64.whl"),
     ("flash-attn 2.11.0+cu128 3.14 windows 8.9", "v0.9.6/flash_attn-2.8.3%2Bcu128torch2.11-cp314-cp314-win_amd64.whl"),
@@ -192,7 +192,7 @@ LATER: tuple[tuple[str, str | None], ...] = (
     ("causal-conv1d 2.8.0+cu128 3.9 linux 8.6", None),
     ("bitsandbytes 2.9.1+cu130 3.12 linux 7.0", None),
     # The project's page says 5.0; its wheel 0.50.2 has code from 6.0 on, and a library for CUDA 13.2.
-    ("bitsandbytes 2.6.0+cu124 3.11 windows 5.2", None),
+    ("bitsandbytes 2.6.0+cu124 3.11 windows 5.2", "bitsandbytes==0.47.0"),
     ("bitsandbytes 2.15.0+cu132 3.13 windows 12.0", "bitsandbytes>=0.50,<0.51"),
     ("bitsandbytes 2.8.0+cu129 3.12 linux 8.6", "bitsandbytes>=0.50,<0.51"),
     ("xformers 2.7.0+cu126 3.12 linux 6.1", "xformers==0.0.30"),
@@ -204,6 +204,11 @@ LATER: tuple[tuple[str, str | None], ...] = (
     ("mmcv 2.1.0+cu121 3.10 linux 8.6", "download.openmmlab.com/mmcv/dist/cu121/torch2.1.0"),
     ("tinycudann 2.8.0+cu128 3.12 linux 8.9", None),
     ("sageattention 2.10.0+cu130 3.14 windows 12.0", "woct0rdho"),
+    # Where somebody who had not seen it found a wrong answer.
+    ("bitsandbytes 2.8.0+cu126 3.11 linux 5.2", "bitsandbytes==0.47.0"),
+    ("torchcodec 2.9.1+cu128 3.13 linux 8.9", "https://download.pytorch.org/whl/cu128"),
+    ("spconv 2.8.0+cu128 3.13 linux 12.0", "spconv-cu126==2.3.8"),
+    ("torch-scatter 2.12.0+cu132 3.13 windows 8.9", "https://data.pyg.org/whl/torch-2.12.0+cu132.html"),
 )
 
 
@@ -542,7 +547,7 @@ def test_the_release_that_belongs_to_a_torch_is_asked_for(text: str, requirement
     [
         ("triton 2.8.0+cu126 3.12 linux 6.1", "triton-pascal==3.4.0"),
         ("vllm 2.7.1+cu126 3.12 linux 6.1", "vllm-pascal==0.10.0"),
-        ("torch-scatter 2.10.0+cu128 3.12 windows 8.9", "cuda-wheels/cu128/torch2.10/torch-scatter/"),
+        ("torch-scatter 2.13.0+cu130 3.12 windows 8.9", "cuda-wheels/cu130/torch2.13/torch-scatter/"),
         ("llama-cpp-python 2.0.1+cu117 3.8 windows 6.1", "llama-cpp-python-cuBLAS-wheels/AVX2/cu117"),
         ("bitsandbytes 2.1.2+cu118 3.10 windows 6.1", "bitsandbytes==0.41.2.post2"),
     ],
@@ -623,3 +628,14 @@ def test_what_needs_no_torch_is_found_where_there_is_none(
     assert said in str(find(asked, ask=_no_index, look=_unread).command)
     with pytest.raises(NotFound, match="there is no torch in"):
         question.of("flash-attn", TorchNamed(), place=tmp_path, gpus=("GTX 1060",))
+
+
+@pytest.mark.parametrize(("file", "words"), [("0.3.1.dev5", ()), ("0.16.5", (("deepspeed==0.16.5",),))])
+def test_what_the_index_has_is_named_by_its_release_and_a_forerunner_is_no_answer(
+    file: str, words: tuple[tuple[str, ...], ...]
+) -> None:
+    """pip took the one file that any Python may have, years old; the line printed would have built a newer one."""
+    there = IndexAnswer(place=f"https://x.example/deepspeed-{file}-py3-none-any.whl", reached=True)
+    found = find(_question("deepspeed 2.8.0+cu128 3.13 windows 8.9"), ask=lambda *_: there, look=_unread)
+    assert tuple(each.words for each in found.wheels) == words
+    assert bool(words) or any("but 0.3.1.dev5" in each for each in found.refused)

@@ -6,12 +6,16 @@ cannot is UNVERIFIED. A file name is never made up: it comes from a pattern that
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 import msgspec
+from packaging.utils import InvalidWheelFilename
+from packaging.version import InvalidVersion
+from packaging.version import Version as PipVersion
 
 from rekindle.audit.cards import words as card_words
 from rekindle.audit.symbols import Offered
@@ -37,7 +41,7 @@ from rekindle.knowledge.torch.releases import torch_release
 from rekindle.machine.model import InstalledTorch
 from rekindle.model.cuda_line import index_of
 from rekindle.model.environment import Environment
-from rekindle.model.wheel import tagged_glibc
+from rekindle.model.wheel import read_name, tagged_glibc
 from rekindle.stack.candidates import JETSON_WHEELS, against_place
 from rekindle.stack.offers import official_of
 from rekindle.stack.programs import for_program
@@ -368,6 +372,14 @@ class _Search:
                 what=requirement, by=by, state=State.UNVERIFIED, why=said, words=words, command=command, address=page
             )
         name = name_of(told.place)
+        version = _version(name)
+        if version is not None and requirement == self.question.package:
+            if version.is_prerelease:
+                # All that is left for this Python: years older than what a build would bring.
+                self.refused.append(f"the index has no wheel of {requirement} for this Python and system but {version}")
+                return None
+            words = (f"{requirement}=={version}", *switch)
+            command = self.question.pip_install(*words)
         seen = self._loaded(name) or self.look(told.place, self.question, pure)
         if seen.state is State.FAIL:
             self.refused.append(f"{name} {by} {seen.said}")
@@ -430,6 +442,12 @@ def _builds_of(rows: Sequence[ExtensionFile], torch: str | None = None) -> list[
 
 def _number(text: str) -> list[int]:
     return [int("".join(filter(str.isdigit, part)) or 0) for part in text.replace("+", ".").split(".")]
+
+
+def _version(file: str) -> PipVersion | None:
+    with contextlib.suppress(InvalidVersion, InvalidWheelFilename):
+        return PipVersion(read_name(file).version)
+    return None
 
 
 def name_of(place: str | Path) -> str:
