@@ -30,3 +30,9 @@ def waits() -> Iterator[Sleepless]:
             patched.setattr(module, "time", found)
         patched.setattr(console, "_PATIENCE", 3600.0)
         yield found
+
+
+@pytest.fixture
+def as_on_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a log does not say of its system is spelled for the computer that asks; expectations are of one."""
+    monkeypatch.setattr("rekindle.core.paths.system", lambda: "linux")

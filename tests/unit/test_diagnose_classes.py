@@ -12,6 +12,8 @@ from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.fix import MOST_WORDS
 from rekindle.knowledge.logs.signatures import LogSignature, causes
 
+pytestmark = pytest.mark.usefixtures("as_on_linux")
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:

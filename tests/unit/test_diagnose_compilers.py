@@ -6,6 +6,8 @@ import pytest
 
 from rekindle.diagnose.diagnosis import diagnose_text
 
+pytestmark = pytest.mark.usefixtures("as_on_linux")
+
 GLIBC = (
     '/usr/include/bits/mathcalls.h(79): error: exception specification is incompatible with that of previous function "'
 )

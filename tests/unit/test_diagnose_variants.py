@@ -13,6 +13,8 @@ import pytest
 from rekindle.diagnose.answer import LogOutcome
 from rekindle.diagnose.diagnosis import diagnose_text
 
+pytestmark = pytest.mark.usefixtures("as_on_linux")
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
