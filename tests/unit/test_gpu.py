@@ -311,6 +311,13 @@ def test_anothers_gpu_beside_nvidias_is_left_out_with_a_note() -> None:
         gpus.find_all(["AMD Radeon 780M"])
 
 
+def test_a_rented_part_of_a_card_is_one() -> None:
+    """Azure rents parts of an A10 by a name of its own, with the guest driver of its vGPU."""
+    assert [gpus.find_all([name])[0].guest for name in ("Standard_NV36ads_A10_v5", "NV6ads A10 v5", "A10")] == [
+        True, True, False,
+    ]  # fmt: skip
+
+
 def test_a_part_of_a_card_needs_a_driver_of_its_own() -> None:
     (match,) = gpus.find_all(["GRID T4-8Q"])
     assert any("guest driver" in note for note in match.notes)

@@ -53,6 +53,8 @@ class _System(NamedRow, frozen=True, kw_only=True):
 
     pattern: str
     names: tuple[str, ...]
+    guest: bool = False
+    """It has a part of the card, with the guest driver of the host's vGPU software."""
 
 
 class _Words(NamedRow, frozen=True, kw_only=True):
@@ -102,9 +104,13 @@ def nobody(text: str) -> bool:
 
 def alias(text: str) -> tuple[str, ...]:
     """The names that a nickname may stand for, or the cards of a machine that is called so."""
-    said = " ".join(re.split(_BREAK, text.lower())).strip().removeprefix("nvidia ")
+    said = _said(text)
     known = next((row.names for row in _alias() if row.said == said), ())
     return known or next((row.names for row in _system() if re.fullmatch(row.pattern, said)), ())
+
+
+def _said(text: str) -> str:
+    return " ".join(re.split(_BREAK, text.lower())).strip().removeprefix("nvidia ")
 
 
 def slowed(name: str) -> str | None:
@@ -120,7 +126,8 @@ def aliases() -> tuple[str, ...]:
 
 def is_virtual(text: str) -> bool:
     """`GRID T4-8Q`, `A100-10C`: a part of a card that a hypervisor hands to a guest."""
-    return re.search(r"(?i)-\d+[qcabv]\b", text) is not None
+    rented = (row for row in _system() if row.guest)
+    return bool(re.search(r"(?i)-\d+[qcabv]\b", text)) or any(re.fullmatch(row.pattern, _said(text)) for row in rented)
 
 
 def vendor(text: str) -> Vendor | None:
