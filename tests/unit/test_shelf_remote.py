@@ -34,6 +34,8 @@ def friend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Friend]:
     monkeypatch.setenv("REKINDLE_KEY", str(tmp_path / "friend.pem"))
     monkeypatch.setenv("REKINDLE_CONFIG", str(tmp_path / "config.toml"))
     monkeypatch.delenv("REKINDLE_SHELF", raising=False)
+    # The last list of each address is kept there, and a port that is free again is somebody else's.
+    monkeypatch.setattr("rekindle.core.paths.data_folder", tmp_path.joinpath("data").joinpath)
     key = signing.make_key()
     folder = tmp_path / "friends"
     shelf.add(folder, [torch_like.wheel(tmp_path / "in", libraries=CODE)])
