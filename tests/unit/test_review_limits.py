@@ -252,6 +252,4 @@ def test_a_dockerfile_of_nothing_that_docker_knows() -> None:
     ],
 )
 def test_code_and_notes_that_grow_are_cut(name: str, text: str) -> None:
-    begin = time.process_time()
-    review_script(read(text, name=name))
-    assert time.process_time() - begin < 3
+    answered(text, name, 3)

@@ -139,7 +139,6 @@ def test_a_log_does_not_say_which_files_are_read(tmp_path: Path, monkeypatch: py
     assert not [path for path in asked if "c10.dll" in path]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="links need a right there that not everybody has")
 def test_an_environment_whose_state_leads_out_is_not_even_locked(tmp_path: Path) -> None:
     """A file `lock` was made wherever `.rekindle` led, before the rest was looked at."""
     outside, prefix = tmp_path / "outside", tmp_path / "env"
@@ -148,7 +147,7 @@ def test_an_environment_whose_state_leads_out_is_not_even_locked(tmp_path: Path)
     (prefix / "bin").mkdir()
     (prefix / "bin" / "python").write_bytes(b"")
     (prefix / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.7\n", encoding="ascii")
-    (prefix / ".rekindle").symlink_to(outside)
+    trees.link(prefix / ".rekindle", outside, to_folder=True)
     assert run(["install", "--undo", str(prefix)]) == 4
     assert [path.name for path in outside.iterdir()] == ["undo-1"]
 

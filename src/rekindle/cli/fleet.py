@@ -359,7 +359,7 @@ def _ended(status: FleetStatus, as_json: bool) -> int:
     from rekindle.core.errors import NoRoute, StepFailed
 
     _show(status, as_json)
-    if status.counts.keys() == {"impossible"}:
+    if status.impossible:
         return NoRoute.exit_code
     return 0 if status.well else StepFailed.exit_code
 

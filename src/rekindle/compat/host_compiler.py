@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
+from rekindle.core.command import Command
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.host_compilers import c_library_limits, host_limits, msc_ver_of, stl_gate, toolsets
 from rekindle.knowledge.tables import Evidence, cached
@@ -105,3 +106,10 @@ def _stl_gate(cuda: Version, toolset: Version) -> Judgement:
     change = Alternative(what="toolkit", value=str(gate.min_cuda), text=f"use CUDA {gate.min_cuda} or newer")
     sentence = f"the STL of toolset {toolset} wants CUDA {gate.min_cuda} or newer (error STL1002); CUDA {cuda} is older"
     return Clash(sentence=sentence, source=gate.source, changes=(change,))
+
+
+def packaged_gcc(version: int, distribution: str | None) -> tuple[Command, ...]:
+    """How a system installs it beside its own; nothing where its packages do not have it. None: nobody told."""
+    if distribution not in (None, "ubuntu", "debian"):
+        return ()
+    return (Command("sudo", "apt-get", "install", f"g++-{version}", system="linux"),)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rekindle.compat.host_compiler import newest_gcc, takes_gcc, takes_msvc, toolset_of_compiler, toolset_range
+from rekindle.compat.host_compiler import (
+    newest_gcc,
+    packaged_gcc,
+    takes_gcc,
+    takes_msvc,
+    toolset_of_compiler,
+    toolset_range,
+)
 from rekindle.compat.judgement import Clash, Fits, Unknown, judged
 from rekindle.core.command import Command, Shell, pip_install
 from rekindle.core.findings import Finding, State
@@ -148,7 +155,7 @@ def gcc(machine: Machine) -> Iterator[Finding]:
                 reason,
                 fix=f"install g++-{newest} beside it" if newest else None,
                 commands=(
-                    Command("sudo", "apt-get", "install", f"g++-{newest}", system="linux"),
+                    *packaged_gcc(newest, machine.surroundings.distribution),
                     _host_compiler(f"g++-{newest}"),
                 )
                 if newest

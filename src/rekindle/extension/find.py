@@ -15,7 +15,7 @@ from urllib.request import url2pathname
 import msgspec
 from packaging.utils import InvalidWheelFilename
 from packaging.version import InvalidVersion
-from packaging.version import Version as PipVersion
+from packaging.version import Version as Release
 
 from rekindle.audit.cards import words as card_words
 from rekindle.audit.symbols import Offered
@@ -444,9 +444,9 @@ def _number(text: str) -> list[int]:
     return [int("".join(filter(str.isdigit, part)) or 0) for part in text.replace("+", ".").split(".")]
 
 
-def _version(file: str) -> PipVersion | None:
+def _version(file: str) -> Release | None:
     with contextlib.suppress(InvalidVersion, InvalidWheelFilename):
-        return PipVersion(read_name(file).version)
+        return Release(read_name(file).version)
     return None
 
 

@@ -106,6 +106,11 @@ class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
         return not set(self.counts) & {"waiting", "running"}
 
     @property
+    def impossible(self) -> bool:
+        """Nothing of it can be built."""
+        return self.counts.keys() == {"impossible"}
+
+    @property
     def well(self) -> bool:
         return set(self.counts) <= {"done", "not-needed", "impossible"}
 

@@ -139,7 +139,7 @@ def status_lines(status: FleetStatus) -> Iterator[str]:
     if checked:
         good = sum(each.state in (State.PASS, State.WARN) for each in checked)
         yield f"{good} of {len(checked)} wheels with GPU code were checked on a card"
-    if status.counts.keys() == {"impossible"}:
+    if status.impossible:
         yield from dict.fromkeys(f"           {job.reason}" for job in status.jobs if job.reason)
     if status.shelf and status.counts.get("done"):
         yield f"wheels on the shelf {status.shelf}"

@@ -5,8 +5,6 @@ The rows say what code a release has; card, driver, cuDNN and PyTorch are judged
 
 from __future__ import annotations
 
-from functools import partial
-
 import msgspec
 
 from rekindle.compat.feature_card import has
@@ -243,9 +241,8 @@ def _on_the_index(torch: str, situation: Situation) -> Route | None:
 def _commands(release: ProgramRelease, situation: Situation, asked: tuple[str, ...]) -> tuple[Command, ...]:
     if release.build:
         numbers = ";".join(card.sm.removeprefix("sm_") for card in situation.capabilities)
-        lines = [[word.replace("{numbers}", numbers) for word in line] for line in release.build]
-        own = [rekindle if first == "rekindle" else partial(Command, first) for first, *_ in lines]
-        return tuple(made(*rest, system=situation.system) for made, (_, *rest) in zip(own, lines, strict=True))
+        lines = ([word.replace("{numbers}", numbers) for word in line] for line in release.build)
+        return tuple(Command(*line, system=situation.system) for line in lines)
     if not asked:
         return ()
     choice = choose_python(situation, release.pythons, release.version)

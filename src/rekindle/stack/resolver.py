@@ -22,7 +22,7 @@ from rekindle.stack.next_steps import next_steps
 from rekindle.stack.offers import Offer
 from rekindle.stack.processor import small_cards
 from rekindle.stack.ranking import Ranked, ranked
-from rekindle.stack.route import Change, Route, lacks
+from rekindle.stack.route import FOLDER, Change, Route, lacks
 from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.search import Way, after_all, alternatives, choose, ways
 from rekindle.stack.situation import Prefer, Situation, Wish
@@ -84,7 +84,7 @@ def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
         ]
     name = situation.system_name
     if name and not situation.here and is_managed(name) and any(str(each).startswith("pip ") for each in best.commands):
-        made = "`python3 -m venv torch-env`, then `torch-env/bin/pip` in place of `pip`"
+        made = f"`python3 -m venv {FOLDER}`, then `{FOLDER}/bin/pip` in place of `pip`"
         found.append(f"{name}'s own Python takes nothing from pip: outside of an environment make one, {made}")
     if situation.driver is None:
         return tuple(found)

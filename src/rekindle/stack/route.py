@@ -208,7 +208,7 @@ def choose_python(situation: Situation, pythons: tuple[str, ...], torch: str) ->
 
 
 _RUNS_REKINDLE = Version("3.10")
-_FOLDER = "torch-env"
+FOLDER = "torch-env"
 """Not `.venv`: a folder of that name is there already in most projects, and nothing is made over it."""
 
 
@@ -217,9 +217,9 @@ def environment_steps(situation: Situation, choice: PythonChoice) -> tuple[Comma
     if not choice.changed or choice.python is None:
         return ()
     if _by_conda(choice):
-        made = ("conda", "create", "-y", "-n", _FOLDER, f"python={choice.python}")
+        made = ("conda", "create", "-y", "-n", FOLDER, f"python={choice.python}")
     else:
-        made = ("uv", "venv", "--seed", "--python", choice.python, _FOLDER)
+        made = ("uv", "venv", "--seed", "--python", choice.python, FOLDER)
     return (Command(*made, system=situation.system),)
 
 
@@ -233,13 +233,13 @@ def environment_note(situation: Situation, choice: PythonChoice) -> tuple[str, .
     old = there is not None and Version(there) < Version("3.8")
     brings = "curl -LsSf https://astral.sh/uv/install.sh | sh" if old else "python -m pip install uv"
     note = f"`uv venv` needs uv (`{brings}`) and brings Python {choice.python}; "
-    return (f"{note}if you have that Python, `{own} -m venv {_FOLDER}` does the same",)
+    return (f"{note}if you have that Python, `{own} -m venv {FOLDER}` does the same",)
 
 
 def environment_pip(situation: Situation, choice: PythonChoice, *words: Word) -> Command:
     """pip of the environment that was made, which need not be activated, or of the one that is there."""
     if choice.changed and choice.python is not None and _by_conda(choice):
-        return Command("conda", "run", "-n", _FOLDER, "python", "-m", "pip", *words, system=situation.system)
+        return Command("conda", "run", "-n", FOLDER, "python", "-m", "pip", *words, system=situation.system)
     folder = environment_folder(situation, choice)
     python = folder + (r"Scripts\python" if situation.system == "windows" else "bin/python") if folder else None
     return pip(*words, python=python, system=situation.system)
@@ -248,7 +248,7 @@ def environment_pip(situation: Situation, choice: PythonChoice, *words: Word) ->
 def environment_folder(situation: Situation, choice: PythonChoice) -> str:
     """The folder that was made, with the sign behind it after which a path goes on; empty when none was."""
     made = choice.changed and choice.python is not None and not _by_conda(choice)
-    return _FOLDER + ("\\" if situation.system == "windows" else "/") if made else ""
+    return FOLDER + ("\\" if situation.system == "windows" else "/") if made else ""
 
 
 def _by_conda(choice: PythonChoice) -> bool:
@@ -258,10 +258,10 @@ def _by_conda(choice: PythonChoice) -> bool:
 
 def _activation(situation: Situation, choice: PythonChoice) -> Command:
     if _by_conda(choice):
-        return Command("conda", "activate", _FOLDER, system=situation.system)
+        return Command("conda", "activate", FOLDER, system=situation.system)
     if situation.system == "windows":
-        return Command(rf"{_FOLDER}\Scripts\activate", system="windows")
-    return Command(".", f"{_FOLDER}/bin/activate", system="linux")
+        return Command(rf"{FOLDER}\Scripts\activate", system="windows")
+    return Command(".", f"{FOLDER}/bin/activate", system="linux")
 
 
 def numpy_pin(torch: str, system: str) -> str | None:

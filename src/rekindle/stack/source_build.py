@@ -7,7 +7,15 @@ from typing import Any
 import msgspec
 
 from rekindle.compat.driver_card import Window
-from rekindle.compat.host_compiler import gcc_majors, limits_evidence, newest_gcc, takes_gcc, takes_msvc, toolset_range
+from rekindle.compat.host_compiler import (
+    gcc_majors,
+    limits_evidence,
+    newest_gcc,
+    packaged_gcc,
+    takes_gcc,
+    takes_msvc,
+    toolset_range,
+)
 from rekindle.compat.judgement import Clash, Fits
 from rekindle.compat.library_card import (
     compiles_with,
@@ -314,15 +322,8 @@ def _gcc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wi
         missing=not fitting,
         evidence=limits_evidence(toolkit.version),
         why=(f"toolset: CUDA {toolkit.version} takes GCC up to {most}, PyTorch asks for {least} or newer",),
-        commands=(*_provision_gcc(toolkit.version, situation), *_packaged_gcc(most, situation.distribution)),
+        commands=(*_provision_gcc(toolkit.version, situation), *packaged_gcc(most, situation.distribution)),
     )
-
-
-def _packaged_gcc(version: int, distribution: str | None) -> tuple[Command, ...]:
-    """Where the system has it beside its own: elsewhere the toolchain of above is the way."""
-    if distribution not in (None, "ubuntu", "debian"):
-        return ()
-    return (Command("sudo", "apt-get", "install", f"g++-{version}", system="linux"),)
 
 
 @cached
