@@ -72,6 +72,18 @@ def test_a_community_wheel_is_never_recommended_silently() -> None:
     assert asked.recommended.builder is not None
 
 
+def test_minutes_by_a_stranger_are_named_beside_hours_of_building() -> None:
+    quiet = resolve(situation_from_options(["Tesla K40c"], system="windows"), Wish())
+    other = next(each for each in quiet.alternatives if each.route.route is RouteKind.COMMUNITY)
+    assert other.wins == "quickest"
+    assert [str(each) for each in other.route.commands] == [
+        'rekindle plan --gpu "Tesla K40c" --os windows --torch 2.7.1 --python 3.11 --community'
+    ]
+    # Where something ready-made runs, no stranger is needed.
+    ready = resolve(situation_from_options(["GTX 1080 Ti"], system="windows"), Wish())
+    assert not any(each.route.route is RouteKind.COMMUNITY for each in ready.alternatives)
+
+
 def _resolved(scenario: dict[str, Any]) -> Verdict:
     situation = situation_from_options(
         scenario["gpus"],

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from rekindle.core.command import rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import costs
 from rekindle.knowledge.tables import cached_questions
@@ -22,7 +23,7 @@ from rekindle.stack.prebuilt import driver_page
 from rekindle.stack.ranking import READY, is_ready, ranked
 from rekindle.stack.route import Change, Missing, Route
 from rekindle.stack.rules import Effect, Rejection, RouteKind
-from rekindle.stack.situation import Prefer, Situation, Wish
+from rekindle.stack.situation import Prefer, Situation, Wish, place_words
 from rekindle.stack.verdict import OtherWay
 
 _PAIRS_FROM = 30
@@ -181,7 +182,8 @@ def _after(steps: tuple[Trial, ...], asked: Wish, *, ready: bool = True) -> Iter
     """The best route after these changes, with what they take; a ready-made one where there are others."""
     last = steps[-1]
     routes, rejections = routes_of(last.situation, last.wish)
-    open_ = [each for each in routes if each.consent and (not ready or each.route in READY)]
+    made = (RouteKind.COMMUNITY,) if last.what == "community" else READY
+    open_ = [each for each in routes if each.consent and (not ready or each.route in made)]
     whole = [each for each in open_ if not each.loses] if ready else []
     if not open_:
         return
@@ -206,6 +208,11 @@ def _after(steps: tuple[Trial, ...], asked: Wish, *, ready: bool = True) -> Iter
         missing=(*(_driver(step, route) for step in steps if step.what == "driver"), *route.missing),
         estimate=route.estimate and route.estimate.longer(*rows),
     )
+    if last.what == "community":
+        # Its plan says first what nobody has proven of it.
+        words = ("--torch", str(route.torch), "--python", str(route.python), "--community")
+        planning = rekindle("plan", *place_words(last.situation), *words, system=last.situation.system)
+        changed = msgspec.structs.replace(changed, commands=(planning,))
     yield msgspec.structs.replace(
         way,
         route=changed,
@@ -231,6 +238,7 @@ def _text(step: Trial, route: Route) -> str:
         "torch": f"take PyTorch {route.version} instead",
         "cuda": f"take CUDA {route.cuda} instead",
         "needs": f"do without {', '.join(step.given_up)}",
+        "community": f"trust {route.builder}, who built it, and repair and verify it",
     }
     return said.get(step.what) or step.text
 
