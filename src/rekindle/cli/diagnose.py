@@ -11,6 +11,7 @@ from rekindle.cli import options
 from rekindle.core import console, files
 from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, UsageError
+from rekindle.core.patience import patience
 
 if TYPE_CHECKING:
     from rekindle.diagnose.answer import Diagnosis
@@ -68,7 +69,12 @@ def command(
         raise UsageError(message, hint="choose one of them")
     _refuse_binary(where)
     known = _known(machine, told)
-    answer = _follow(where, known, idle) if follow else source.diagnose(where, known=known)
+    if follow:
+        answer: Diagnosis | Diagnoses = _follow(where, known, idle)
+    else:
+        path = Path(where)
+        with patience(source.logs_below(path) if path.is_dir() else [path]):
+            answer = source.diagnose(where, known=known)
     _print(answer, as_json, as_markdown, everything)
     return source.exit_code(answer)
 

@@ -9,6 +9,7 @@ import click
 from rekindle.cli import options
 from rekindle.core import console
 from rekindle.core.errors import UsageError
+from rekindle.core.patience import patience
 
 
 @click.command("review")
@@ -59,7 +60,8 @@ def command(
         message = "`-o` only goes with `--fix`"
         raise UsageError(message, hint="redirect the report into a file, or add `--fix`")
     asked = question_from_options(gpus, torch=torch, system=system, driver=driver, python=python, machine=machine)
-    answer = review.review(scripts, asked)
+    with patience(scripts):
+        answer = review.review(scripts, asked)
     if linters:
         from rekindle.review.linters import with_linters
 
