@@ -328,6 +328,37 @@ def test_a_card_without_any_pytorch_is_told_of_the_cpus() -> None:
     assert said.code == 5 and "https://download.pytorch.org/whl/cpu" in said.out
 
 
+@pytest.mark.parametrize(
+    ("said", "name", "count"),
+    [
+        ("RunPod 2x RTX 6000 Ada", "RTX 6000 Ada Generation", 2),
+        ("Hetzner RTX 4000 SFF Ada", "RTX 4000 SFF Ada Generation", 1),
+        ("Lenovo P16 RTX 5000 Ada Laptop", "RTX 5000 Ada Generation", 1),
+        ("gpu_8x_h100_sxm5", "H100", 8),
+        ("gpu_1x_a10", "A10", 1),
+        ("p6-b300.48xlarge", "B300 SXM6 AC", 8),
+        ("p5.4xlarge", "H100 80GB HBM3", 1),
+        ("2x p4d.24xlarge", "A100-SXM4-40GB", 16),
+        ("a2-highgpu-4g", "A100-SXM4-40GB", 4),
+        ("a4x-highgpu-4g", "GB200", 4),
+        ("g4-standard-96", "RTX PRO 6000 Blackwell Server Edition", 2),
+        ("DGX H100", "H100 80GB HBM3", 8),
+        ("Hetzner GEX44", "RTX 4000 SFF Ada Generation", 1),
+        ("t2-le-90", "Tesla V100S-PCIE-32GB", 2),
+    ],
+)
+def test_a_rented_machine_has_its_card_and_their_number(said: str, name: str, count: int) -> None:
+    """A word in front of a name took its end away: `RunPod RTX 6000 Ada` was a Quadro RTX 6000."""
+    (match,) = gpus.find_all([said])
+    assert (match.name, match.count) == (name, count)
+
+
+def test_a_short_name_among_other_words_is_proposed_not_taken() -> None:
+    with pytest.raises(UnknownName) as caught:
+        gpus.find("Dell R720 with a K80")
+    assert caught.value.hint == "did you mean `Tesla K80`?"
+
+
 @pytest.mark.parametrize("name", ["CMP 30HX", "CMP 50HX", "CMP 170HX", "10de:20c2"])
 def test_a_mining_card_is_said_to_be_slowed_down_and_gets_no_advice_on_tensor_cores(name: str) -> None:
     """A CMP 170HX was planned for as if it were an A100."""

@@ -160,7 +160,7 @@ def cards_index(chosen: list[CardClass]) -> dict[str, Any]:
         "notes": {number: said for number, (name, _) in enumerate(order) if (said := _notes(name))},
         "keys": known,
         "among": among,
-        "shorts": sorted(key for key in _shorts() if key in known),
+        "shorts": sorted(key for key in known if gpus.among_words(tuple(key.split()))),
         "numbers": numbers,
         "pci": [[spellings.for_browser(each), *groups] for each, groups in _PCI],
         "patterns": {name: spellings.for_browser(text) for name, text in names.patterns().items()},
@@ -209,12 +209,6 @@ def _meaning(each: spellings.Spelling, places: _Places) -> int | str | None:
 def _notes(name: str) -> tuple[str, ...]:
     found = next((card.notes for card in spellings.cards_from_text(name)), ())
     return tuple(note for note in found if " is read as " not in note)
-
-
-def _shorts() -> set[str]:
-    """Names of two words or more that may stand among a shop's words."""
-    short = (names.without_family(names.tokens(gpu.name)) for gpu in gpus.gpus() if gpu.official)
-    return {" ".join(words) for words in short if len(words) > 1 and any(c.isdigit() for w in words for c in w)}
 
 
 def _branches(system: str) -> dict[str, tuple[str, str | None]]:

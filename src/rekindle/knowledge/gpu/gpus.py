@@ -16,6 +16,7 @@ from rekindle.knowledge.tables import Row, cached, rows
 # Patterns stay text: `re` compiles one when it is first needed, and an exact name needs none.
 _NVIDIA = "10de"
 _LONGEST = 200
+_ALONE = 4
 PCI_PATH = r"(?i)ven_([0-9a-f]{4})&dev_([0-9a-f]{4})(?:&subsys_([0-9a-f]{4})([0-9a-f]{4}))?"
 PCI_PAIR = r"(?i)(?:0x)?(10de)[:\s.-](?:0x)?([0-9a-f]{4})(?:[:\s]([0-9a-f]{4}):([0-9a-f]{4}))?\Z"
 PCI_BARE = r"(?i)0x([0-9a-f]{4})(10de)?\Z"
@@ -146,7 +147,8 @@ def find_all(queries: Iterable[str]) -> tuple[Match, ...]:
             # `Tegra X2` is a name, `A100 x2` a number of cards.
             part = names.NamedPart(piece) if by_name(piece) else names.counted(piece)
             try:
-                found.append(msgspec.structs.replace(find(part.text), count=part.count))
+                match = find(part.text)
+                found.append(msgspec.structs.replace(match, count=part.count * match.count))
             except UnknownName as error:
                 if names.vendor(part.text) is None:
                     raise
@@ -315,10 +317,7 @@ def _as_people_say(text: str) -> Match | None:
     if not _unnamed(text):
         if found := _plainly(text):
             return _one_of(text, found)
-        words = names.tokens(text)
-        found = _inside(words)
-        if found and not _misspelled(words, _short(found[0])):
-            return _one_of(text, found)
+        return _inside(text)
     return None
 
 
@@ -337,22 +336,33 @@ def _plainly(text: str) -> tuple[Gpu, ...]:
     return ()
 
 
-def _inside(words: list[str]) -> tuple[Gpu, ...]:
-    """A name of at least two words somewhere among a shop's: `EVGA GTX 980 Ti SC+ ACX 2.0`. The longest one wins."""
-    short = _index().short
-    for length in range(len(words), 1, -1):
-        beginnings = {tuple(words[at : at + length]) for at in range(len(words) - length + 1)}
-        named = [each for each in beginnings if each in short and any(c.isdigit() for word in each for c in word)]
-        found = [gpu for each in named for gpu in short[each] if gpu.official]
-        if found:
-            return tuple(found if len(named) == 1 else sorted(found, key=gpus().index))
-    return ()
+def _inside(text: str) -> Match | None:
+    """A name somewhere among other words: `EVGA GTX 980 Ti SC+ ACX 2.0`, `gpu_1x_gh200`. The longest one wins."""
+    words = names.tokens(text)
+    for length in range(len(words), 0, -1):
+        parts = {tuple(words[at : at + length]): at for at in range(len(words) - length + 1)}
+        counts = {part: re.fullmatch(r"(\d{1,2})x", words[at - 1]) for part, at in parts.items() if at}
+        named = {part: found for part in parts if (found := among_words(part, counted=bool(counts.get(part))))}
+        ends = [end for part in named if (end := parts[part] + length) < len(words)]
+        if any(names.nearly_suffix(words[end]) for end in ends):
+            return None  # `GTX 1080 Tx` is no GTX 1080 with a shop's word
+        if named:
+            found = [gpu for each in named.values() for gpu in each]
+            match = _one_of(text, tuple(found if len(named) == 1 else sorted(found, key=gpus().index)))
+            count = next((int(number[1]) for part in named if (number := counts.get(part))), match.count)
+            return msgspec.structs.replace(match, count=count)
+    return None
 
 
-def _misspelled(words: list[str], name: list[str]) -> bool:
-    """Does a word follow the name that is nearly `Ti` or `Super`? `GTX 1080 Tx` is no GTX 1080 with a shop's word."""
-    ends = [at + len(name) for at in range(len(words)) if words[at : at + len(name)] == name]
-    return any(names.nearly_suffix(words[end]) for end in ends if end < len(words))
+def among_words(part: tuple[str, ...], *, counted: bool = False) -> tuple[Gpu, ...]:
+    """The cards that these words name wherever they stand. One word must look like nothing else, as `gh200` does, or
+    be counted, as in `1x a10`."""
+    if not any(letter.isdigit() for word in part for letter in word):
+        return ()
+    if len(part) == 1 and (part[0].isdigit() or (len(part[0]) < _ALONE and not counted)):
+        return ()
+    found = _index().short.get(part) or _by_beginning(list(part))
+    return tuple(gpu for gpu in found if gpu.official)
 
 
 def _without_series(words: list[str]) -> tuple[Gpu, ...]:
@@ -383,7 +393,9 @@ def _one_of(text: str, found: tuple[Gpu, ...]) -> Match:
         raise UsageError(f"`{text[:80]}` may be several cards", hint=f"name the one you mean: {listed}")
     match = _named(text, found)
     guest = (_GUEST,) if match.guest else ()
-    return msgspec.structs.replace(match, notes=(f"`{text}` is read as {match.name}", *guest, *match.notes))
+    count = names.cards_in(text)
+    read = f"{count} x {match.name}" if count > 1 else match.name
+    return msgspec.structs.replace(match, count=count, notes=(f"`{text}` is read as {read}", *guest, *match.notes))
 
 
 def _unknown(text: str) -> UnknownName:
@@ -422,6 +434,7 @@ def nearest(name: str, count: int = 4) -> tuple[str, ...]:
     if not found:
         words = set(names.tokens(name))
         found = [key for key in spelled if words and words <= set(key.split())]
+        found = found or [word for word in names.tokens(name) if word in bare]
     known = dict.fromkeys(spelled.get(key) or bare[key] for key in found)
     return tuple(each for each in known if _same_number(name, each))[:count]
 

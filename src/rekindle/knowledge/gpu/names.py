@@ -55,6 +55,8 @@ class _System(NamedRow, frozen=True, kw_only=True):
     names: tuple[str, ...]
     guest: bool = False
     """It has a part of the card, with the guest driver of the host's vGPU software."""
+    counts: dict[str, int] = {}
+    """How many there are, by what the first group of the pattern is; `8g` speaks for itself, all others have one."""
 
 
 class _Words(NamedRow, frozen=True, kw_only=True):
@@ -113,6 +115,17 @@ def _said(text: str) -> str:
     return " ".join(re.split(_BREAK, text.lower())).strip().removeprefix("nvidia ")
 
 
+def cards_in(text: str) -> int:
+    """How many cards a machine that is called so has."""
+    said = _said(text)
+    for row in _system():
+        if found := re.fullmatch(row.pattern, said):
+            size = (found[1] or "").strip() if found.re.groups else ""
+            itself = re.fullmatch(r"(\d+)g", size)
+            return int(itself[1]) if itself else row.counts.get(size, 1)
+    return 1
+
+
 def slowed(name: str) -> str | None:
     """What the owner of a card that computes less than its chip has to know, in a sentence; None of every other."""
     plain = name.removeprefix("NVIDIA ")
@@ -131,7 +144,7 @@ def is_virtual(text: str) -> bool:
 
 
 def vendor(text: str) -> Vendor | None:
-    lowered = " ".join(text.lower().replace("-", " ").split())
+    lowered = " ".join(re.split(_BREAK, text.lower()))
     own = re.search(_OURS, lowered) is not None
     rows = [row for row in vendors() if row.own or not own]
     return next((row for row in rows if re.search(row.pattern, lowered)), None)

@@ -50,16 +50,21 @@ const readName = (() => {
     const without = (words, some) => words.filter((word) => !some.has(word));
     const saysModel = (words) => words.some((word) => /\d/.test(word) || word === "titan");
 
-    // The longest known name of two words or more among what was typed.
+    // The longest known name among what was typed.
     function inside(words) {
-      for (let length = words.length - 1; length > 1; length -= 1) {
+      for (let length = words.length - 1; length > 0; length -= 1) {
         const found = new Map();
         for (let at = 0; at + length <= words.length; at += 1) {
           const part = words.slice(at, at + length);
-          const hit = known.shorts.has(tidy(part)) && among(part);
-          if (hit && hit.number !== undefined) found.set(hit.number, hit);
+          const count = at ? /^(\d{1,2})x$/.exec(words[at - 1]) : null;
+          const alone = length === 1 && count && /[a-z].*\d/.test(part[0]);
+          const hit = (alone || known.shorts.has(tidy(part))) && among(part);
+          if (hit && hit.number !== undefined) found.set(hit.number, count);
         }
-        if (found.size === 1) return { number: [...found.keys()][0], noted: true };
+        if (found.size === 1) {
+          const [[number, count]] = [...found];
+          return count ? { number, noted: true, count: Number(count[1]) } : { number, noted: true };
+        }
         if (found.size > 1) return { refusal: "", several: [...found.keys()] };
       }
       return null;
@@ -101,7 +106,7 @@ const readName = (() => {
         const found = read(name);
         return found && found.number !== undefined ? { ...found, typed: name, count: Math.max(1, Number(counted[1] || counted[2] || counted[5])) } : found;
       }
-      const lowered = text.toLowerCase().replaceAll("-", " ").split(/\s+/).join(" ");
+      const lowered = text.toLowerCase().split(patterns.break).join(" ");
       const ours = new RegExp(known.patterns.ours).test(lowered);
       const other = known.vendors.find(([pattern, , own]) => (own || !ours) && new RegExp(pattern).test(lowered));
       if (other) return { refusal: `"${text}" ${other[1]}` };
