@@ -143,6 +143,7 @@ def test_a_made_up_name_is_never_repeated():
 
     kepler = (Capability(3, 5),)
     assert card_words([Card(name="Tesla K40c$(id)", capabilities=kepler)]) == ("--gpu", "sm_35")
+    assert card_words([Card(name="EVGA Tesla K40c `id`", capabilities=kepler)]) == ("--gpu", "sm_35")
     assert card_words([Card(name='x" & calc', capabilities=kepler)]) == ("--gpu", "sm_35")
     assert card_words([Card(name="Tesla K40c", capabilities=kepler)]) == ("--gpu", "Tesla K40c")
     assert card_words([Card(name="Tesla K40c", capabilities=(Capability(6, 1),))]) == ("--gpu", "sm_61")

@@ -62,10 +62,11 @@ def test_the_newest_release_that_runs_on_a_card(name: str, card: str, system: st
 
 def test_the_driver_decides_too() -> None:
     assert _asked("ollama", "GTX 980", driver="470").version == "0.9.2"
-    assert _asked("ollama", "RTX 3090", driver="545.23.08").version == "0.9.2"  # its docs ask for 550
+    assert _asked("ollama", "RTX 3090", driver="545.23.08").version == "0.24.0"  # the docs of 0.30 ask for 550
+    assert _asked("ollama", "Tesla P40", driver="535.183.01").version == "0.24.0"
     # They ask for 570 with Maxwell and Pascal, and an owner without a known driver is told too.
     old = _asked("ollama", "Tesla M40", driver="560.35.03")
-    assert old.version == "0.9.2" and "asks for driver 570 or newer" in old.too_new[0].reason
+    assert old.version == "0.24.0" and "asks for driver 570 or newer" in old.too_new[0].reason
     assert _asked("ollama", "RTX 3090", driver="560.35.03").newest
     assert _asked("ollama", "RTX 3090").driver == "R550 or newer"
 
@@ -196,3 +197,10 @@ def test_a_capability_is_served_by_what_runs_on_it() -> None:
     assert row.serves(Capability(6, 1)).value == "native"
     assert row.serves(Capability(12, 0)).value == "jit-unverified"
     assert row.serves(Capability(5, 2)).value == "no"
+
+
+def test_a_program_keeps_the_torch_that_it_brings_where_that_serves() -> None:
+    """The webui's own 2.1.2 runs on a GTX 1080 Ti; a newer one refuses checkpoints that it loads."""
+    assert _asked("a1111", "GTX 1080 Ti", "windows").version == "with torch 2.1.2"
+    assert _asked("forge", "GTX 1080 Ti", "windows").version == "with torch 2.3.1"
+    assert _asked("a1111", "RTX 5070", "windows").version == "with torch 2.7.1"

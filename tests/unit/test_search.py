@@ -9,7 +9,7 @@ import pytest
 
 from rekindle.core.version import Version
 from rekindle.stack.answers import verdict as text
-from rekindle.stack.resolver import resolve
+from rekindle.stack.resolver import resolve, several_cards
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Prefer, Wish, situation_from_options
@@ -265,3 +265,26 @@ def test_a_companion_without_gpu_code_goes_with_every_line(card: str, torch: str
 )
 def test_no_companion_is_told_from_one_that_nobody_looked_for(card: str, driver: str | None, said: str) -> None:
     assert said in " ".join(_asked(card, driver=driver).recommended.why)
+
+
+def test_what_torch_compile_compiles_with_is_named_on_linux_and_in_wsl() -> None:
+    """Triton compiles a C file when it first runs; a fresh Ubuntu has neither gcc nor Python's headers."""
+    there = resolve(situation_from_options(["RTX 4090"], system="ubuntu 24.04"), Wish(needs=("compile",))).recommended
+    (missing,) = (each for each in there.missing if each.what == "compiler")
+    assert [str(each) for each in missing.commands] == ["sudo apt-get install -y gcc python3-dev"]
+    inside = resolve(situation_from_options(["RTX 4090"], system="windows"), Wish(needs=("compile",))).recommended
+    assert any("python3-venv gcc python3-dev" in str(each) for each in inside.commands)
+    plain = resolve(situation_from_options(["RTX 4090"], system="ubuntu 24.04"), Wish()).recommended
+    assert not any(each.what == "compiler" for each in plain.missing)
+
+
+def test_slices_of_a_card_are_not_said_to_train_together() -> None:
+    sliced = situation_from_options(["2x A100-SXM4-40GB MIG 3g.20gb"], system="linux")
+    (said,) = several_cards(sliced, resolve(sliced, Wish()).recommended)
+    assert "experimental" in said
+
+
+def test_the_plan_of_a_newer_release_keeps_the_python() -> None:
+    found = resolve(situation_from_options(["GTX 1080"], system="linux", python="3.11"), Wish())
+    plans = [str(line) for step in found.outlook for line in step.commands if " plan " in str(line)]
+    assert plans and all("--python 3.11" in line for line in plans)

@@ -9,6 +9,7 @@ import msgspec
 from rekindle.core.errors import UsageError
 from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version
+from rekindle.knowledge.gpu import jetson
 from rekindle.knowledge.torch import wheel_platforms
 
 _WITHOUT_WHEELS = ("ppc64le", "ppc64", "s390x", "riscv64", "armv7l", "i686", "i386")
@@ -19,6 +20,7 @@ _OLD_WINDOWS = re.compile(
     r"(?:(xp|vista|7|8\.1|8)|(?:server )?(2003|2008|2012)(?:server)?([ -]?r2)?)(?![\d.])"
 )
 _WSL = re.compile(r"wsl ?([12])?(?: (.+))?")
+_JETPACK = re.compile(r"(?:nvidia )?(?:(?:jetpack|jp)[ -]?(\d)[\d.]*|(?:jetson )?(?:linux|l4t)[ -]?r?(3\d)[\d.]*)")
 _MACS = ("macos", "mac", "darwin", "osx")
 
 
@@ -31,6 +33,8 @@ class TypedSystem(msgspec.Struct, frozen=True, kw_only=True):
     libc: str | None = None
     glibc: Version | None = None
     wsl: bool = False
+    l4t: int | None = None
+    """The major release of L4T that a JetPack is, where it has a wheel."""
     spoken: str | None = None
     """`Ubuntu 22.04`, where more than `linux` was said."""
     note: str | None = None
@@ -42,7 +46,7 @@ class TypedSystem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_system(text: str) -> TypedSystem:
-    """`windows`, `win11`, `linux`, `Ubuntu 22.04`, `centos7`, `alpine`, `WSL2`."""
+    """`windows`, `win11`, `linux`, `Ubuntu 22.04`, `centos7`, `alpine`, `WSL2`, `JetPack 6.2`, `L4T R36`."""
     name = text.strip().lower().replace("_", " ")
     if name.split(" ")[0] in _MACS:
         message = "macOS has no NVIDIA driver, and Rekindle knows NVIDIA's cards only"
@@ -54,6 +58,9 @@ def read_system(text: str) -> TypedSystem:
         return _inside_windows(wsl[1], wsl[2])
     if name in ("linux", "gnu/linux"):
         return TypedSystem(system="linux")
+    if board := _JETPACK.fullmatch(name):
+        l4t = int(board[2]) if board[2] else jetson.l4t_of(int(board[1]))
+        return TypedSystem(system="linux", l4t=l4t, spoken=text.strip()[:40])
     found = wheel_platforms.find(name)
     if found is None:
         raise UsageError(f"unknown system `{text[:40]}`", hint="write `--os windows` or `--os linux`")

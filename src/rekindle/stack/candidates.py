@@ -231,7 +231,7 @@ def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
         route = msgspec.structs.replace(
             best,
             route=RouteKind.WSL,
-            commands=_inside_wsl(best.commands),
+            commands=_inside_wsl(best.commands, ("python3-venv", *prebuilt.packages_for(wish))),
             summary=f"in WSL 2 (or on Linux) {best.summary}",
             estimate=best.estimate and best.estimate.longer(costs.change("wsl")),
             why=(reason, *best.why),
@@ -243,13 +243,13 @@ def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:
     return []
 
 
-def _inside_wsl(commands: Sequence[Command]) -> tuple[Command, ...]:
-    """From a prompt of Windows: a bare `pip` there would be the one of Windows. Ubuntu comes without pip and venv."""
+def _inside_wsl(commands: Sequence[Command], packages: Sequence[str]) -> tuple[Command, ...]:
+    """From a prompt of Windows: a bare `pip` there would be the one of Windows. Ubuntu comes without the packages."""
     enter = ("wsl", "--cd", "~", "--exec")
     first = (
         ("wsl", "--install"),
         ("wsl", "-u", "root", "--exec", "apt-get", "update"),
-        ("wsl", "-u", "root", "--exec", "apt-get", "install", "-y", "python3-venv"),
+        ("wsl", "-u", "root", "--exec", "apt-get", "install", "-y", *packages),
         (*enter, "python3", "-m", "venv", "torch-env"),
     )
     inside = (each.by_pip_of("torch-env/bin/python", "-m", "pip") for each in commands)

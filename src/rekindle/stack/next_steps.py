@@ -86,7 +86,9 @@ def _ready_made(routes: Sequence[Route]) -> Route | None:
 
 
 def _plan(situation: Situation, *words: str) -> Command:
-    return rekindle("plan", *place_words(situation), *words, system=situation.system)
+    named = not situation.here and situation.recorded is None
+    python = ("--python", situation.python) if situation.python and named else ()
+    return rekindle("plan", *place_words(situation), *python, *words, system=situation.system)
 
 
 def _those(situation: Situation) -> str:

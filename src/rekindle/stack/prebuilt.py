@@ -243,6 +243,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
             *python_missing(situation, made),
             *_conda_missing(offer, situation),
             *_community_missing(offer, situation),
+            *_compiler_missing(situation, wish),
         ),
         estimate=estimates.ready_made(offer.route, situation.system),
         targets=tuple(str(target) for target in offer.targets),
@@ -413,6 +414,22 @@ def _unverified(offer: Offer, situation: Situation) -> tuple[str, ...]:
 
 def driver_page() -> tuple[Command, ...]:
     return (Command.page("https://www.nvidia.com/en-us/drivers/"),)
+
+
+def packages_for(wish: Wish) -> tuple[str, ...]:
+    """What Debian and Ubuntu have to bring for it: Triton compiles a small C file when it first runs."""
+    return ("gcc", "python3-dev") if "compile" in wish.needs else ()
+
+
+def _compiler_missing(situation: Situation, wish: Wish) -> tuple[Missing, ...]:
+    """Said where nobody has looked at the machine."""
+    packages = packages_for(wish)
+    if not packages or situation.system != "linux" or situation.gcc:
+        return ()
+    known = situation.distribution in (None, "ubuntu", "debian")
+    install = (Command("sudo", "apt-get", "install", "-y", *packages, system="linux"),) if known else ()
+    why = "torch.compile compiles a small C file when it first runs"
+    return (Missing(what="compiler", need="gcc and Python's headers", why=why, commands=install),)
 
 
 def _community_missing(offer: Offer, situation: Situation) -> tuple[Missing, ...]:

@@ -253,7 +253,7 @@ def _commands(release: ProgramRelease, situation: Situation, asked: tuple[str, .
 def _by_torch(row: OtherProgram, situation: Situation) -> ProgramAnswer:
     """A program without GPU code of its own takes the PyTorch of the plan."""
     situation = msgspec.structs.replace(situation, python=situation.python or row.python)
-    best = resolve(situation, Wish(torch=row.torch)).recommended
+    best = _its_own(row, situation) or resolve(situation, Wish(torch=row.torch)).recommended
     advice = [capabilities.advice(card) for card in situation.capabilities]
     wanted = [each.comfyui for each in dict.fromkeys(advice) if each and row.id == "comfyui"]
     flags = [f"flags: {each}" for each in (["--cpu"] if best.route is RouteKind.CPU_WHEEL else wanted)]
@@ -273,6 +273,16 @@ def _by_torch(row: OtherProgram, situation: Situation) -> ProgramAnswer:
         source=row.source,
         evidence=Evidence.weakest([row.evidence, best.evidence]),
     )
+
+
+def _its_own(row: OtherProgram, situation: Situation) -> Route | None:
+    """The PyTorch that the program installs by itself, where that serves the cards."""
+    if row.brings is None:
+        return None
+    torch, _, line = row.brings.partition("+")
+    every = [each for each in offers.official_of(torch, situation.system, situation.arch) if each.variant == line]
+    routes = (prebuilt.consider(each, situation, Wish(torch=torch), window_of(situation))[0] for each in every)
+    return next((route for route in routes if route and not route.loses), None)
 
 
 def _folder(row: OtherProgram, situation: Situation) -> tuple[str, ...]:

@@ -219,6 +219,8 @@ def several_cards(situation: Situation, route: Route) -> list[str]:
         without = [card.name for card in situation.cards if not has("nccl", min(card.capabilities))]
         if without:
             found.append(f"NCCL has no code for {without[0]}: several cards train together with `gloo` only")
+        elif any(card.slice for card in situation.cards):
+            found.append("slices of a card (MIG): a process uses one of them; NCCL between slices is experimental")
         else:
             found.append("this build has NCCL, through which several cards train together")
     return found

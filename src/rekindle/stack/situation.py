@@ -62,6 +62,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     """How many of it there are."""
     guest: bool = False
     """A part of a card that a hypervisor hands to a virtual machine: its driver is the host's affair."""
+    slice: bool = False
+    """A part of a card as MIG divides it."""
     jetson: str | None = None
     """The chip of a Jetson board."""
     few_cores: int | None = None
@@ -290,6 +292,7 @@ def _card(match: gpus.Match) -> Card:
         last_driver_branch=branches.pop() if len(branches) == 1 and not by_number else None,
         count=match.count,
         guest=match.guest,
+        slice=match.slice,
         notes=match.notes,
         **by_chips(match.gpus),
     )
@@ -323,6 +326,7 @@ def situation_from_options(
         glibc=place.glibc,
         distribution=place.distribution,
         wsl=place.wsl,
+        jetpack=place.l4t,
         arch=machine or machine_of(cards),
         cards=cards,
         driver=asked.driver.version if asked else None,

@@ -21,6 +21,8 @@ class OtherProgram(NamedRow, frozen=True, kw_only=True):
     page: str
     torch: str | None = None
     """It brings no GPU code of its own: any PyTorch of these versions serves it."""
+    brings: str | None = None
+    """The one of them that it installs by itself."""
     python: str | None = None
     """The one that it is made for."""
     note: str = ""

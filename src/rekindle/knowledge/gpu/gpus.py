@@ -23,7 +23,10 @@ PCI_BARE = r"(?i)0x([0-9a-f]{4})(10de)?\Z"
 
 _Key = TypeVar("_Key", bound=Hashable)
 
-_GUEST = "a part of a card in a virtual machine takes the guest driver of the host's vGPU software, not the usual one"
+_GUEST = (
+    "a part of a card in a virtual machine takes the guest driver of the host's vGPU software, not the usual one: "
+    "`nvidia-smi` in it shows which, and `--driver` plans for it"
+)
 
 
 class Gpu(Row, frozen=True, kw_only=True):
@@ -72,6 +75,11 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     def guest(self) -> bool:
         """A part of a card in a virtual machine."""
         return names.is_virtual(self.query)
+
+    @property
+    def slice(self) -> bool:
+        """One of the parts that MIG divides a card into."""
+        return names.is_slice(self.query)
 
     @property
     def ambiguous(self) -> bool:
@@ -185,7 +193,7 @@ def spelled(name: str, capabilities: tuple[Capability, ...]) -> str:
         found = find_all([name])
     except RekindleError:
         found = ()
-    sure = len(found) == 1 and found[0].capabilities == capabilities
+    sure = len(found) == 1 and found[0].capabilities == capabilities and not only_inside(name)
     return name if sure else min(capabilities).sm
 
 
@@ -347,8 +355,8 @@ def _inside(text: str) -> Match | None:
         if any(names.nearly_suffix(words[end]) for end in ends):
             return None  # `GTX 1080 Tx` is no GTX 1080 with a shop's word
         if named:
-            found = [gpu for each in named.values() for gpu in each]
-            match = _one_of(text, tuple(found if len(named) == 1 else sorted(found, key=gpus().index)))
+            every = [gpu for found in named.values() for gpu in found]
+            match = _one_of(text, tuple(every if len(named) == 1 else sorted(every, key=gpus().index)))
             count = next((int(number[1]) for part in named if (number := counts.get(part))), match.count)
             return msgspec.structs.replace(match, count=count)
     return None

@@ -31,8 +31,16 @@ class _Arm(NamedRow, frozen=True, kw_only=True):
     names: tuple[str, ...]
 
 
+class _Linux(Row, frozen=True, kw_only=True):
+    """The Jetson Linux of a JetPack for which NVIDIA made no wheel."""
+
+    jetpack: int
+    major: int
+
+
 _board = rows("jetson.toml", "board", _Board)
 _jetpack = rows("jetson.toml", "jetpack", JetPack)
+_linux = rows("jetson.toml", "l4t", _Linux)
 _arm = rows("jetson.toml", "arm", _Arm)
 
 
@@ -46,6 +54,13 @@ def jetpacks(chip: str) -> tuple[JetPack, ...]:
     """What a board can run, newest first; empty when no JetPack of it has a PyTorch."""
     named = next((row.jetpacks for row in _board() if row.chip == chip), ())
     return tuple(row for version in named for row in _jetpack() if row.version == version)
+
+
+@cached
+def l4t_of(jetpack: int) -> int | None:
+    """The L4T of a JetPack by its first number: 36 of 6."""
+    known = {row.jetpack: row.major for row in _linux()} | {Version(row.version).major: row.l4t for row in _jetpack()}
+    return known.get(jetpack)
 
 
 @cached

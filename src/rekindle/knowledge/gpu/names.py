@@ -55,7 +55,7 @@ class _System(NamedRow, frozen=True, kw_only=True):
     names: tuple[str, ...]
     guest: bool = False
     """It has a part of the card, with the guest driver of the host's vGPU software."""
-    counts: dict[str, int] = {}
+    counts: dict[str, int] = msgspec.field(default_factory=dict)
     """How many there are, by what the first group of the pattern is; `8g` speaks for itself, all others have one."""
 
 
@@ -141,6 +141,11 @@ def is_virtual(text: str) -> bool:
     """`GRID T4-8Q`, `A100-10C`: a part of a card that a hypervisor hands to a guest."""
     rented = (row for row in _system() if row.guest)
     return bool(re.search(r"(?i)-\d+[qcabv]\b", text)) or any(re.fullmatch(row.pattern, _said(text)) for row in rented)
+
+
+def is_slice(text: str) -> bool:
+    """`A100-SXM4-40GB MIG 1g.5gb`: one of the parts that MIG divides a card into."""
+    return bool(re.search(r"(?i)\b\d+g\.\d+gb\b", text))
 
 
 def vendor(text: str) -> Vendor | None:
