@@ -81,6 +81,7 @@ _ELSEWHERE = re2.compile(
     r"\b(?:works|worked|runs|ran|is fine|no (?:issues?|problems?))\b"
 )
 _SERIES = re2.compile(r"[GR]TX ?\d{1,2}$")
+_DRIVER = re2.compile(r"\.[\dx]")
 _UNTICKED = ("- [ ]", "[ ]", "* [ ]")
 _NOT = re2.compile(r"(?i)\b(?:not|no longer|fails?|failed|never|until|used to|before|only|\w+n.t)\b")
 
@@ -143,7 +144,8 @@ def cards_in_text(text: str, *, title: bool = False) -> list[tuple[Capability, s
         spelled = match.group(1)
         before = text[: match.start()]
         own = _OWN.search(before) and not _WORKS.search(text)
-        named = _FAMILY.search(spelled) and not _SERIES.search(spelled)
+        # `NVIDIA 470.xx` is a driver.
+        named = _FAMILY.search(spelled) and not _SERIES.search(spelled) and not _DRIVER.match(text[match.end() :])
         if named and (own or not _NOT_HERE.search(before)):
             capability = _capability(spelled)
             if capability is not None:

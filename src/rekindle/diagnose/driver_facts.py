@@ -26,9 +26,10 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
 
 def _installed(facts: Facts) -> dict[str, str]:
     """How the distribution installs the driver of the card, and builds its module anew."""
-    system = next((row for row in linux_systems() if row.id == (facts.distribution or "ubuntu")), None)
+    distribution = facts.distribution or "ubuntu"
+    system = next((row for row in linux_systems() if row.id == distribution), None)
     last = driver_card.window(min(facts.gpus), "linux").last if facts.gpus else None
-    packaged = drivers.packages(last, "linux", facts.distribution) if last and facts.distribution else ()
+    packaged = drivers.packages(last, "linux", distribution) if last else ()
     own = packaged[0].install[0] if packaged else system and system.driver
     return present(driver_install=own, module_build=system and system.module)
 

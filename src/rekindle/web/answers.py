@@ -242,7 +242,8 @@ def key(card: Card) -> str:
     ends = driver_card.window(card.capabilities[0], "linux", last_branch=card.last_driver_branch).last
     same = None if card.ambiguous or ends is None else str(ends)
     branch = card.last_driver_branch if card.ambiguous else same
-    plain = msgspec.structs.replace(card, name="", notes=(), count=1, architecture=None, last_driver_branch=branch)
+    shown = {"name": "", "notes": (), "count": 1, "slice": False, "architecture": None}
+    plain = msgspec.structs.replace(card, **shown, last_driver_branch=branch)
     return codec.to_json([plain, machine_of([card])], indent=0)
 
 
