@@ -219,7 +219,7 @@ def _native(command: Command, distribution: str | None) -> Command | None:
 
 def _where(command: Command, facts: Facts) -> Command:
     """A portable program has a Python of its own, and an environment of uv no pip: a bare `pip` would serve another."""
-    if "portable" in facts.signs and facts.os == "windows":
+    if "portable" in facts.signs and facts.os != "linux":
         return _of_log(command, facts).by_pip_of(r".\python_embeded\python.exe", "-s", "-m", "pip")
     if facts.environment and "uv" not in facts.signs:
         return _in_environment(command, facts.environment, facts.os)
