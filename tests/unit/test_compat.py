@@ -16,13 +16,14 @@ from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.compat.extension_torch import official_abi, runtimes, same_abi, same_cuda
 from rekindle.compat.host_compiler import takes_msvc
 from rekindle.compat.judgement import Clash, Fits, Unknown, judged
-from rekindle.compat.toolkit_card import compiles
+from rekindle.compat.toolkit_card import arch_list, compiles
 from rekindle.compat.torch_python import takes
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.doctor.cuda import driven, targets
 from rekindle.inputs.driver import read_driver
 from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.model import FoundToolkit
 from rekindle.model.driver import Driver
 from rekindle.stack.driver import Driving, drive, window_of
@@ -230,3 +231,23 @@ def test_one_line_of_a_release_was_built_on_a_newer_system(line: str, glibc: str
     need = offers[line]
     assert need is not None and need >= Version(glibc)
     assert (need >= Version("2.28")) == (line == "cu126")
+
+
+@pytest.mark.parametrize(
+    ("cards", "cuda", "written"),
+    [
+        (["8.9"], "11.4", "8.6+PTX"),
+        (["8.6", "8.9"], "11.4", "8.6+PTX"),
+        (["8.9"], "11.8", "8.9"),
+        (["3.5"], "11.8", "3.5"),
+        (["12.1"], "12.8", "12.0+PTX"),
+    ],
+)
+def test_nvcc_is_asked_for_what_it_knows(cards: list[str], cuda: str, written: str) -> None:
+    """An RTX 4090 and CUDA 11.4 were planned with `8.9+PTX`, which that nvcc refuses."""
+    assert arch_list([Capability.parse(each) for each in cards], Version(cuda), jit=True) == written
+
+
+def test_the_first_toolkit_is_the_one_that_knows_the_card() -> None:
+    answer = compiles(Version("10.2"), Capability.parse("8.9"), "RTX 4090 (sm_89)")
+    assert isinstance(answer, Clash) and answer.sentence.endswith("11.8 is the first that can")

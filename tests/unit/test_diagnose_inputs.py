@@ -14,7 +14,7 @@ from rekindle.core.errors import BadInput, UnknownName
 from rekindle.diagnose.answer import Diagnosis
 from rekindle.diagnose.cards import in_line
 from rekindle.diagnose.diagnosis import diagnose_file, diagnose_text
-from rekindle.diagnose.facts import gather
+from rekindle.diagnose.facts import facts_from_options, gather
 from rekindle.diagnose.scan import BLOCK, scan
 from rekindle.diagnose.source import Diagnoses, diagnose
 from rekindle.knowledge.gpu import gpus
@@ -175,3 +175,41 @@ def test_what_two_things_of_a_text_say_together(text: str, label: str, words: st
     found = diagnose_text(text).causes[0]
     assert found.label == label
     assert words in " ".join((found.fix.text, *map(str, found.fix.commands)))
+
+
+def test_a_driver_in_wsl_chooses_the_torch_too() -> None:
+    """527.41 of Windows was taken for one of Linux, and its own judgement contradicted the fix."""
+    known = facts_from_options(gpus=["RTX 2080"], system="wsl2", driver="527.41")
+    log = "RuntimeError: The NVIDIA driver on your system is too old (found version 12000).\ntorch 2.6.0+cu126\n"
+    found = diagnose_text(log, known=known)
+    assert "torch==2.7.1+cu118" in str(found.causes[0].fix.commands[0])
+
+
+def test_of_two_cards_the_one_without_code_is_named() -> None:
+    known = facts_from_options(gpus=["RTX 5070", "RTX 3090"])
+    log = "torch 2.6.0+cu124\nRuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    found = diagnose_text(log, known=known)
+    assert found.causes[0].fix.text.startswith("This torch has no code for sm_120.")
+
+
+def test_a_driver_that_has_dropped_the_card_comes_first() -> None:
+    known = facts_from_options(gpus=["GTX 1080 Ti"], driver="595.45.04", system="linux")
+    log = "RuntimeError: No CUDA GPUs are available\ntorch 2.14.1+cu126\n"
+    found = diagnose_text(log, known=known)
+    assert found.causes[0].label == "driver_not_loaded"
+    assert "nvidia-driver-580" in str(found.causes[0].fix.commands[0])
+
+
+def test_a_program_that_was_killed_is_no_compiler() -> None:
+    log = "Loading checkpoint shards:  33%|###   | 1/3 [00:20<00:41, 20.6s/it]Killed\n"
+    found = diagnose_text(log)
+    assert "No compiler is involved" in found.causes[0].fix.text
+
+
+def test_a_driver_of_a_branch_is_no_card() -> None:
+    log = (
+        "NVRM: The NVIDIA Tesla K40c GPU installed in this system is supported through the NVIDIA 470.xx Legacy "
+        "drivers.\nnvidia-smi: No devices were found\n"
+    )
+    found = diagnose_text(log)
+    assert "dropped NVIDIA Tesla K40c" in found.causes[0].fix.text

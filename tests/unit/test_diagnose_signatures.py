@@ -101,7 +101,7 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     }
     known |= {"missing_home", "missing_where", "missing_install", "xformers_fits", "torchcodec_fits", "built_set"}
     known |= {"pairing", "cuda_lines", "cuda_line", "driver_install", "module_build", "runtime_image"}
-    known |= {"requires_python", "python_fits", "arch_digits", "glibc"}
+    known |= {"requires_python", "python_fits", "arch_digits", "glibc", "lacked_sm", "branch_beyond"}
     known |= {"name_since", "name_gone", "asking", "bnb_before", "said_line"}
     known |= {"package_where", "package_install", "package_story", "nearest_release", "wheel_python", "companion_fits"}
     known |= {"system_package", "library_cuda_dotted", "built_abi", "other_abi"}

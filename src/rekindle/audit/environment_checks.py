@@ -18,7 +18,9 @@ from rekindle.compat import driver_cuda
 from rekindle.compat.companion import belongs
 from rekindle.compat.driver_card import drives, window
 from rekindle.compat.judgement import Clash, Unknown
+from rekindle.compat.package import takes_numpy
 from rekindle.core import files
+from rekindle.core.command import pip_install
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import architecture
 from rekindle.knowledge.torch import companions
@@ -36,6 +38,7 @@ _CUDNN = re.compile(r"(?:libcudnn\.so\.|cudnn64_)(\d+)")
 def findings(place: AuditContext) -> Iterator[Trouble]:
     yield from _gpu(place)
     yield from _companions(place)
+    yield from _numpy(place)
     yield from _driver(place)
     yield from _twice(place)
     yield from _shared(place)
@@ -86,6 +89,23 @@ def _companions(place: AuditContext) -> Iterator[Trouble]:
             yield Trouble(finding=clash, package=name)
 
 
+def _numpy(place: AuditContext) -> Iterator[Trouble]:
+    installed = place.contents.distribution("numpy")
+    if place.torch is None or installed is None:
+        return
+    answer = takes_numpy(place.torch, installed.version, place.environment.os)
+    if isinstance(answer, Clash):
+        clash = Finding(
+            id="audit.numpy",
+            state=State.FAIL,
+            found=answer.sentence,
+            why="what goes from torch to NumPy and back fails or crashes",
+            fix=Fix(text=answer.changes[0].text, commands=(pip_install(["numpy<2"], system=place.environment.os),)),
+            source=answer.source,
+        )
+        yield Trouble(finding=clash, package="numpy")
+
+
 def _drives(place: AuditContext, driver: Driver | None) -> Iterator[Trouble]:
     """Does the driver drive the cards at all? No package of the environment mends that."""
     for card in place.cards:
@@ -104,9 +124,10 @@ def _drives(place: AuditContext, driver: Driver | None) -> Iterator[Trouble]:
 
 
 def _driver(place: AuditContext) -> Iterator[Trouble]:
-    if place.driver is not None or place.no_driver:
-        yield from _drives(place, place.driver)
-    if place.cuda is None or place.driver is None:
+    undriven = list(_drives(place, place.driver)) if place.driver is not None or place.no_driver else []
+    yield from undriven
+    # The driver that a card needs decides first: what its CUDA would ask for is less, or of no use.
+    if place.cuda is None or place.driver is None or undriven:
         return
     answer = driver_cuda.runs(place.driver, place.cuda)
     if isinstance(answer, Unknown):

@@ -12,7 +12,7 @@ from rekindle.knowledge.builds import script_rules
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import companions
-from rekindle.knowledge.torch.releases import full_version
+from rekindle.knowledge.torch.releases import full_version, torch_release
 
 
 def made_for(package: str, version: str) -> tuple[str, ...]:
@@ -88,6 +88,23 @@ def goes_with(package: str, version: str, torch: str) -> Judgement:
     change = Alternative(what=package, value=name, text=f"install {package} {name}")
     sentence = f"{package} {version} was made for torch {own}, not for {torch}"
     return Clash(sentence=sentence, source=row.source, changes=(change,) if other else ())
+
+
+def takes_numpy(torch: str, numpy: str, system: str) -> Judgement:
+    """A torch that was compiled against NumPy 1 cannot use a NumPy 2."""
+    plain, number = Version.find(torch), Version.find(numpy)
+    if plain is None or number is None:
+        return Unknown(missing=f"NumPy's version `{numpy}` cannot be read")
+    try:
+        row = torch_release(torch)
+    except (UnknownName, UsageError, ValueError):
+        return Unknown(missing=f"torch {torch} is not in Rekindle's data")
+    first = row.numpy2_from(system)
+    if number.major < 2 or (first is not None and plain >= first):
+        return Fits()
+    sentence = f"torch {torch} was compiled against NumPy 1, but NumPy {numpy} is installed"
+    change = Alternative(what="numpy", value="<2", text="install a NumPy below 2")
+    return Clash(sentence=sentence, source="PyTorch's wheels: the NumPy they were compiled with", changes=(change,))
 
 
 def _row(package: str, version: str) -> extension_homes.ExtensionWheel | None:

@@ -8,6 +8,7 @@ from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unkno
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
+from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import cached
 
@@ -38,12 +39,27 @@ def arch_list(cards: Collection[Capability], cuda: Version, *, jit: bool) -> str
       After an older one (Kepler, Pascal) every newer card has wheels with native code, and PTX would only cost time.
     """
     try:
-        frontier = max(target.capability.major for target in toolkits.toolkit(cuda).plain)
+        known = [target.capability for target in toolkits.toolkit(cuda).plain]
     except UnknownName:
-        frontier = 0
-    newest = max(cards, default=None)
-    ptx = jit and newest is not None and newest.major == frontier
-    return ";".join(f"{card}{'+PTX' if ptx and card == newest else ''}" for card in sorted(cards))
+        known = []
+    named = sorted({_named(card, known) for card in cards})
+    ptx = jit and bool(named) and named[-1].major == max((each.major for each in known), default=0)
+    return ";".join(map(str, named)) + ("+PTX" if ptx else "")
+
+
+def _named(card: Capability, known: Collection[Capability]) -> Capability:
+    """What nvcc is asked for: the card itself, or the nearest below it that the toolkit knows (8.6 for an RTX 4090 with
+    CUDA 11.4). The boards of an Arm processor have code of their own."""
+    below = [each for each in known if each.major == card.major and each <= card and each not in _on_boards()]
+    return card if card in known or not below else max(below)
+
+
+@cached
+def _on_boards() -> frozenset[Capability]:
+    every = gpus.gpus()
+    return frozenset(each.capability for each in every if each.integrated) - {
+        each.capability for each in every if not each.integrated
+    }
 
 
 @cached
@@ -57,13 +73,20 @@ def able_toolkits(card: Capability) -> tuple[Version, ...]:
     return tuple(row.version for row in toolkits.toolkits() if row.compiles_for(card))
 
 
+@cached
+def _first(card: Capability) -> Version:
+    """The first that knows the card itself; where none does, the first whose code runs on it."""
+    own = (row.version for row in toolkits.toolkits() if row.has_target(card))
+    return next(own, able_toolkits(card)[0])
+
+
 def _spoken(card: Capability) -> str:
     """`11.8 is the last that can`, `12.8 is the first that can`, or that none of the tables can."""
     able = able_toolkits(card)
     if not able:
         return f"no toolkit since {toolkits.toolkits()[0].version} can"
     ended = able[-1] != toolkits.toolkits()[-1].version
-    return f"{able[-1]} is the last that can" if ended else f"{able[0]} is the first that can"
+    return f"{able[-1]} is the last that can" if ended else f"{_first(card)} is the first that can"
 
 
 def _others(card: Capability) -> tuple[Alternative, ...]:

@@ -101,7 +101,7 @@ def _named(facts: Facts) -> Situation | None:
     try:
         found = situation_from_options(
             _names(facts),
-            system=facts.os or "linux",
+            system="wsl" if facts.wsl else facts.os or "linux",
             driver=facts.driver if version_of(facts.driver) else None,
             python=facts.python,
         )

@@ -224,7 +224,10 @@ def _by_facts(pairs: Sequence[Judged], entities: Sequence[Entity], ending: Endin
 def _behind(clash: tuple[Cause, ...], causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
     """Two things that cannot go together come before a vague message that follows from it, and where there is none."""
     row = signatures.cause(clash[0].label) if clash else None
-    if not causes or row is None or causes[0].confidence > POSSIBLE or causes[0].label not in row.over:
+    # A driver that does not have the card is all of it, whatever message follows.
+    sure = row is not None and row.id == "driver_not_loaded"
+    vague = causes and (sure or causes[0].confidence <= POSSIBLE)
+    if row is None or not vague or causes[0].label not in row.over:
         return causes or clash
     return (*clash, msgspec.structs.replace(causes[0], explained_by=row.id), *causes[1:])
 

@@ -52,7 +52,8 @@ def _of_branch(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     last = driver_card.window(min(facts.gpus), facts.counting).last if facts.gpus else None
     if last is None:
         return {"driver_words": words}
-    return {"driver_words": words, "newer_branch" if last > branch else "branch_is_last": str(last)}
+    where = "newer_branch" if last > branch else "branch_is_last" if last == branch else "branch_beyond"
+    return {"driver_words": words, where: str(last)}
 
 
 def cuda_in_name(package: str | None) -> Version | None:

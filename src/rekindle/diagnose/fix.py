@@ -22,6 +22,7 @@ from rekindle.diagnose.facts import Facts, present
 from rekindle.diagnose.recovered import tried
 from rekindle.diagnose.symbols import plain_name
 from rekindle.knowledge.builds.script_rules import extension
+from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.names import vendors
 from rekindle.knowledge.logs.extension_homes import distribution, home
 from rekindle.knowledge.logs.signatures import CauseRow, FixStep, of_cause
@@ -310,11 +311,19 @@ def _of_cards(facts: Facts) -> dict[str, str]:
         arch_digits=";".join(gpu.sm.removeprefix("sm_") for gpu in sorted(set(facts.gpus))),
         gpu=max(facts.gpus),
         gpu_sm=oldest.sm,
+        lacked_sm=_lacked(facts).sm,
         several_cards=len(set(facts.gpus)) > 1,
         oldest_card=facts.gpu_name or oldest.sm,
         last_cudnn=last and last.release,
         last_branch=driver_card.window(oldest, facts.counting).last,
     )
+
+
+def _lacked(facts: Facts) -> Capability:
+    """Of several cards the one that the torch of the log has no code for."""
+    torch, line, system = facts.torch, facts.variant, facts.os
+    lacked = [each for each in facts.gpus if torch and coverage.torch_lacks(torch, line, system, each)]
+    return min(lacked or facts.gpus)
 
 
 def _made_here(library: str) -> bool:

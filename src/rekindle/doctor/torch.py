@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from rekindle.compat import driver_cuda
 from rekindle.compat.gpu_code import overall, own, served
+from rekindle.compat.judgement import Clash, Unknown
+from rekindle.compat.package import takes_numpy
 from rekindle.core.command import pip_install, rekindle
-from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
 from rekindle.doctor.cuda import driven, short
 from rekindle.knowledge.gpu.capability import Capability, Coverage
-from rekindle.knowledge.torch import releases
 from rekindle.knowledge.torch.wheel_platforms import needed_by
 from rekindle.machine.model import FoundTorch, Machine
 
@@ -92,20 +92,12 @@ def numpy(machine: Machine) -> Iterator[Finding]:
     installed = python.packages.get("numpy") if python else None
     if torch is None or installed is None:
         return
-    try:
-        row = releases.torch_release(torch.version)
-    except RekindleError:
-        yield say("torch.numpy", State.UNVERIFIED, f"torch {torch.version} is not in Rekindle's data")
-        return
-    plain = Version.find(torch.version)
-    major = Version.find(installed)
-    if major is None or plain is None:
-        yield say("torch.numpy", State.UNVERIFIED, f"NumPy's version `{installed}` cannot be read")
-    elif row.numpy_too_new(plain, major, machine.os):
-        found = f"torch {torch.version} was compiled against NumPy 1, but NumPy {installed} is installed"
-        yield say(
-            "torch.numpy", State.FAIL, found, commands=(pip_install(["numpy<2"], system=machine.os),), mechanical=True
-        )
+    answer = takes_numpy(torch.version, installed, machine.os)
+    if isinstance(answer, Unknown):
+        yield say("torch.numpy", State.UNVERIFIED, answer.missing)
+    elif isinstance(answer, Clash):
+        hold = (pip_install(["numpy<2"], system=machine.os),)
+        yield say("torch.numpy", State.FAIL, answer.sentence, commands=hold, mechanical=True)
     else:
         yield say("torch.numpy", State.PASS, f"NumPy {installed} fits torch {torch.version}")
 

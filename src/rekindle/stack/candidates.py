@@ -15,6 +15,7 @@ from rekindle.compat.driver_card import Window
 from rekindle.compat.feature_card import has
 from rekindle.compat.judgement import Clash
 from rekindle.compat.library_card import cudnn_serves
+from rekindle.compat.package import takes_numpy
 from rekindle.core.command import Command, pip, pip_install
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Version
@@ -204,14 +205,8 @@ def _installed(situation: Situation, wish: Wish) -> list[Ranked]:
 
 def _lower_numpy(have: Installed, system: str) -> tuple[Command, ...]:
     """The command that the installed torch needs before it works, where its NumPy is too new for it."""
-    plain = Version.find(have.version)
-    if plain is None or have.numpy is None:
-        return ()
-    try:
-        release = releases.torch_release(have.version)
-    except UnknownName:
-        return ()
-    return (pip_install(["numpy<2"], system=system),) if release.numpy_too_new(plain, have.numpy, system) else ()
+    clash = have.numpy is not None and isinstance(takes_numpy(have.version, str(have.numpy), system), Clash)
+    return (pip_install(["numpy<2"], system=system),) if clash else ()
 
 
 def _wsl(situation: Situation, wish: Wish, found: list[Ranked]) -> list[Ranked]:

@@ -75,11 +75,6 @@ class TorchRelease(Row, frozen=True, kw_only=True):
     def numpy2_from(self, system: str) -> Version | None:
         return self.numpy2_windows_from if system == "windows" else self.numpy2_linux_from
 
-    def numpy_too_new(self, torch: Version, numpy: Version, system: str) -> bool:
-        """Compiled against NumPy 1, beside a NumPy 2."""
-        first = self.numpy2_from(system)
-        return numpy.major >= 2 and (first is None or torch < first)
-
     def variant(self, name: str) -> Variant | None:
         return next((variant for variant in self.variants if variant.name == name), None)
 
