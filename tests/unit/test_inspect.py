@@ -173,3 +173,21 @@ def test_what_runs_without_an_import_is_named(tmp_path: Path, name: str, text: b
     for words in (("inspect",), ("verify", "--no-run")):
         assert (said in " ".join(rekindle_command(*words, wheel).out.split())) is runs
     assert (said in rekindle_command("shelf", "add", wheel, "--shelf", str(tmp_path / "shelf")).err) is runs
+
+
+@pytest.mark.parametrize(("project", "state"), [("torch", "FAIL"), ("other", "UNVERIFIED")])
+def test_no_gpu_code_is_not_gpu_code_that_fails(tmp_path: Path, project: str, state: str) -> None:
+    """A library without any was a FAIL for every card: `none of its GPU code runs`."""
+    info = f"{project}-1.0.0.dist-info"
+    files = {
+        f"{project}/version.py": "__version__ = '1.0.0'\ncuda = None\n",
+        f"{info}/METADATA": f"Name: {project}\nVersion: 1.0.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{name},,{len(data)}\n" for name, data in files.items()) + f"{info}/RECORD,,\n"
+    path = tmp_path / f"{project}-1.0.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in {**files, f"{info}/RECORD": record}.items():
+            archive.writestr(name, data)
+    found = rekindle_command("inspect", str(path), "--gpu", "H200", "--json").json()
+    assert [each["state"] for each in found["findings"] if each["id"] == "gpu"] == [state]

@@ -14,7 +14,7 @@ from rekindle.compat.gpu_code import Served, overall, own, served
 from rekindle.core import codec, files
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.errors import BadInput, RekindleError, UsageError
-from rekindle.core.findings import Finding, Fix, State, failed, passed, warned
+from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.processes import reads_only
 from rekindle.core.version import Version
 from rekindle.formats import archive, binary, package
@@ -355,7 +355,7 @@ def required_findings(found: Inspection, wanted: Sequence[Target]) -> list[Findi
 
     A GPU that was asked for must be served.
     """
-    return [*(_target_held(found, target) for target in wanted), *(_card_served(card) for card in found.cards)]
+    return [*(_target_held(found, target) for target in wanted), *(_card_served(found, card) for card in found.cards)]
 
 
 def lost(found: Inspection, wanted: Sequence[Target]) -> list[Target]:
@@ -383,7 +383,14 @@ def _target_held(found: Inspection, target: Target) -> Finding:
     return passed("require", f"{target} is in {_every(len(own))} with GPU code")
 
 
-def _card_served(card: CardCoverage) -> Finding:
+def _card_served(found: Inspection, card: CardCoverage) -> Finding:
+    if not card.files:
+        where = f"no GPU code for {card.name} ({card.capability.sm}) to lack"
+        if found.project == "torch":
+            return failed("gpu", f"this torch has no GPU code: it does not use {card.name} ({card.capability.sm})")
+        if found.kind == "wheel":
+            return unverified("gpu", f"there is {where}: whether it needs any is not known")
+        return passed("gpu", f"there is {where}")
     if card.coverage is Coverage.SERVES:
         how = "through its PTX, which the driver compiles" if card.by_jit else "with native code"
         return passed("gpu", f"{card.name} ({card.capability.sm}) is served {how}")

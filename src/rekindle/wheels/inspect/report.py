@@ -31,7 +31,8 @@ def closing(seen: Sequence[Inspection], wanted: Sequence[Target]) -> str:
 
 
 def _lacking(found: Inspection) -> list[str]:
-    cards = [f"no code for {console.clean(card.name)}" for card in found.cards if card.coverage is Coverage.NO]
+    named = [card for card in found.cards if card.coverage is Coverage.NO and card.files]
+    cards = [f"no code for {console.clean(card.name)}" for card in named]
     cards += [
         f"code for {console.clean(card.name)} in parts only"
         for card in found.cards
@@ -120,6 +121,8 @@ def _cards(found: Inspection) -> str:
 
 
 def _card(card: CardCoverage) -> str:
+    if not card.files:
+        return f"{console.clean(card.name)} ({card.capability}): there is no GPU code that it could lack"
     style = {Coverage.SERVES: "green", Coverage.PARTIAL: "yellow", Coverage.NO: "red"}[card.coverage]
     jit = " by JIT: the driver compiles PTX at first use" if card.by_jit else ""
     lines = [f"{console.clean(card.name)} ({card.capability}): {console.paint(card.coverage.value, style)}{jit}"]
