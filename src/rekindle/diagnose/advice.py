@@ -69,7 +69,8 @@ def _said(route: Route, facts: Facts) -> str:
     """What is left out is said: who uses it would miss it."""
     bare = route.route is RouteKind.OFFICIAL_WHEEL and not route.torchaudio and not route.afterwards
     left_out = " torchaudio is left out: none is known for it." if bare else ""
-    return f"{_sentence(route, facts)}{left_out}{_driver(route, facts)}"
+    lost = f" It loses: {'; '.join(route.loses)}." if route.loses else ""
+    return f"{_sentence(route, facts)}{left_out}{lost}{_driver(route, facts)}"
 
 
 def _driver(route: Route, facts: Facts) -> str:

@@ -95,7 +95,8 @@ def this_computer(machine: Machine) -> ThisComputer:
         gpu=cards[0].name if cards else "",
         os=situation.system,
         python=python or "",
-        driver=str(situation.driver) if situation.driver else "",
+        # In WSL it is counted as that of Windows, and the page asks about Linux.
+        driver=str(situation.driver) if situation.driver and not situation.wsl else "",
         names=tuple(sorted({gpu.name for gpu in gpus.gpus()})),
         date=date.today().isoformat(),
     )
