@@ -42,15 +42,15 @@ _TOKENS = (
     r"(?:[\w-]{24}|[\w-]{26})\.[\w-]{6}\.[\w-]{27,38}",
 )  # fmt: skip
 _SIGNS = (
-    "://", "bearer", "bas", "token", "secret", "passw", "passphrase", "sshpass", "pass:", "_pwd", "cred", "auth",
-    "_pass", "github_pat", "key", "nature", "sig=", "cook", "begin ", "login", " -u", " -p", "--user", "/user:", ";pwd",
-    "redis-cli", "net use", "net  use", "sudo", "psk", "de passe", "contrase", "senha", "hasło", "пароль", "密", "パス",
-    "비밀", "pw=", " pass ", "/p ", "/rp ", " -w", " -k", " -t", "keypass", "storepass", "ftp_pass", "smbclient", "<<<",
-    "securestring",
-    "gh", "gl", "hf_", "api_org_", "xox", "xapp-", "sk-", "k_live_", "k_test_", "akia", "asia", "nvap", "aiza",
-    "ya29.", "gocspx", "npm_", "pypi-", "dckr_", "sg.", "shp", "_v1_", "hvs.", "hvb.", "hvr.", "atatt3", "r8_", "gsk_",
-    "pplx-", "lsv2_", "dapi", "eyj", ":aa", "lin_api_", "nfp_", "sbp_", "dp.", "pul-", "nrak-", "akcp", ".atlasv1.",
-    "ls0tls1crud", "pass=", "netrc", "-api",
+    "@", "/t/", "//hooks.", "//discord", "bearer", "basic", "token", "secret", "passw", "passphrase", "sshpass",
+    "pass:", "_pwd", "cred", "auth", "_pass", "github_pat", "key", "nature", "sig=", "cook", "begin ", "login", " -u",
+    " -p", "--user", "/user:", ";pwd", "redis-cli", "net use", "net  use", "sudo", "psk", "de passe", "contrase",
+    "senha", "hasło", "пароль", "密", "パス", "비밀", "pw=", " pass ", "/p ", "/rp ", " -w", " -k", " -t", "keypass",
+    "storepass", "ftp_pass", "smbclient", "<<<", "securestring", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat",
+    "gldt-", "glrt-", "glcbt", "glptt", "glft-", "glsoat", "glsa_", "hf_", "api_org_", "xox", "xapp-", "sk-",
+    "k_live_", "k_test_", "akia", "asia", "nvap", "aiza", "ya29.", "gocspx", "npm_", "pypi-", "dckr_", "sg.", "shp",
+    "_v1_", "hvs.", "hvb.", "hvr.", "atatt3", "r8_", "gsk_", "pplx-", "lsv2_", "dapi", "eyj", ":aa", "lin_api_",
+    "nfp_", "sbp_", "dp.", "pul-", "nrak-", "akcp", ".atlasv1.", "ls0tls1crud", "pass=", "netrc", "-api",
 )  # fmt: skip
 """No secret is without one of these, folded: most lines have none, and the expression is not even compiled."""
 _LONG_WORD = 16

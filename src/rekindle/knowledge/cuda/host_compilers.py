@@ -62,6 +62,7 @@ def host_limits(cuda: Version) -> HostLimits | None:
     return next((row for row in _cuda() if row.cuda == cuda.major_minor), None)
 
 
+@cached
 def toolset_of(version: Version) -> Toolset | None:
     """The row of a toolset by its version (`14.39` or `14.39.33519`)."""
     return next((row for row in toolsets() if row.toolset == version.major_minor), None)
