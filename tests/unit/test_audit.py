@@ -171,6 +171,15 @@ def test_a_torch_of_numpy_1_beside_numpy_2(tmp_path: Path) -> None:
     assert ids(place.audit()) == ["audit.numpy"]
 
 
+def test_what_torch_pins_is_held_against_what_is_there(place: Environment) -> None:
+    """Triton 2.1.0 beside torch 2.6.0 was refused by review, and audit had no problems."""
+    place.distribution("torch", "2.7.1", requires=['triton==3.3.1; platform_system == "Linux"', "numpy", "sympy>=1.13"])
+    place.distribution("triton", "2.1.0")
+    place.distribution("sympy", "1.12")
+    (found,) = (each for each in place.audit().findings if each.id == "audit.pinned")
+    assert (found.state, found.found) == (State.WARN, "torch 2.7.1 asks for triton==3.3.1; 2.1.0 is installed")
+
+
 def test_torchvision_of_another_torch(place: Environment) -> None:
     place.distribution("torchvision", "0.22.1")
     assert ids(place.audit()) == []

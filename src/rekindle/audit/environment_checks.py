@@ -20,11 +20,12 @@ from rekindle.compat.driver_card import drives, window
 from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import takes_numpy
 from rekindle.core import files
-from rekindle.core.command import pip_install
 from rekindle.core.findings import Finding, Fix, State
 from rekindle.core.paths import architecture
 from rekindle.knowledge.torch import companions
 from rekindle.model.driver import Driver
+from rekindle.model.requirement import holds, requirement
+from rekindle.model.requirement import place as marked
 
 # Provided by the driver, the interpreter or the C library's own packages: never part of an environment.
 _ELSEWHERE = re.compile(r"(?:libcuda|libnvidia-ml|libpython3[\d.]*|ld-linux[\w.-]*|linux-vdso)\.so")
@@ -39,6 +40,7 @@ def findings(place: AuditContext) -> Iterator[Trouble]:
     yield from _gpu(place)
     yield from _companions(place)
     yield from _numpy(place)
+    yield from _pinned(place)
     yield from _driver(place)
     yield from _twice(place)
     yield from _shared(place)
@@ -90,8 +92,10 @@ def _companions(place: AuditContext) -> Iterator[Trouble]:
 
 
 def _numpy(place: AuditContext) -> Iterator[Trouble]:
+    """Where nobody could read it off torch's own modules."""
     installed = place.contents.distribution("numpy")
-    if place.torch is None or installed is None:
+    read = any(module.numpy == "1" and module.path.startswith("torch/") for module in place.contents.modules)
+    if place.torch is None or installed is None or read:
         return
     answer = takes_numpy(place.torch, installed.version, place.environment.os)
     if isinstance(answer, Clash):
@@ -100,10 +104,30 @@ def _numpy(place: AuditContext) -> Iterator[Trouble]:
             state=State.FAIL,
             found=answer.sentence,
             why="what goes from torch to NumPy and back fails or crashes",
-            fix=Fix(text=answer.changes[0].text, commands=(pip_install(["numpy<2"], system=place.environment.os),)),
+            fix=Fix(text=answer.changes[0].text),
             source=answer.source,
         )
         yield Trouble(finding=clash, package="numpy")
+
+
+def _pinned(place: AuditContext) -> Iterator[Trouble]:
+    """torch names Triton and NVIDIA's libraries to the last number; another package may have brought others."""
+    torch = place.contents.distribution("torch")
+    around = marked(place.environment.os == "windows")
+    for line in torch.requires if torch else ():
+        asked = requirement(line)
+        installed = place.contents.distribution(asked.name) if asked is not None else None
+        if asked is None or installed is None or not holds(asked, around):
+            continue
+        if any(each.operator == "==" for each in asked.specifier) and installed.version not in asked.specifier:
+            other = Finding(
+                id="audit.pinned",
+                state=State.WARN,
+                found=f"torch {place.torch} asks for {asked.name}{asked.specifier}; {installed.version} is installed",
+                why="torch was tried with that one alone; pip replaces it without a word when another package asks",
+                fix=Fix(text=f"install {asked.name}{asked.specifier}"),
+            )
+            yield Trouble(finding=other, package=installed.name)
 
 
 def _drives(place: AuditContext, driver: Driver | None) -> Iterator[Trouble]:
