@@ -367,7 +367,7 @@ COMPANION = Pair(
     {
         "plan": lambda folder, torch, vision: said(
             rekindle_command("plan", "--gpu", "A100", "--os", "linux", "--torch", torch, "--torchvision", vision),
-            "belongs to torch",
+            "does not belong to torch",
         ),
         "review": lambda folder, torch, vision: remarked(
             folder, "requirements.txt", f"torch=={torch}\ntorchvision=={vision}\n",

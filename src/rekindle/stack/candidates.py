@@ -96,7 +96,7 @@ def _together(wish: Wish) -> None:
     if any(map(alone.admits, made)):
         return
     owners = " and ".join(sorted(made, key=Version))
-    message = f"torchvision {wish.torchvision} belongs to torch {owners}, not {wish.torch}"
+    message = f"torchvision {wish.torchvision} does not belong to torch {wish.torch}: it belongs to torch {owners}"
     named = release_for("torchvision", wish.torch or "")
     hint = f"torch {wish.torch} goes with torchvision {named}; " if named else ""
     raise UsageError(message, hint=f"{hint}leave `--torch` or `--torchvision` out")
