@@ -193,8 +193,9 @@ def spelled(name: str, capabilities: tuple[Capability, ...]) -> str:
         found = find_all([name])
     except RekindleError:
         found = ()
-    sure = len(found) == 1 and found[0].capabilities == capabilities and not only_inside(name)
-    return name if sure else min(capabilities).sm
+    sure = len(found) == 1 and found[0].capabilities == capabilities
+    spoken = sure and (found[0].by is not MatchedBy.NAME or not only_inside(name))
+    return name if spoken else min(capabilities).sm
 
 
 def which_chip(match: Match) -> str:
