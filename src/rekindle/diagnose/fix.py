@@ -94,7 +94,9 @@ def write(cause: CauseRow, fields: Mapping[str, str], facts: Facts, done: Sequen
     for step in filled:
         merged[step.text] = (*merged.get(step.text, ()), *step.commands)
     steps = [Fix(text=text, commands=tuple(dict.fromkeys(commands))) for text, commands in merged.items()]
-    first, *more = _apart(steps) or [Fix(text="")]
+    # Where no step can be filled, what a person would look at.
+    looked = Fix(text=f"Look first: {cause.by_hand}" if cause.by_hand else "")
+    first, *more = _apart(steps) or [looked]
     if vain:
         first = msgspec.structs.replace(first, text=f"`{vain}` was tried, the text says. {first.text}".rstrip())
     return (msgspec.structs.replace(first, mechanical=bool(of_cause(cause.id))), *more)
