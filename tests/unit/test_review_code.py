@@ -415,3 +415,40 @@ def test_a_program_that_is_built_without_cuda(line: str, said: bool) -> None:
     answer = reviewed(f"{MODULE}{line}\n", "RTX 3060")
     assert ("program-without-cuda" in {remark.id for remark in answer.remarks}) is said
     assert not said or (not answer.answered and "meant for the CPU" in answer.questions[0] and not answer.refused)
+
+
+CODE = "arch=compute_89,code=sm_89"
+CUDA_IMAGE = "FROM nvidia/cuda:12.2.0-devel-ubuntu22.04\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "script"),
+    [
+        ("Makefile", f"N := nvcc -O3\\\n\t-lineinfo\\\n\t-gencode {CODE}\nk: k.cu\n\t$N -o $@ $@.cu\n"),
+        ("Makefile", f"F = -O3 \\\n  -gencode \\\n  {CODE}\nall:\n\tnvcc $(F) a.cu\n"),
+        ("Makefile", f"F += -O3\nF += \\\n  -gencode {CODE}\nall:\n\tnvcc $(F) a.cu\n"),
+        ("Makefile", f"define F\n-gencode \\\n{CODE}\nendef\nall: ; nvcc $(F) a.cu\n"),
+        ("Makefile", f"all: F += -gencode {CODE}\nall:\n\tnvcc $(F) a.cu\nF=-O3\n"),
+        ("Makefile", f"ifdef X\n\tF = -gencode {CODE}\nendif\nall:\n\tnvcc $(G) a.cu\nG = $(F)\n"),
+        ("a.sh", f'F="-O3 \\\n -gencode \\\n {CODE}"\nnvcc $F a.cu\n'),
+        ("a.bat", f"set F=-O3 ^\n -gencode ^\n {CODE}\nnvcc %F% a.cu\n"),
+        ("a.ps1", f'nvcc `\n -gencode `\n "{CODE}" a.cu\n'),
+        ("Dockerfile", f"# escape=`\n{CUDA_IMAGE}RUN nvcc `\n -gencode `\n # why\n {CODE} a.cu\n"),
+        ("Dockerfile", f'{CUDA_IMAGE}ENV A=1 \\\n F="-gencode \\\n {CODE}"\nRUN nvcc \\\n\n # why\n  $F a.cu\n'),
+        ("Dockerfile", f'{CUDA_IMAGE}SHELL ["pwsh", "-c"]\nRUN nvcc \\\n -gencode \\\n "{CODE}" a.cu\n'),
+    ],
+)
+def test_nothing_behind_a_line_that_goes_on_is_lost(name: str, script: str) -> None:
+    assert verdict(script, "RTX 3090", name) == "refused"
+    assert verdict(script, "RTX 4090", name) == "accepted"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "F != nvidia-smi\nall:\n\tnvcc -arch=$(F) a.cu\n",
+        "FLAGS = -arch=sm_86\n$(foreach s,$(S),$(eval FLAGS += -arch=sm_$s))\nall:\n\tnvcc $(FLAGS) a.cu\n",
+    ],
+)
+def test_what_make_finds_out_itself_is_not_known(script: str) -> None:
+    assert verdict(script, "RTX 3090", "Makefile") == "open"

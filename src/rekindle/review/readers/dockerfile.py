@@ -30,7 +30,7 @@ def read_dockerfile(trace: Trace, text: str) -> None:
     from dockerfile_parse import DockerfileParser  # type: ignore[import-untyped]
 
     logging.getLogger("dockerfile_parse").setLevel(logging.ERROR)
-    text = _as_dockerfile(text) if re.search(r"(?im)^bootstrap[ \t]*:", text) else text
+    text = _as_dockerfile(text) if re.search(r"(?im)^bootstrap[ \t]*:", text) else _continued(text)
     plain, bodies = _without_heredocs(text)
     parser = DockerfileParser(fileobj=io.BytesIO(plain.encode("utf-8")))
     reader = _DockerReader(trace, text, bodies)
@@ -41,6 +41,13 @@ def read_dockerfile(trace: Trace, text: str) -> None:
     for (name, _), line in trace.missing.items():
         if (value := reader.above.get(name, trace.order)) is not None:
             trace.slip("arg-above-from", line, name=name, above=str(value.line))
+
+
+def _continued(text: str) -> str:
+    """Lines go on at the sign that the first comment names, and blank ones in between are left out."""
+    if re.match(r"(?i)(?:#[ \t]*\w+[ \t]*=.*\n)*#[ \t]*escape[ \t]*=[ \t]*`", text):
+        text = re.sub(r"(?m)`[ \t]*$", r"\\", text)
+    return re.sub(r"(?m)(\\[ \t]*\n)((?:[ \t]*\n)+)", lambda rows: rows[1] + "\\\n" * rows[2].count("\n"), text)
 
 
 def _as_dockerfile(text: str) -> str:
@@ -222,6 +229,8 @@ class _DockerReader:
         recorder = Recorder(self.trace, self.shell, self.trace.open(self.scope, f"run {line}"))
         recorder.directory = self.directory
         recorder.stops, recorder.pipefail = stops, self.pipefail
+        if self.shell is Dialect.POWERSHELL:
+            text = re.sub(r"(?m)\\$", "`", text)  # Docker has joined the lines before
         before = len(self.trace.invocations)
         read_script(recorder, text, line)
         self._ends(before)

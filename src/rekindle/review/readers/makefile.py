@@ -3,78 +3,135 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
-from rekindle.review.trace import Trace
+from rekindle.review.trace import LONGEST_VALUE, Trace
 
-_SET = re.compile(r"(?:export\s+|override\s+)?([A-Za-z_][\w.-]*)\s*(\?|:{1,3}|\+|!)?=\s*(.*)")
-_RULE = re.compile(r"([^\s:=#][^:=#]*):(?![:=])([^=;#]*)(?:$|;|#)")
+_SET = re.compile(r"(?:(?:export|override|private)\s+)*([A-Za-z_][\w.-]*)\s*(\?|:{1,3}|\+|!)?=\s*(.*)", re.DOTALL)
+_RULE = re.compile(r"([^\s:=#][^:=#]*)::?(?![:=])([^=;#]*)(?:$|;(.*)|#)", re.DOTALL)
+_FOR_ONE = re.compile(r"([^\s:=#][^:=#]*):(?![:=])\s*")
 _FREE = re.compile(r"(?<!\$)\$(?:\(([\w.-]+)\)|\{([\w.-]+)\}|([A-Za-z@<^*]))")
-_LONGEST = 1 << 20
+_DEFINE = re.compile(r"(?:override\s+)?define\s+([\w.-]+)")
+_CONDITION = re.compile(r"(?:ifn?eq|ifn?def|else|endif|endef|-?include|sinclude|vpath|unexport)\b")
+_LONGEST, _ROUNDS = 1 << 17, 8
 
 
 def read_makefile(trace: Trace, text: str) -> None:
-    """Make joins lines at a backslash, fills in its own variables, and hands every recipe to the shell."""
-    rows = text.split("\n")
-    values: dict[str, str] = {}
-    automatic: dict[str, str] = {}
-    recipe: list[str] = []
+    """Make joins lines at a backslash, reads all of its variables, and then hands every recipe to the shell."""
+    reader, inside = _MakeReader(trace), False
+    name, body = "", list[str]()
+    for row, rows in _logical(text.split("\n")):
+        line = " ".join(each.removesuffix("\\").strip() for each in rows)
+        if name:
+            if line != "endef":
+                body.append(line.lstrip("@"))
+                continue
+            reader.values[name], name = " ; ".join(body), ""
+        elif named := _DEFINE.match(line):
+            name, body = named[1], []
+        elif rows[0].startswith("\t") and (inside or not _SET.match(line)):
+            reader.recipe(row, rows)
+        elif line and not line.startswith("#") and not _CONDITION.match(line):
+            inside = not reader.sets(line, row, reader.values) and not line.startswith("export ")
+            if inside:
+                reader.rule(line, row)
+            elif line.startswith("export "):
+                reader.exported(line.split()[1:], row)
+    # What `eval` puts into a variable is not known.
+    for name in re.findall(r"\$[({]eval\s+([\w.-]+)", text):
+        reader.unknown.add(name)
+        reader.shared.set(name, f"${{{name}}}", 1, known=False)
+    reader.run()
+
+
+def _logical(rows: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """Each line with those that it goes on in, and the row of its first."""
     first = 0
-    shared = Recorder(trace)
-    for row, line in enumerate([*rows, ""]):
-        if line.startswith("\t") or (recipe and recipe[-1].endswith("\\")):
-            first = first or row + 1
-            recipe.append(line)
-            continue
-        if recipe and line.strip() and not line.startswith("#"):
-            _recipe(trace, recipe, first, values | automatic)
-            recipe, first = [], 0
-        elif recipe:
-            recipe.append("")
-            continue
-        rule = _RULE.match(line)
-        if rule:
-            inputs = _filled(rule[2], values).split()
-            automatic = {"@": rule[1].split()[0], "<": inputs[0] if inputs else "", "^": " ".join(inputs)}
-            automatic = {name: re.sub(r"[^\w./ -]", "_", value) for name, value in automatic.items()}
-            continue
-        found = _SET.match(line.strip())
-        if found and not line.strip().startswith(("ifeq", "ifneq", "define")):
-            value = _filled(found[3].partition(" #")[0].strip(), values)
-            if found[2] != "?" or found[1] not in values:
-                values[found[1]] = f"{values.get(found[1], '')} {value}".strip() if found[2] == "+" else value
-            how = "environment" if line.strip().startswith("export") else "shell"
-            shared.set(found[1], values[found[1]], row + 1, how=how, known="$" not in value)
-        elif re.match(r"\s*export\s+\w", line):
-            for name in line.split()[1:]:
-                if name in values:
-                    shared.set(name, values[name], row + 1)
-    if recipe:
-        _recipe(trace, recipe, first, values | automatic)
+    for row, line in enumerate(rows):
+        if not line.endswith("\\") or row == len(rows) - 1:
+            yield first, rows[first : row + 1]
+            first = row + 1
 
 
-def _recipe(trace: Trace, rows: list[str], first: int, values: dict[str, str]) -> None:
-    scope = trace.open(trace.scopes[0], f"run {first}")
-    recorder = Recorder(trace, scope=scope)
-    recorder.stops = True
-    # `@`, `-` and `+` belong to make where a command begins; on a line that goes on they are the command's.
-    goes_on = [False, *(row.endswith("\\") for row in rows)]
-    body = [
-        row.removeprefix("\t") if inside else re.sub(r"^\t([@+ -]*)", lambda match: " " * len(match[1]), row)
-        for row, inside in zip(rows, goes_on, strict=False)
-    ]
-    text = _filled("\n".join(body), values).replace("$$", "$")
-    read_script(recorder, text + "\n", first)
+class _MakeReader:
+    """`recipes`: the rows of each, what its rule names, and the variables that are for this target only."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.shared = Recorder(trace)
+        self.values: dict[str, str] = {}
+        self.unknown: set[str] = set()
+        self.own: dict[str, dict[str, str]] = {}
+        self.recipes: list[tuple[dict[int, str], dict[str, str], str]] = [({}, {}, "")]
+
+    def sets(self, line: str, row: int, values: dict[str, str]) -> bool:
+        found = _SET.match(line)
+        if found is None:
+            return False
+        name, how, value = found[1], found[2] or "", found[3].partition(" #")[0].strip()
+        if how != "?" or name not in values:
+            value = _filled(value, self.values | values) if ":" in how and "$" in value else value
+            before = values.get(name, self.values.get(name, "")) if how == "+" else ""
+            values[name] = f"{before} {value}".strip()
+        whole = _filled(values[name], self.values | values) if "$" in values[name] else values[name]
+        kind = "environment" if line.startswith("export") else "shell"
+        known = "$" not in whole and how != "!" and name not in self.unknown
+        self.shared.set(name, whole, row + 1, how=kind, known=known)
+        if how == "!" or len(whole) > LONGEST_VALUE:
+            self.unknown.add(name)
+            values[name] = ""
+        return True
+
+    def exported(self, names: list[str], row: int) -> None:
+        for name in names:
+            if name in self.values:
+                self.shared.set(name, _filled(self.values[name], self.values), row + 1)
+
+    def rule(self, line: str, row: int) -> None:
+        one = _FOR_ONE.match(line)
+        if one and _SET.match(line, one.end()):
+            self.sets(line[one.end() :], row, self.own.setdefault(one[1].strip(), {}))
+            return
+        found = _RULE.match(line)
+        target = found[1].strip() if found else ""
+        inputs = _filled(found[2], self.values).split() if found else []
+        automatic = {"@": target.partition(" ")[0], "<": inputs[0] if inputs else "", "^": " ".join(inputs)}
+        automatic = {name: re.sub(r"[^\w./ -]", "_", value) for name, value in automatic.items()}
+        self.recipes.append(({}, automatic if found else {}, target))
+        if found and found[3]:
+            self.recipe(row, [f"\t{found[3]}"])
+
+    def recipe(self, row: int, rows: list[str]) -> None:
+        # `@`, `-` and `+` belong to make where a command begins; on a line that goes on they are the command's.
+        first = re.sub(r"^\t([@+ -]*)", lambda match: " " * len(match[1]), rows[0])
+        self.recipes[-1][0].update(enumerate([first, *(each.removeprefix("\t") for each in rows[1:])], start=row))
+
+    def run(self) -> None:
+        trace = self.shared.trace
+        known = {name: value for name, value in self.values.items() if name not in self.unknown}
+        for rows, automatic, target in self.recipes:
+            if not rows or trace.full:
+                continue
+            first = min(rows)
+            recorder = Recorder(trace, scope=trace.open(trace.scopes[0], f"run {first + 1}"))
+            recorder.stops = True
+            text = "\n".join(rows.get(row, "") for row in range(first, max(rows) + 1))
+            text = _filled(text, known | self.own.get(target, {}) | automatic)
+            read_script(recorder, text.replace("$$", "$") + "\n", first + 1)
 
 
 def _filled(text: str, values: dict[str, str]) -> str:
-    """One round of make's variables; what it does not know stays, in the shell's own spelling."""
+    """Make's variables filled in; what it does not know stays, in the shell's own spelling."""
 
     def put(match: re.Match[str]) -> str:
         name = match[1] or match[2] or match[3]
         return values[name] if name in values else f"${{{name}}}" if name.isidentifier() else match[0]
 
-    if len(text) + sum(len(put(match)) for match in _FREE.finditer(text)) > _LONGEST:
-        return text
-    return _FREE.sub(put, text)
+    for _ in range(_ROUNDS):
+        if len(text) + sum(len(put(match)) for match in _FREE.finditer(text)) > _LONGEST:
+            return text
+        before, text = text, _FREE.sub(put, text)
+        if text == before:
+            break
+    return text
