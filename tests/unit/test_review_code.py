@@ -452,3 +452,39 @@ def test_nothing_behind_a_line_that_goes_on_is_lost(name: str, script: str) -> N
 )
 def test_what_make_finds_out_itself_is_not_known(script: str) -> None:
     assert verdict(script, "RTX 3090", "Makefile") == "open"
+
+
+EXTENSION = """\
+import os
+from torch.utils.cpp_extension import CUDAExtension
+{}
+setup(ext_modules=[CUDAExtension("a", ["a.cu"], extra_compile_args={{"nvcc": [{}]}})])
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "flags", "card", "expected"),
+    [
+        ("os.environ['TORCH_CUDA_ARCH_LIST'] = '8.6'", "'-O3'", "RTX 4090", "accepted"),
+        ("os.environ['TORCH_CUDA_ARCH_LIST'] = '8.6'", "'-O3'", "H100", "refused"),
+        ("os.environ['TORCH_CUDA_ARCH_LIST'] = '8.6+PTX'", "", "H100", "accepted"),
+        ("os.environ.setdefault('TORCH_CUDA_ARCH_LIST', '8.6')", "", "H100", "refused"),
+        ("os.environ['TORCH_CUDA_ARCH_LIST'] = found", "'-O3'", "H100", "open"),
+        # torch compiles for the cards that are there, and nobody said which: nvcc's own default does not count.
+        ("", "'-O3'", "H100", "open"),
+        ("", "", "H100", "open"),
+        ("", "'-gencode=arch=compute_90,code=sm_90'", "H100", "accepted"),
+    ],
+)
+def test_an_extension_is_compiled_for_torchs_list(before: str, flags: str, card: str, expected: str) -> None:
+    assert verdict(EXTENSION.format(before, flags), card, "setup.py") == expected
+    bare = EXTENSION.replace(', extra_compile_args={{"nvcc": [{}]}}', "").format(before)
+    if not flags:
+        assert verdict(bare, card, "setup.py") == expected
+
+
+def test_accepted_comes_from_an_answered_question_only() -> None:
+    for script in ("pip install -e .\n", "git clone x && cd x && make\n", "pip install ninja numpy\n"):
+        assert verdict(script, "RTX 3090") == "open"
+    answer = reviewed("nvcc -arch=sm_86 a.cu\n", "RTX 3090")
+    assert answer.answered and answer.settled

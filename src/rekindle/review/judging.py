@@ -114,6 +114,10 @@ def settled(subject: Subject) -> Iterator[str]:
     if subject.gpus and all(any(runs(each, card) is not Runs.NO for each in targets) for card in subject.gpus):
         yield f"what is compiled for {', '.join(archs)} runs on the card"
     yield from code.settled(subject) if subject.gpus else ()
+    for step in subject.builds if subject.gpus and not archs else ():
+        cuda = subject.cuda_at(step.item) if step.what != "other" else None
+        if cuda and all(isinstance(compiles(cuda.version, card, "the card"), Fits) for card in subject.gpus):
+            yield f"CUDA {cuda.version} compiles {step.name or 'it'} for the card"
 
 
 def _asked(subject: Subject, final: list[ScriptTorch]) -> Iterator[CardAnswers]:
@@ -429,7 +433,7 @@ def questions(subject: Subject) -> Iterator[str]:
     others = bool(code.compiled(subject)) or any(code.without_cuda(subject))
     known = every or listed or unsaid(subject) or answered(subject) or others
     if not known and not projects_unread:
-        yield _nothing_said(subject)
+        yield nothing_said(subject)
 
 
 def _projects(subject: Subject) -> Iterator[str]:
@@ -445,7 +449,7 @@ def _projects(subject: Subject) -> Iterator[str]:
             yield f"line {found.item.line}: {what}"
 
 
-def _nothing_said(subject: Subject) -> str:
+def nothing_said(subject: Subject) -> str:
     """Where no torch shows: the script that does the work and was not read, else that there is none."""
     other = next((run for item in subject.trace.invocations if (run := _runs_script(item))), None)
     if other is not None:

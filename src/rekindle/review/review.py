@@ -15,7 +15,7 @@ from rekindle.core.redact import redact
 from rekindle.knowledge.builds.script_rules import rule
 from rekindle.review.document import Dialect, Document, load
 from rekindle.review.environment import environments_of
-from rekindle.review.judging import answered, questions, settled, unsaid
+from rekindle.review.judging import answered, nothing_said, questions, settled, unsaid
 from rekindle.review.other_files import OtherFiles
 from rekindle.review.pythons import python_of
 from rekindle.review.question import Asked
@@ -133,6 +133,10 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
     # What does not serve the card is never accepted, whichever rule was to say so.
     clashes = [] if refused else [each for one in answered(subject) for each in one.clashes]
     asks += [f"line {each.line}: {answer.sentence}" for each, answer in clashes if each.variant != CPU]
+    yes = tuple(dict.fromkeys(settled(subject)))
+    asks = [*questions(subject), *asks] if subject.gpus and not by_rekindle else []
+    if subject.gpus and not (by_rekindle or refused or yes or asks):
+        asks = [nothing_said(subject)]  # accepted is what was asked and answered
     return Reviewed(
         script=subject.document.name,
         dialect=subject.document.dialect.value,
@@ -149,8 +153,8 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
         python=str(python) if python else None,
         generator=generator,
         by_rekindle=by_rekindle,
-        settled=tuple(dict.fromkeys(settled(subject))),
-        questions=tuple(dict.fromkeys([*questions(subject), *asks])) if subject.gpus and not by_rekindle else (),
+        settled=yes,
+        questions=tuple(dict.fromkeys(asks)),
         recognised=by_rekindle
         or bool(subject.builds or environments_of(subject).every or environments_of(subject).final or ordered)
         or bool(code.compiled(subject))

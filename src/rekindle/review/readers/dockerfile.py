@@ -47,7 +47,9 @@ def _continued(text: str) -> str:
     """Lines go on at the sign that the first comment names, and blank ones in between are left out."""
     if re.match(r"(?i)(?:#[ \t]*\w+[ \t]*=.*\n)*#[ \t]*escape[ \t]*=[ \t]*`", text):
         text = re.sub(r"(?m)`[ \t]*$", r"\\", text)
-    return re.sub(r"(?m)(\\[ \t]*\n)((?:[ \t]*\n)+)", lambda rows: rows[1] + "\\\n" * rows[2].count("\n"), text)
+    return re.sub(
+        r"(?m)(\\[ \t]*\n)((?:[ \t]*\n)+)(?=[ \t]*\S)", lambda rows: rows[1] + "\\\n" * rows[2].count("\n"), text
+    )
 
 
 def _as_dockerfile(text: str) -> str:

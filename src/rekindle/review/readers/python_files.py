@@ -75,7 +75,10 @@ def read_code(trace: Trace, text: str) -> None:
     recorder = Recorder(trace)
     try:
         tree = ast.parse(text)
-        _CodeReader(recorder, tree).visit(tree)
+        reader = _CodeReader(recorder, tree)
+        reader.visit(tree)
+        if reader.extension is not None and not any(trace.ran("nvcc")):
+            reader.flags(None, reader.extension.lineno)
     except UnicodeEncodeError:
         raise  # half a letter, as in every other kind of file
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -96,12 +99,15 @@ class _CodeReader(ast.NodeVisitor):
         self.recorder = recorder
         stored = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
         self.stored = Counter(stored)
-        called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and hasattr(node.func, "id")}
+        called = {_called(node) for node in ast.walk(tree)}
         own = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.args.args)
         self.functions = {node.name: node for node in own if node.name in called}
         self.values: dict[str, list[Word]] = {}
         self.images: dict[str, Scope] = {}
         self.inside = self.calls = 0
+        self.extension = next(
+            (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) == "CUDAExtension"), None
+        )
 
     def visit(self, node: ast.AST) -> Scope | None:
         """The image that an expression makes, if it makes one."""
@@ -126,7 +132,9 @@ class _CodeReader(ast.NodeVisitor):
             elif name and (self.stored[name] < 2 or isinstance(value, (ast.List, ast.Tuple))):
                 self.values[name] = self.texts(value)
             elif isinstance(target, ast.Subscript) and _constant(target.slice) == "nvcc":
-                self._flags(value)
+                self.flags(value)
+            elif isinstance(target, ast.Subscript) and _is_environment(target.value):
+                self._sets(target.slice, value)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name) and not _is_text(node.value):
@@ -144,19 +152,31 @@ class _CodeReader(ast.NodeVisitor):
         self.generic_visit(node)
         for key, value in zip(node.keys, node.values, strict=True):
             if key is not None and _constant(key) == "nvcc":
-                self._flags(value)
+                self.flags(value)
 
-    def _flags(self, node: ast.AST) -> None:
-        self.recorder.takes(["nvcc", "-c", "kernel.cu"], self.texts(node))
+    def _sets(self, key: ast.expr, value: ast.expr) -> None:
+        """`os.environ["X"] = "…"`"""
+        name, words = _constant(key), self.texts(value)
+        if isinstance(name, str):
+            text, known = (words[0].text, words[0].known) if len(words) == 1 else ("", False)
+            self.recorder.set(name, text, key.lineno, known=known)
+
+    def flags(self, node: ast.AST | None, line: int = 0) -> None:
+        """What nvcc is given; torch's own extensions say their name to it, and are compiled for torch's list."""
+        own = ["-DTORCH_EXTENSION_NAME"] if self.extension else []
+        words = self.texts(node) if node is not None else [Word("", "", line)]
+        self.recorder.takes(["nvcc", *own, "-c", "kernel.cu"], words)
 
     def visit_Call(self, node: ast.Call) -> Scope | None:
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = _called(node)
         given = {each.arg: each.value for each in node.keywords if each.arg}
         own = [word for each in node.args for word in self.texts(each)]
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
         image = self.visit(receiver) if isinstance(receiver, ast.Call) else None
         for each in (*node.args, *given.values()):
             self.visit(each)
+        if name == "setdefault" and receiver is not None and _is_environment(receiver) and len(node.args) == 2:
+            self._sets(*node.args)
         if isinstance(receiver, ast.Name) and name in ("append", "extend"):
             self._longer(receiver.id, own)
         elif isinstance(receiver, (ast.Name, ast.Attribute)) and image is None and name in _INSTALLS:
@@ -245,6 +265,16 @@ class _CodeReader(ast.NodeVisitor):
                 words = self.texts(node.func.value)
                 return [Word(part, part, node.lineno) for word in words for part in shlex.split(word.text)]
         return []
+
+
+def _called(node: ast.AST) -> str:
+    """The last part of the name of what is called."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _is_environment(node: ast.AST) -> bool:
+    return "environ" in (getattr(node, "attr", ""), getattr(node, "id", ""))
 
 
 def _constant(node: ast.AST) -> object:

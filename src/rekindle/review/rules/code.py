@@ -20,7 +20,7 @@ from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
 from rekindle.review.readers.recorder import defines
 from rekindle.review.remark import Raised, raised
-from rekindle.review.rules.architecture import able, any_cuda, card_toolkit, known_toolkit
+from rekindle.review.rules.architecture import NAME, able, any_cuda, card_toolkit, known_toolkit, read_list
 from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Invocation, Word
 
@@ -57,6 +57,7 @@ def compiled(subject: Subject) -> list[CudaCode]:
 
 def check(subject: Subject) -> Iterator[Raised]:
     told: set[tuple[str, str]] = set()
+    lists = {each.line for each in subject.settings(NAME)}  # judged as lists
     for code in compiled(subject):
         cuda = next(iter(code.toolkits), None)
         rows = [row for each in code.toolkits if (row := known_toolkit(each)) is not None]
@@ -70,7 +71,7 @@ def check(subject: Subject) -> Iterator[Raised]:
                         sm=target.capability.sm, range=able(target.capability), also="", source=rows[0].source,
                     )  # fmt: skip
         for card in subject.gpus:
-            if code.targets and not _runs(code.targets, card):
+            if code.targets and not _runs(code.targets, card) and code.line not in lists:
                 right = _longer(subject.document.line(code.line), code.listed, card)
                 yield raised(
                     "architecture-not-the-card", code.line, archs=code.shown, card=card, sm=card.sm, lost="",
@@ -259,6 +260,11 @@ def _nvcc(subject: Subject, item: Invocation) -> CudaCode:
     base = CudaCode(item=item, name="nvcc", line=item.line, toolkits=tuple(subject.cudas_at(item)))
     options = _nvcc_options(item)
     texts = [word.text for words in options.values() for word in words]
+    if not texts and item.has("-DTORCH_EXTENSION_NAME"):
+        lists = [each for each in subject.settings(NAME) if each.value]
+        said = read_list(lists[-1].value, builds_torch=False).targets if lists and lists[-1].known else ()
+        line = lists[-1].line if lists else item.line
+        return msgspec.structs.replace(base, name="the extension", line=line, targets=said or None)
     if not texts:
         return base
     if any(text in ("native", "all", "all-major") for text in texts):
