@@ -295,6 +295,12 @@ def test_a_page_of_detectron2_that_there_is_not() -> None:
     assert {"page-misspelt", "list-option-behind"} <= {*said(reviewed(text, "environment.yml"))}
 
 
+def test_pip_passes_over_an_index_behind_a_requirement() -> None:
+    text = f"--extra-{INDEX[2:]}/cu118\ntorch==2.1.2 --index-url {INDEX.split()[1]}/cu121\n"
+    answer = reviewed(text, "requirements.txt", "RTX 3090")
+    assert answer.answered and [each.id for each in answer.remarks] == ["list-option-behind"]
+
+
 def test_the_name_of_an_environment_may_be_any() -> None:
     text = "conda create -n your_env_name python=3.10\nconda activate your_env_name\npip install torch==2.5.1\n"
     assert "placeholder" not in said(reviewed(text, "a.sh"))

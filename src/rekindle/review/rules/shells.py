@@ -17,6 +17,11 @@ _PLACEHOLDER = re.compile(
     r"|(?<![\w./-])/?path[-/]to[-/]\w+|\bC:\\path\\to\\|\bYOUR_[A-Z_]+\b|\byour[-_](?:username|user|name|env|path)\b",
     re.IGNORECASE,
 )
+# What only speaks of it: a message, also in a helper script that is written out, and a comment.
+_SAID = re.compile(
+    r"(?i)(?:^|[\s'\"({@])(?:echo|printf?|log(?:ger|_\w+)?|warn\w*|info|error|die|say|msg|message|write-\w+|throw|rem|#|::)"
+    r"(?=[\s(:]|#|\Z)|^\s*(?:#|cat )"
+)
 
 
 def check(subject: Subject) -> Iterator[Raised]:
@@ -105,7 +110,7 @@ def _placeholders(subject: Subject) -> Iterator[Raised]:
     for number in sorted({row for first, last in spans for row in range(first, min(last, first + 60) + 1)}):
         line = subject.document.line(number)
         match = _PLACEHOLDER.search(line)
-        if match is None or re.match(r"(?i)\s*@?(?:echo|rem|#|::|write-|printf|cat )", line):
+        if match is None or _SAID.search(re.split(r"&&|[;|]", line[: match.start()])[-1]):
             continue
         named = re.search(rf"(?:-n|--name|activate)[= ]+{re.escape(match[0])}", line)  # an environment like any other
         if not named and "${{" not in line and not re.search(r"[$%{]YOUR_|\bYOUR_[A-Z_]+\s*=", line):

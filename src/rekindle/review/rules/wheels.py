@@ -363,8 +363,10 @@ def _local(subject: Subject) -> Iterator[Raised]:
                 reason = "blanks stand between requirements, not commas"
             if re.search(r"\.txt\.?\Z", wanted.raw.strip("\"'")) and not (wanted.source or "").startswith("http"):
                 reason = "a list of requirements is read with -r"
+            if re.match(r"[A-Za-z0-9][\w.-]*\s+[A-Za-z0-9]", wanted.raw):
+                reason = "each stands on a line of its own, and nothing before it"
             if reason is not None:
-                yield raised("requirement-invalid", wanted.line, text=wanted.raw, reason=reason)
+                yield raised("requirement-invalid", wanted.line, text=wanted.raw[:80], reason=reason)
             local = re.search(r"==[\w.]+\+(\w+)", requirement)
             if local and wanted.name in ("torch", *PROJECTS) and alone:
                 rule = "local-no-index-list" if subject.document.dialect in LISTS else "local-no-index"
