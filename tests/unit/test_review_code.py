@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rekindle.core.findings import State
 from rekindle.knowledge.torch.releases import newest_python
 from rekindle.review.document import read
 from rekindle.review.question import question_from_options
@@ -488,3 +489,49 @@ def test_accepted_comes_from_an_answered_question_only() -> None:
         assert verdict(script, "RTX 3090") == "open"
     answer = reviewed("nvcc -arch=sm_86 a.cu\n", "RTX 3090")
     assert answer.answered and answer.settled
+
+
+WORLDS = """\
+on: push
+jobs:
+  a:
+    runs-on: ${{{{ matrix.os }}}}
+    strategy:
+      matrix:
+        include:
+{}
+    steps:
+      - uses: actions/setup-python@v5
+        with:
+          python-version: ${{{{ matrix.py }}}}
+      - if: matrix.rocm != ''
+        run: pip install torch==${{{{ matrix.torch }}}} --index-url https://download.pytorch.org/whl/rocm6.2
+      - if: matrix.rocm == ''
+        run: pip install torch==${{{{ matrix.torch }}}} -i https://download.pytorch.org/whl/${{{{ matrix.line }}}}
+      - env:
+          TORCH_CUDA_ARCH_LIST: ${{{{ matrix.archs }}}}
+        run: |
+          export TORCH_CUDA_ARCH_LIST='${{{{ matrix.archs }}}}'
+          python setup.py bdist_wheel
+"""
+WORLD = "          - {{os: ubuntu-22.04, py: '{}', torch: '{}', line: {}, rocm: '{}', archs: '{}'}}"
+
+
+def worlds(*rows: str) -> Reviewed:
+    return reviewed(WORLDS.format("\n".join(rows)), "RTX 3090", ".github/workflows/a.yml")
+
+
+@pytest.mark.parametrize("count", [1, 20, 120])
+def test_each_row_of_a_matrix_is_a_world_of_its_own(count: int) -> None:
+    pairs = [("3.8", "2.0.1", "cu117"), ("3.12", "2.5.1", "cu121"), ("3.9", "2.5.1", "cu124")] * count
+    rows = [WORLD.format(*pair, "", f"8.6;{7 + index % 2}.0") for index, pair in enumerate(pairs)]
+    rows.append(WORLD.format("3.11", "2.5.1", "''", "6.2", ""))
+    assert not [each.found for each in worlds(*rows).remarks if each.state is State.FAIL]
+    wrong = worlds(WORLD.format("3.8", "2.5.1", "cu121", "", "8.6"), *rows)
+    assert [(each.id, each.line) for each in wrong.remarks if each.state is State.FAIL] == [("python-not-supported", 8)]
+
+
+def test_what_a_workflow_is_given_from_outside_is_no_value() -> None:
+    text = WORLDS.format("").replace("matrix.archs", "inputs.archs")
+    assert not [each.found for each in reviewed(text, "RTX 3090", ".github/workflows/a.yml").remarks if each.state is
+                State.FAIL]  # fmt: skip

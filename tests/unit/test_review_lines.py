@@ -65,7 +65,7 @@ BUILD = (
         ("placeholder", 2, "a.md", "```\ncd /path/to/it\n```\n", "```\npython a.py --data /path/to/it\n```\n"),
         ("requirement-invalid", 1, "a.sh", "pip install torch, numpy\n", "pip install torch numpy\n"),
         ("requirement-invalid", 1, "a.sh", "pip install torch=2.0.1\n", "conda install pytorch=2.0.1\n"),
-        ("requirement-invalid", 2, "requirements.txt", "six\njupyter notebook\n", "six\njupyter ; python_version > '3'\n"),
+        ("requirement-invalid", 2, "requirements.txt", "six\njupyter notebook\n", "six\nsix ; os_name != 'a'\n"),
         ("requirement-invalid", 1, "requirements.txt", "pip install six==1.2\n", "pip==24.0 --hash=sha256:a\n"),
         ("placeholder", 1, "a.sh", "echo hi; cd /path/to/it\n", "if x; then log \"chown -R a /path/to/it\"; fi\n"),
         ("placeholder", 2, "Dockerfile", "FROM x\nRUN cd /path/to/it\n",

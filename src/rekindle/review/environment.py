@@ -71,7 +71,12 @@ class ScriptEnvironments:
         if self.subject.notes and self._states:
             # Notes show several ways: each is an alternative of one environment.
             return [[torch for state in self._states.values() for torch in state]]
-        return [state for state in self._states.values() if state]
+        # So are the rows of a matrix.
+        ends: dict[tuple[object, str], list[ScriptTorch]] = {}
+        for (scope, name), state in self._states.items():
+            label = self.subject.trace.scopes[scope].label
+            ends.setdefault((label if label.endswith(" row") else scope, name), []).extend(state)
+        return [state for state in ends.values() if state]
 
     def at(self, item: Invocation) -> tuple[ScriptTorch, ...]:
         """What the environment of a command has when it starts."""

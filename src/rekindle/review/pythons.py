@@ -76,21 +76,13 @@ def _pythons(subject: Subject) -> tuple[list[tuple[int, int, Known]], Known | No
 
 
 def pythons_at(subject: Subject, item: Invocation) -> list[Known]:
-    """Every Python that a command may run with: each one of a matrix; empty when nothing says it."""
+    """Every Python that a command may run with: empty when nothing says it."""
     text = " ".join(word.text for word in item.words)
     own = re.match(r"\S*?\b(?:python|pip)(3\.\d{1,3}t?)(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d{1,3}t?)\b", text)
     if own:
         return [Known.python(own[1] or own[2], item.line)]
-    chosen: list[Known] = []
-    for used in subject.trace.used:
-        if "setup-python" in used.action and used.order < item.order and subject.sees(used.scope, item):
-            meant = used.scope == item.scope or not item.conditional  # of this very run of a matrix
-            either = used.choices.get("python-version", ()) if meant else ()
-            chosen = [known for text, line in either if (known := _typed(text, line)) is not None]
     if environment_python(subject, item) is not None:
         return []  # the environment that the script makes decides, and `python_of` knows it
-    if chosen:
-        return chosen
     image = image_of(subject, item)
     if image is None or not image.known or any(subject.trace.ran("pyenv")):
         return []

@@ -19,6 +19,8 @@ from rekindle.review.remark import Raised
 
 LONGEST_VALUE = 16 << 10
 _ALL_VALUES = 4 << 20
+GIVEN = "__given_"
+"""How a word begins that stands for what a workflow is given from outside."""
 EVENTS = 2_000  # rules hold commands against each other: ten times as many would take a hundred times as long
 
 
@@ -213,10 +215,7 @@ def started(item: Invocation) -> Image | None:
 
 
 class Used(msgspec.Struct, frozen=True, kw_only=True):
-    """An action that a workflow uses, with what it is given: name -> (value, line).
-
-    `choices`: what it is given in turn where that comes from a matrix with several values.
-    """
+    """An action that a workflow uses, with what it is given: name -> (value, line)."""
 
     action: str
     line: int
@@ -224,7 +223,6 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
     scope: int
     given: dict[str, tuple[str, int]] = {}
     system: str | None = None
-    choices: dict[str, tuple[tuple[str, int], ...]] = {}
 
 
 class Copied(NamedTuple):

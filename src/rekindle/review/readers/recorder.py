@@ -11,7 +11,18 @@ import msgspec
 
 from rekindle.review.document import Dialect
 from rekindle.review.other_files import OtherFile
-from rekindle.review.trace import LONGEST_VALUE, Assignment, Invocation, Redirect, Scope, Trace, Value, Word, program_of
+from rekindle.review.trace import (
+    GIVEN,
+    LONGEST_VALUE,
+    Assignment,
+    Invocation,
+    Redirect,
+    Scope,
+    Trace,
+    Value,
+    Word,
+    program_of,
+)
 
 _DEFINE = re.compile(r"-D([A-Za-z_]\w*)(?::\w+)?=(.*)\Z", re.DOTALL)
 # They name a place before the program.
@@ -115,6 +126,7 @@ class Recorder:
         carried = len(raw) > LONGEST_VALUE and len(raw) * 1.1 >= len(value)
         if carried or not self.trace.afford(value, line):
             value, known = value[:200], False
+        known = known and GIVEN not in value
         item = Assignment(
             name=name,
             value=value,
@@ -143,6 +155,7 @@ class Recorder:
         words, inner = unwrapped(seen.words)
         if not words:
             return None
+        words = [msgspec.structs.replace(word, known=False) if GIVEN in word.text else word for word in words]
         prefix = (*seen.prefix, *self._prefix(inner))
         item = msgspec.structs.replace(
             seen,

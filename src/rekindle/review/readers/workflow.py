@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -14,9 +15,12 @@ from rekindle.review.document import LANGUAGES, Dialect
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
-from rekindle.review.trace import Scope, Trace
+from rekindle.review.trace import GIVEN, Scope, Trace
 
-_MOST_ROWS, _MOST_WAYS = 400, 12
+_MOST_ROWS = 400
+_CLAUSE = re.compile(r"(!?)(contains|startsWith)\(([\w.-]+),\s*'([^']*)'\)|([\w.-]+)(?:\s*([!=]=)\s*'?([^'()]*?)'?)?")
+Row = dict[str, tuple[str, int]]
+"""What the names of a matrix are in one run, each with its line."""
 _EXPRESSION = re2.compile(r"\$\{\{\s*(.+?)\s*\}\}")
 _KEPT = re2.compile(r"(\w+)=([^\"'>]*)[\"']?\s*(?:>>|\|\s*(?:Out-File|Add-Content|tee)).*GITHUB_ENV")
 
@@ -27,28 +31,14 @@ def read_github(trace: Trace, text: str) -> None:
         _WorkflowReader(trace, text).github(root)
 
 
-def _ways(rows: list[dict[str, str]], text: str) -> list[dict[str, str]]:
-    """What the names of the matrix that a script uses are in turn."""
-    names = set(re.findall(r"\$\{\{\s*matrix\.([\w-]+)\s*\}\}", text))
-    ways = {tuple((name, row[name]) for name in sorted(names) if name in row) for row in rows} if names else set()
-    return [dict(way) for way in sorted(ways)] if len(ways) <= _MOST_WAYS else []
-
-
 class _Job(NamedTuple):
-    """What holds for every step of a job, unless the step says otherwise.
-
-    `choices`: what a name of the matrix is in turn, each value with its line.
-    """
+    """What holds for every step of a job, unless the step says otherwise. `row`: one run of its matrix."""
 
     scope: Scope
-    matrix: dict[str, str]
-    choices: dict[str, tuple[tuple[str, int], ...]]
-    rows: list[dict[str, str]]
+    row: Row
     system: str | None = None
     shell: str | None = None
     folder: str | None = None
-    python: str = ""
-    """The name that the matrix has for the Python."""
 
 
 class _WorkflowReader(YamlReader):
@@ -60,89 +50,101 @@ class _WorkflowReader(YamlReader):
             self._job(name, job, shell)
         steps = self.path(top.get("runs"), "steps")
         if steps is not None:
-            self._steps(steps, _Job(self.trace.open(self.trace.scopes[0], "action"), {}, {}, [], shell=shell))
+            self._steps(steps, _Job(self.trace.open(self.trace.scopes[0], "action"), {}, shell=shell))
 
     def _job(self, name: str, node: Node, shell: str | None) -> None:
+        """Each row of the matrix is a world of its own; rows that differ in nothing that the job uses are one."""
         job = self.mapping(node)
-        scope = self.trace.open(self.trace.scopes[0], f"job {name}")
-        node = self.path(job.get("strategy"), "matrix")
-        matrix, choices = self._matrix(node), self._choices(node)
-        for out in self.sequence(self.mapping(node).get("exclude")):
+        matrix = self.path(job.get("strategy"), "matrix")
+        for out in self.sequence(self.mapping(matrix).get("exclude")):
             self.trace.excluded.update(range(out.start_mark.line + 1, out.end_mark.line + 1 + (out.flow_style or 0)))
-        runs_on = self.filled(self.text(job.get("runs-on")) or " ".join(self.listed(job.get("runs-on"))), matrix)[0]
+        used = {each for key, part in job.items() if key not in ("strategy", "name") for each in self._names(part)}
+        worlds: dict[tuple[tuple[str, str], ...], Row] = {}
+        for row in self._rows(matrix):
+            worlds.setdefault(tuple((key, row[key][0]) for key in sorted(used & {*row})), row)
+        for row in worlds.values():
+            self._run_of(job, self.trace.open(self.trace.scopes[0], f"job {name} row"), row, shell)
+
+    def _names(self, node: Node) -> list[str]:
+        text = "\n".join(self.lines[node.start_mark.line : node.end_mark.line + 1])
+        return re.findall(r"\bmatrix\.([\w-]+)", text)
+
+    def _run_of(self, job: dict[str, Node], scope: Scope, row: Row, shell: str | None) -> None:
+        runs_on = self.filled(self.text(job.get("runs-on")) or " ".join(self.listed(job.get("runs-on"))), row)[0]
         system = "windows" if "windows" in runs_on.lower() else "linux" if "ubuntu" in runs_on.lower() else None
         if "${{" in runs_on:
             system = None
-        self.variables(job.get("env"), scope, matrix)
+        self.variables(job.get("env"), scope, row)
         container = job.get("container")
         image = self.text(container) or self.text(self.path(container, "image"))
         if image and container is not None:
-            name, known = self.filled(image, matrix)
+            name, known = self.filled(image, row)
             self.trace.stands_on(name, container.start_mark.line + 1, scope, known)
             system = system or "linux"
         shell = self.text(self.path(job.get("defaults"), "run", "shell")) or shell
         folder = self.text(self.path(job.get("defaults"), "run", "working-directory"))
         if job.get("steps") is not None:
-            uses = [self.text(self.path(each, "with", "python-version")) or "" for each in self.sequence(job["steps"])]
-            named = [found[1] for each in uses if (found := re.search(r"\bmatrix\.([\w-]+)", each))]
-            made = _Job(scope, matrix, choices, self._rows(node), system, shell, folder, next(iter(named), ""))
-            self._steps(job["steps"], made)
+            self._steps(job["steps"], _Job(scope, row, system, shell, folder))
 
     def _steps(self, node: Node, job: _Job) -> None:
         for item in self.sequence(node):
             if self.trace.full:
                 return
             step = self.mapping(item)
+            runs = self._holds(self.text(step.get("if")) or "always()", job) if "if" in step else True
+            if runs is False:
+                continue
             if "uses" in step:
                 self._uses(step, job)
             if "run" not in step:
                 continue
             inner = self.trace.open(job.scope, "step")
-            self.variables(step.get("env"), inner, job.matrix)
+            self.variables(step.get("env"), inner, job.row)
             chosen = job._replace(
                 folder=self.text(step.get("working-directory")) or job.folder,
                 shell=self.text(step.get("shell")) or job.shell,
             )
-            text = self.text(step["run"]) or ""
-            ways = _ways(job.rows, text) if re.search(r"torch|/whl/", text) else []
-            for way in ways or [{}]:
-                row = chosen._replace(matrix={**job.matrix, **way})
-                if way and job.python:
-                    self._meets(inner, [each for each in job.rows if way.items() <= each.items()], job)
-                self._run(step["run"], inner, row, conditional="if" in step or len(ways) > 1)
+            self._run(step["run"], inner, chosen, conditional=runs is None)
 
-    def _meets(self, scope: Scope, rows: list[dict[str, str]], job: _Job) -> None:
-        """The Pythons that the matrix has for what follows."""
-        lines, meets = dict(job.choices.get(job.python, ())), {row.get(job.python, "") for row in rows}
-        given = tuple((text, line) for text, line in lines.items() if text in meets)
-        self.trace.uses("setup-python", 0, scope, choices={"python-version": given})
+    def _holds(self, text: str, job: _Job) -> bool | None:
+        """Whether a condition holds in this run of the matrix; None: it asks for something else."""
+        answers: list[bool | None] = []
+        known = {"runner.os": (job.system or "", 0)} if job.system else {}
+        known |= {f"matrix.{name}": value for name, value in job.row.items()}
+        for part in re.sub(r"\$\{\{|\}\}", "", text).split("&&"):
+            found = _CLAUSE.fullmatch(part.strip())
+            have = known.get(found[3] or found[5]) if found else None
+            if found is None or have is None:
+                answers.append(None)
+                continue
+            value, asked = have[0].lower(), (found[4] or found[7] or "").lower()
+            if found[2]:
+                holds = value.startswith(asked) if found[2] == "startsWith" else asked in value
+                answers.append(holds != bool(found[1]))
+            else:
+                answers.append((value == asked) == (found[6] == "==") if found[6] else value not in ("", "false"))
+        return False if False in answers else None if None in answers else True
 
     def _uses(self, step: dict[str, Node], job: _Job) -> None:
-        values = self.mapping(step.get("with"))
-        given = {
-            key: (self.filled(self.text(value) or "", job.matrix)[0], value.start_mark.line + 1)
-            for key, value in values.items()
-        }
-        choices: dict[str, tuple[tuple[str, int], ...]] = {}
-        for key, value in values.items():
+        given = {}
+        for key, value in self.mapping(step.get("with")).items():
             self._as_number(key, value)
-            name = re.fullmatch(r"\$\{\{\s*matrix\.([\w-]+)\s*\}\}", self.text(value) or "")
-            if name and name[1] in job.choices:
-                choices[key] = job.choices[name[1]]
+            text, line = self.text(value) or "", value.start_mark.line + 1
+            name = re.fullmatch(r"\$\{\{\s*matrix\.([\w-]+)\s*\}\}", text)
+            given[key] = job.row[name[1]] if name and name[1] in job.row else (self.filled(text, job.row)[0], line)
         action = (self.text(step["uses"]) or "").partition("@")[0].lower()
-        line = step["uses"].start_mark.line + 1
-        self.trace.uses(action, line, job.scope, given=given, system=job.system, choices=choices)
+        self.trace.uses(action, step["uses"].start_mark.line + 1, job.scope, given=given, system=job.system)
 
     def _run(self, node: Node, inner: Scope, job: _Job, *, conditional: bool) -> None:
         shell, system = job.shell, job.system
         text, first = self.script(node)
-        filled = _EXPRESSION.sub(lambda match: self._expression(match, job.matrix), text)
+        filled = _EXPRESSION.sub(lambda match: self._expression(match, job.row), text)
         name = (shell or "").split()[0].lower() if shell else "pwsh" if system == "windows" else "bash"
         dialect = LANGUAGES.get(name, Dialect.SHELL)
         if name in ("python", "node", "perl"):
             return
         recorder = Recorder(self.trace, dialect, inner, system=system)
-        recorder.directory = self.filled(job.folder, job.matrix)[0] if job.folder else None
+        recorder.directory = self.filled(job.folder, job.row)[0] if job.folder else None
         recorder.conditional = int(conditional)
         if dialect is Dialect.SHELL:
             recorder.stops = "{0}" not in (shell or "") or " -e" in (shell or "")
@@ -162,51 +164,45 @@ class _WorkflowReader(YamlReader):
                 value = match[2].strip()
                 outer.set(match[1], value, first + row, known="$" not in value and "%" not in value, text=line.strip())
 
-    def variables(self, node: Node | None, scope: Scope, matrix: dict[str, str] | None = None) -> None:
+    def variables(self, node: Node | None, scope: Scope, row: Row | None = None) -> None:
         recorder = Recorder(self.trace, scope=scope)
         for key, value in self.mapping(node).items():
             plain = self.text(value)
             if plain is None:
                 continue
             self._as_number(key, value)
-            text, known = self.filled(plain, matrix or {})
+            text, known = self.filled(plain, row or {})
             recorder.set(key, text, value.start_mark.line + 1, known=known, raw=plain, text=f"{key}: {plain}")
 
-    def _matrix(self, node: Node | None) -> dict[str, str]:
-        """What has one value only; of several it is not known which one a run has."""
-        found: dict[str, str] = {}
-        for key, value in self.mapping(node).items():
-            values = self.listed(value)
-            if len(values) == 1 and key not in ("include", "exclude"):
-                found[key] = values[0]
-        return found
-
-    def _choices(self, node: Node | None) -> dict[str, tuple[tuple[str, int], ...]]:
-        """Each value that a name of the matrix has in turn; nothing where rows are taken out of it again."""
+    def _rows(self, node: Node | None) -> list[Row]:
+        """The runs that a matrix stands for: each value with each, without those taken out, and what is put in."""
         top = self.mapping(node)
-        rows = [*((key, value) for key, value in top.items() if key not in ("include", "exclude"))]
-        rows += [pair for row in self.sequence(top.get("include")) for pair in self.mapping(row).items()]
-        found: dict[str, list[tuple[str, int]]] = {}
-        for key, value in rows:
-            for item in self.sequence(value) if value.id == "sequence" else [value]:
+        given, out = (list(map(self._row, self.sequence(top.get(key)))) for key in ("include", "exclude"))
+        axes = {
+            key: [(item.value, item.start_mark.line + 1) for item in self.sequence(value) if item.id == "scalar"]
+            for key, value in top.items()
+            if key not in ("include", "exclude")
+        }
+        for key, value in top.items():
+            for item in self.sequence(value):
                 self._as_number(key, item)
-                if item.id == "scalar":
-                    found.setdefault(key, []).append((item.value, item.start_mark.line + 1))
-        return {} if "exclude" in top else {key: tuple(values) for key, values in found.items()}
-
-    def _rows(self, node: Node | None) -> list[dict[str, str]]:
-        """The runs that a matrix stands for: its rows, or each value with each, without those that are taken out."""
-        top = self.mapping(node)
-        given, out = (
-            [{key: self.text(value) or "" for key, value in self.mapping(row).items()} for row in self.sequence(each)]
-            for each in (top.get("include"), top.get("exclude"))
-        )
-        names = {key: self.listed(value) for key, value in top.items() if key not in ("include", "exclude")}
-        if (given and names) or ("exclude" in top and not out):
+        axes = {key: values for key, values in axes.items() if values}
+        if prod(len(values) for values in axes.values()) > _MOST_ROWS:
+            self.trace.unread(node.start_mark.line + 1 if node else 1, "", "a matrix of too many rows")
             return []
-        whole = [] if prod(len(values) for values in names.values()) > _MOST_ROWS else product(*names.values())
-        rows = given or [dict(zip(names, row, strict=True)) for row in whole]
-        return [row for row in rows if not any(each.items() <= row.items() for each in out)]
+        rows = [dict(zip(axes, each, strict=True)) for each in product(*axes.values())] if axes else []
+        rows = [row for row in rows if not any(_within(each, row, each) for each in out)]
+        for more in given:
+            fitting = [row for row in rows if _within(more, row, axes)] if axes else []
+            for row in fitting:
+                row.update(more)
+            rows += [] if fitting else [more]
+        return rows or [{}]
+
+    def _row(self, node: Node) -> Row:
+        for key, value in self.mapping(node).items():
+            self._as_number(key, value)
+        return {key: (self.text(each) or "", each.start_mark.line + 1) for key, each in self.mapping(node).items()}
 
     def _as_number(self, name: str, node: Node) -> None:
         """`3.10` without quotes is the number 3.1."""
@@ -220,18 +216,23 @@ class _WorkflowReader(YamlReader):
         read_as = node.value.rstrip("0")
         self.trace.slip("yaml-number", line + 1, right, name=name, value=node.value, read=read_as)
 
-    def filled(self, text: str, matrix: dict[str, str]) -> tuple[str, bool]:
-        text = _EXPRESSION.sub(lambda match: self._expression(match, matrix, keep=True), text)
+    def filled(self, text: str, row: Row) -> tuple[str, bool]:
+        text = _EXPRESSION.sub(lambda match: self._expression(match, row, keep=True), text)
         return text, "${{" not in text
 
-    def _expression(self, match: re.Match[str], matrix: dict[str, str], *, keep: bool = False) -> str:
+    def _expression(self, match: re.Match[str], row: Row, *, keep: bool = False) -> str:
         name = re.fullmatch(r"matrix\.([\w-]+)", match[1])
-        if name and name[1] in matrix:
-            return matrix[name[1]]
+        if name and name[1] in row:
+            return row[name[1]][0]
         known = re.fullmatch(r"env\.(\w+)", match[1])
         if known:
             found = self.trace.scopes[0].get(known[1], self.trace.order)
             if found is not None and found.known:
                 return found.text
         # Inside a script the braces would be read as code of the shell; a word of the same width stands for them.
-        return match[0] if keep else "__" + re.sub(r"\W+", "_", match[1]) + "__"
+        return match[0] if keep else GIVEN + re.sub(r"\W+", "_", match[1]) + "__"
+
+
+def _within(some: Row, row: Row, names: Iterable[str]) -> bool:
+    """What `some` says of these names, the row says too."""
+    return all(row.get(key, ("",))[0] == some[key][0] for key in names if key in some)

@@ -363,7 +363,8 @@ def _local(subject: Subject) -> Iterator[Raised]:
                 reason = "blanks stand between requirements, not commas"
             if re.search(r"\.txt\.?\Z", wanted.raw.strip("\"'")) and not (wanted.source or "").startswith("http"):
                 reason = "a list of requirements is read with -r"
-            if re.match(r"[A-Za-z0-9][\w.-]*\s+[A-Za-z0-9]", wanted.raw):
+            plain = re.split(r"[;@\"']", wanted.raw)[0]
+            if re.search(r"[\w.*\]]\s+[A-Za-z]|^[\w.-]+\s+\d", plain):
                 reason = "each stands on a line of its own, and nothing before it"
             if reason is not None:
                 yield raised("requirement-invalid", wanted.line, text=wanted.raw[:80], reason=reason)
@@ -417,8 +418,7 @@ def _shown(subject: Subject) -> Iterator[Raised]:
     """CUDA_VISIBLE_DEVICES that hides the cards without saying so, and a container that is started without them."""
     for setting in subject.settings("CUDA_VISIBLE_DEVICES"):
         answer = shows_cards(setting.value)
-        told = setting.known and not setting.value.startswith("__")  # an expression of a workflow
-        if told and setting.value.strip("\"' ") not in ("", "-1") and isinstance(answer, Clash):
+        if setting.known and setting.value.strip("\"' ") not in ("", "-1") and isinstance(answer, Clash):
             yield raised("cards-hidden", setting.line, sentence=answer.sentence)
     for item in subject.trace.ran("docker", "podman"):
         words = [item.program, *item.arguments]
