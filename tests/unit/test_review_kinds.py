@@ -282,3 +282,64 @@ python_version = "3.9"
     assert reviewed(text, "Pipfile").refused and not reviewed(text, "Pipfile", "RTX 3070").refused
     late = reviewed(text.replace('"3.9"', '"3.11"'), "Pipfile", "RTX 3070")
     assert late.refused, "torch 1.10.1 has no wheel for Python 3.11"
+
+
+COG = 'build:\n  gpu: {}\n  python_version: "3.11"\n{}  python_packages:\n    - "torch=={}"\npredict: "p.py:P"\n'
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cuda", "torch", "expected"),
+    [
+        ("true", "", "2.0.1", "torch 2.0.1+cu118"),  # not the ordinary index's cu117
+        ("true", '  cuda: "11.7"\n', "2.0.1", "torch 2.0.1+cu117"),
+        ("true", "", "2.4.1", "torch 2.4.1+cu124"),
+        ("false", "", "2.4.1", "torch 2.4.1+cpu"),
+    ],
+)
+def test_cog_chooses_the_line_itself(gpu: str, cuda: str, torch: str, expected: str) -> None:
+    assert torches(COG.format(gpu, cuda, torch), "cog.yaml") == [(6 if cuda else 5, expected)]
+
+
+def test_what_cog_takes_is_asked_where_nobody_knows() -> None:
+    answer = reviewed(COG.format("true", "", "2.9.0"), "cog.yaml", "L40S")
+    assert answer.questions == ("line 5: what it installs: which CUDA Cog takes for torch 2.9.0 is not known",)
+    assert reviewed(COG.format("true", "  cuda: x\n", "2.0.1"), "cog.yaml", "L40S").questions
+
+
+EXTRAS = f"""\
+[project]
+name = "x"
+dependencies = ["torch==2.8.0", "einops"]
+[project.optional-dependencies]
+cpu = ["torch==2.8.0"]
+cu129 = ["torch==2.8.0"]
+[tool.uv.sources]
+torch = [{{ index = "a", extra = "cpu" }}, {{ index = "b", extra = "cu129" }}]
+[[tool.uv.index]]
+name = "a"
+url = "{WHL}/cpu"
+[[tool.uv.index]]
+name = "b"
+url = "{WHL}/cu129"
+"""
+
+
+def test_a_dockerfile_of_the_folder_above_and_the_extra_it_names(tmp_path: Path) -> None:
+    (tmp_path / "docker").mkdir()
+    (tmp_path / "pyproject.toml").write_text(EXTRAS, encoding="utf-8")
+    path = tmp_path / "docker" / "Dockerfile"
+    text = "FROM nvidia/cuda:12.9.0-runtime-ubuntu24.04\nARG E={}\nCOPY pyproject.toml ./\nRUN uv sync --extra $E\n"
+    for extra, expected in (("cu129", "accepted"), ("cpu", "refused")):
+        path.write_text(text.format(extra), encoding="utf-8")
+        answer = review_script(load(path), question_from_options(("RTX 5090",)))
+        assert ("refused" if answer.refused else "accepted" if answer.answered else "open") == expected
+    path.write_text(text.replace("COPY pyproject.toml ./\n", ""), encoding="utf-8")
+    assert review_script(load(path), question_from_options(("RTX 5090",))).questions
+
+
+def test_the_project_itself_in_pixis_list(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["torch>=2.0"]\n', encoding="utf-8")
+    path = tmp_path / "pixi.toml"
+    path.write_text(PIXI + 'x = { path = ".", editable = true }\n', encoding="utf-8")
+    answer = review_script(load(path), question_from_options(("RTX 3080",)))
+    assert answer.answered and answer.torch == "2.0.1"

@@ -40,6 +40,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "on_index": ("packages",),
         "numpy_one": ("packages",),
         "cuda_default": ("programs", "from_cuda"),
+        "cog_torch": ("first",),
         "image_installer": ("name",),
         "image_lacks": ("image",),
         "line": ("rule", "pattern"),

@@ -437,15 +437,29 @@ def _project(trace: Trace, item: Invocation, name: str, dialect: Dialect) -> lis
     other = _opened(trace, item, name)
     if other is None:
         return []
-    inner = Trace(dialect)
-    (read_project if dialect is Dialect.PROJECT else read_conda_environment)(inner, other.text)
-    found = [install_of(moved(each, item.line)) for each in inner.invocations if not each.conditional]
+    inner, chosen = Trace(dialect), _chosen(item)
+    if dialect is Dialect.PROJECT:
+        read_project(inner, other.text, chosen)
+    else:
+        read_conda_environment(inner, other.text)
+    items = [each for each in inner.invocations if chosen is None or not each.conditional]
+    found = [install_of(moved(each, item.line)) for each in items]
     return [msgspec.structs.replace(each, item=_at(each.item, item)) for each in found if each is not None]
+
+
+def _chosen(item: Invocation) -> frozenset[str] | None:
+    """The extras and groups of a project that a command names: `--extra cu129`, `.[gpu]`; None where they are open."""
+    named = [after for word, after in pairwise(item.words) if word.text in ("--extra", "--group")]
+    named += [word for word in item.words if re.match(r"--(?:extra|group)=|\.[\\/]?\[", word.text)]
+    if not all(word.known for word in named) or item.has("--all-extras", "--all-groups"):
+        return None
+    return frozenset(part for word in named for part in re.split(r"[\[\], =]+", word.text))
 
 
 def _at(inner: Invocation, item: Invocation) -> Invocation:
     return msgspec.structs.replace(
-        inner, order=item.order, scope=item.scope, directory=item.directory, conditional=item.conditional,
+        inner, order=item.order, scope=item.scope, directory=item.directory,
+        conditional=item.conditional or inner.conditional,
         dialect=item.dialect, system=item.system, reached=item.reached,
     )  # fmt: skip
 

@@ -24,6 +24,21 @@ _OWN_FOLDER = re.compile(
 )
 
 
+_COPIES = re.compile(r"(?im)^[ \t]*(?:COPY|ADD)[ \t]+((?:--chown=\S+[ \t]+)?)(?!-)(.*)[ \t]\S+[ \t]*$")
+
+
+def context_of(folder: Path, dockerfile: str) -> Path:
+    """The folder that a Dockerfile copies from: the one above where what it names lies only there."""
+    every = (word for match in _COPIES.finditer(dockerfile) for word in match[2].split()[:_MOST])
+    names = [name for name in every if re.fullmatch(r"(?:\./)?\w[\w./-]*", name) and ".." not in name][:_MOST]
+    above = folder.resolve().parent
+
+    def lies(place: Path) -> bool:
+        return any((place / name).is_file() for name in names)
+
+    return above if lies(above) and not lies(folder) else folder
+
+
 class OtherFile(msgspec.Struct, frozen=True):
     name: str
     text: str

@@ -16,7 +16,7 @@ from rekindle.knowledge.builds.script_rules import rule
 from rekindle.review.document import Dialect, Document, load
 from rekindle.review.environment import environments_of
 from rekindle.review.judging import answered, nothing_said, questions, settled, unsaid
-from rekindle.review.other_files import OtherFiles
+from rekindle.review.other_files import OtherFiles, context_of
 from rekindle.review.pythons import python_of
 from rekindle.review.question import Asked
 from rekindle.review.readers.kinds import read_as
@@ -228,7 +228,8 @@ def trace_of(document: Document) -> Trace:
     if document.folder is not None and document.dialect in (Dialect.SHELL, Dialect.BATCH, Dialect.POWERSHELL):
         trace.files = OtherFiles(document.folder)
     if document.folder is not None:
-        trace.beside = OtherFiles(document.folder)
+        docker = document.dialect is Dialect.DOCKERFILE
+        trace.beside = OtherFiles(context_of(document.folder, document.text) if docker else document.folder)
     text = document.text
     if len(document.lines) > LINES and document.dialect is not Dialect.NOTEBOOK:
         text = "\n".join(document.lines[:LINES]) + "\n"

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import NamedRow, Row, cached, decided
+from rekindle.knowledge.torch.releases import torch_release
 
 
 class ScriptRule(NamedRow, frozen=True, kw_only=True):
@@ -124,6 +125,13 @@ class CudaDefault(Row, frozen=True, kw_only=True):
         return cuda >= self.from_cuda and (self.to_cuda is None or cuda < self.to_cuda)
 
 
+class CogTorch(Row, frozen=True, kw_only=True):
+    """Releases for which Cog takes the newest line of PyTorch's that the CUDA it is told allows."""
+
+    first: Version
+    last: Version
+
+
 class OnIndex(Row, frozen=True, kw_only=True):
     """What PyTorch's own index has beside torch; `torch-*` stands for every name that begins so.
 
@@ -162,6 +170,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     on_index: tuple[OnIndex, ...]
     numpy_one: tuple[OnIndex, ...]
     cuda_default: tuple[CudaDefault, ...]
+    cog_torch: tuple[CogTorch, ...]
     image_installer: tuple[ImageInstaller, ...]
     image_lacks: tuple[ImageLacks, ...]
     line: tuple[ScriptLine, ...]
@@ -187,6 +196,15 @@ def needs_python(package: str, version: Version, python: Version) -> tuple[Versi
     every = [each for row in script_rules().least_python if row.package == package for each in row.releases]
     needs = max((least for first, least in every if first <= version), default=python)
     return (needs, min(first for first, least in every if least > python)) if needs > python else None
+
+
+def cog_line(torch: str, cuda: str | None) -> str | None:
+    """The line of PyTorch's that Cog takes for a pinned torch on a GPU; None where nobody has looked."""
+    most, minor = Version.find(cuda or "99.0"), Version(torch).major_minor
+    if most is None or not any(row.first <= minor <= row.last for row in script_rules().cog_torch):
+        return None
+    lines = [each for each in torch_release(torch).variants if each.cuda <= most]
+    return max(lines, key=lambda each: each.cuda).name if lines else None
 
 
 @cached

@@ -126,8 +126,11 @@ class _CondaReader(YamlReader):
 # --- TOML -------------------------------------------------------------------------------------------------------------
 
 
-def read_project(trace: Trace, text: str) -> None:
-    """pyproject.toml of uv, poetry, pixi or plain, pixi.toml, and the Pipfile of pipenv."""
+def read_project(trace: Trace, text: str, chosen: frozenset[str] | None = None) -> None:
+    """pyproject.toml of uv, poetry, pixi or plain, pixi.toml, and the Pipfile of pipenv.
+
+    `chosen`: the extras and groups that a command names; None: any of them may be.
+    """
     import tomli
 
     try:
@@ -135,7 +138,7 @@ def read_project(trace: Trace, text: str) -> None:
     except (tomli.TOMLDecodeError, RecursionError) as error:
         trace.unread(getattr(error, "lineno", 1), "", f"not valid TOML: {error}")
         return
-    _ProjectReader(trace, text, data).read()
+    _ProjectReader(trace, text, data, chosen).read()
 
 
 def _table(value: Any, *names: str) -> dict[str, Any]:
@@ -149,8 +152,9 @@ def _rows(value: Any) -> list[Any]:
 
 
 class _ProjectReader:
-    def __init__(self, trace: Trace, text: str, data: dict[str, Any]) -> None:
+    def __init__(self, trace: Trace, text: str, data: dict[str, Any], chosen: frozenset[str] | None) -> None:
         self.recorder = Recorder(trace)
+        self.chosen = chosen
         self.lines = text.split("\n")
         self.data = data
         tool = _table(data, "tool")
@@ -174,9 +178,9 @@ class _ProjectReader:
         self._ran(["uv", "venv", "--python"], [Word(pinned, pinned, self._where("", pinned))] if pinned else [])
         self._requirements(_rows(project.get("dependencies")))
         for name, rows in _table(project, "optional-dependencies").items():
-            self._requirements(_rows(rows), conditional=True, part=name)
+            self._requirements(_rows(rows), conditional=name not in (self.chosen or ()), part=name)
         for name, rows in _table(self.data, "dependency-groups").items():
-            self._requirements(_rows(rows), conditional=name != "dev", part=name)
+            self._requirements(_rows(rows), conditional=name not in {"dev", *(self.chosen or ())}, part=name)
         self._requirements(_rows(self.uv.get("constraint-dependencies")) if not project.get("dependencies") else [])
         self._poetry(_table(self.poetry, "dependencies"))
         self._poetry(_table(self.data, "packages"))
@@ -210,6 +214,8 @@ class _ProjectReader:
             source = _table(self.uv, "sources").get(name[0]) if name else None
             choices = [each for each in (source if isinstance(source, list) else [source]) if isinstance(each, dict)]
             choices = [each for each in choices if not part or each.get("extra", each.get("group", part)) == part]
+            if self.chosen is not None:
+                choices = [each for each in choices if {each.get("extra"), each.get("group")} <= {None, *self.chosen}]
             if not choices:
                 usual.append(word)
             elsewhere = _elsewhere([str(choice.get("marker") or "") for choice in choices])
@@ -280,6 +286,7 @@ class _ProjectReader:
             own = ["--index-url", str(row["index"])] if row.get("index") else words
             address = row.get("url") or row.get("git") or row.get("path")
             text = f"{name} @ {address}" if address else name + by_caret(str(row.get("version") or "*"))
+            text = "." if row.get("path") in (".", "./") else text  # the project itself
             line = self._where(name)
             self._ran(["pip", "install", *own], [Word(text, text, line)], conditional=conditional)
 

@@ -11,13 +11,16 @@ from collections.abc import Iterator
 
 import msgspec
 
+from rekindle.compat.torch_cuda import CPU
+from rekindle.knowledge.builds.script_rules import cog_line
+from rekindle.model.cuda_line import index_of
 from rekindle.review.document import Dialect
 from rekindle.review.packages import listed
 from rekindle.review.readers.dockerfile import read_dockerfile
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
-from rekindle.review.trace import Scope, Trace, WithoutCards
+from rekindle.review.trace import Scope, Trace, WithoutCards, Word
 
 # In the order in which they run, wherever they stand.
 _COMMANDS = (
@@ -173,7 +176,24 @@ class _StepsReader(YamlReader):
             texts = [(_FILLED.sub(lambda match: self._value(match, recorder), each.value), each) for each in names]
             words = [word for text, each in texts for word in listed(option + text, each.start_mark.line + 1)]
             head = f"{pip} {self.text(task.get('extra_args')) or ''}".split()
-            recorder.takes(head, words)
+            recorder.takes([*head, *self._cog(given, words)], words)
+
+    def _cog(self, given: dict[str, Node], words: list[Word]) -> list[str]:
+        """The index that Cog adds for a torch that is pinned to a number."""
+        texts = [word.text for word in words]
+        if texts[:1] == ["-r"] and self.trace.beside is not None:
+            other = self.trace.beside.text(texts[1], None)
+            texts = [word.text for word in listed(other.text)] if other is not None else []
+        pin = next(
+            (found[1] for text in texts if (found := re.fullmatch(r"torch\s*==\s*(\d{1,3}(?:\.\d{1,3})+)", text))), None
+        )
+        if pin is None or not given.keys() & {"gpu", "python_version"} or any("whl/" in text for text in texts):
+            return []
+        on_card = (self.text(given.get("gpu")) or "").lower() == "true"
+        line = cog_line(pin, self.text(given.get("cuda"))) if on_card else CPU
+        if line is None:
+            self.trace.unread(words[0].line, "", f"which CUDA Cog takes for torch {pin} is not known")
+        return ["--extra-index-url", index_of(line)] if line else []
 
     def asks_for_cards(self, service: dict[str, Node]) -> bool:
         """`gpus`, NVIDIA's runtime, reserved devices, or devices by CDI; what it takes over from elsewhere may, too."""
