@@ -395,3 +395,50 @@ def test_a_fix_is_held_against_the_place_as_the_fault_was(tmp_path: Path, place:
 def test_a_package_that_is_bound_to_a_torch_is_asked_about_in_every_release(version: str, said: str) -> None:
     reviewed = review_script(read(f"torchcodec=={version}\ntorch==2.8.0\n", name="requirements.txt"))
     assert any(said in remark.found for remark in reviewed.remarks)
+
+
+PAIR = "torch==2.5.1 torchvision==0.20.1"
+FLASH = """\
+FROM pytorch/pytorch:2.5.0-cuda12.4-cudnn9-devel
+ENV TORCH_CUDA_ARCH_LIST=9.0
+RUN git clone https://github.com/Dao-AILab/flash-attention.git && cd flash-attention && MAX_JOBS=2 python setup.py install
+RUN pip install -U xformers
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "name", "expected"),
+    [
+        (f"pip install {PAIR} {INDEX}/cu124\npip install -U xformers\n", "a.sh", "torch-replaced-breaks"),
+        # torchvision comes again; vLLM brings one that fits; torch is put back.
+        (f"pip install {PAIR} {INDEX}/cu124\npip install -U xformers torchvision\n", "a.sh", "torch-replaced"),
+        (f"pip install {PAIR} {INDEX}/cu124\npip install vllm==0.11.0\n", "a.sh", "torch-replaced"),
+        (f"pip install {PAIR} {INDEX}/cu124\npip install -U xformers\npip install {PAIR}\n", "a.sh", "torch-replaced"),
+        (
+            FLASH,
+            "Dockerfile",
+            "torch-replaced-breaks",
+        ),
+    ],
+)
+def test_a_torch_that_is_replaced_under_what_was_made_for_it(script: str, name: str, expected: str) -> None:
+    found = {each.id: each for each in reviewed(script, name, "H100").remarks}
+    assert [each for each in found if each.startswith("torch-replaced")] == [expected]
+    again = found[expected].why
+    assert "in the command of line" not in again or name == "a.sh"
+
+
+def test_no_index_is_advised_that_does_not_have_it() -> None:
+    text = f"pip install torch==2.8.0 {INDEX}/cu124\npip install vllm==0.9.1\n"
+    assert "whl/cu124" not in said(reviewed(text, "a.sh", "H100"))["torch-replaced"]
+
+
+def test_a_list_that_names_a_package_once_with_and_once_without_a_pin() -> None:
+    assert "requirement-twice" not in said(reviewed("six==1.16.0\ntorch==2.5.1\nsix\n", "requirements.txt"))
+    assert "requirement-twice" in said(reviewed("six>=1.10\ntorch==2.5.1\nsix<2\n", "requirements.txt"))
+
+
+def test_a_python_that_was_told_is_held_against_the_line_of_the_pin() -> None:
+    text = "--extra-index-url https://download.pytorch.org/whl/cu118\nsix\ntorch==2.1.0\n"
+    answer = review_script(read(text, name="requirements.txt"), question_from_options(["RTX 4090"], python="3.12"))
+    assert [each.line for each in answer.remarks if each.id == "python-not-supported"] == [3]

@@ -18,7 +18,7 @@ from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_cuda import CPU, has_line, ordinary_line, taken
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
-from rekindle.knowledge.builds.script_rules import needs_torch, pins_torch
+from rekindle.knowledge.builds.script_rules import needs_torch, pins_torch, script_rules
 from rekindle.knowledge.torch.companions import PROJECTS
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import LINE, variant_of
@@ -435,3 +435,24 @@ def made(item: Invocation) -> str | None:
 @kept
 def environments_of(subject: Subject) -> ScriptEnvironments:
     return ScriptEnvironments(subject)
+
+
+def broken_by(subject: Subject, change: TorchReplaced) -> list[str]:
+    """What was made for the torch before, is not made again, and does not load with the torch after."""
+    before, after, order = change.before, change.after, change.found.item.order
+    if not (before.version and after.version) or subject.notes:
+        return []
+    if Version(before.version).major_minor == Version(after.version).major_minor:
+        return []
+    stage = subject.stage(change.found.item.scope)
+    again = {each.name for found in subject.installs if found.item.order > order for each in found.wanted}
+    built = [
+        step.name
+        for step in subject.builds
+        if step.what == "extension" and step.certain and before.order < step.item.order < order
+        if subject.stage(step.item.scope) == stage and not (step.item.conditional or step.isolated)
+    ]
+    # What asks for a companion as well brings one that fits.
+    alone = any(change.wanted.name in row.packages for row in script_rules().torch_alone)
+    made = [*(change.left if alone else ()), *built]
+    return [] if "torch" in again else [name for name in dict.fromkeys(made) if name and name not in again]

@@ -135,7 +135,8 @@ class CogTorch(Row, frozen=True, kw_only=True):
 class OnIndex(Row, frozen=True, kw_only=True):
     """What PyTorch's own index has beside torch; `torch-*` stands for every name that begins so.
 
-    Of `numpy_one`: releases that ask for NumPy 1, as requirements.
+    Of `numpy_one`: releases that ask for NumPy 1, as requirements. Of `torch_alone`: what asks for torch and none of
+    its companions.
     """
 
     packages: tuple[str, ...]
@@ -169,6 +170,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     asks_torch: tuple[AsksTorch, ...]
     on_index: tuple[OnIndex, ...]
     numpy_one: tuple[OnIndex, ...]
+    torch_alone: tuple[OnIndex, ...]
     cuda_default: tuple[CudaDefault, ...]
     cog_torch: tuple[CogTorch, ...]
     image_installer: tuple[ImageInstaller, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -362,7 +362,7 @@ def _lists(subject: Subject) -> Iterator[Raised]:
             exact = {str(number) for item in same if not item.marker and (number := exact_version(item.requirement))}
             if count > 1 and len(exact) > 1 and not subject.notes:
                 yield raised("requirement-conflict", same[-1].line, name=name, versions=", ".join(sorted(exact)))
-            elif count > 1 and len({item.marker for item in same}) < 2:
+            elif count > 1 and len({item.marker for item in same}) < 2 and not _once_bare(found, same):
                 yield raised("requirement-twice", same[-1].line, name=name)
     for step in subject.builds:
         files = any(found.files for found in subject.installs)
@@ -370,6 +370,12 @@ def _lists(subject: Subject) -> Iterator[Raised]:
         if by_python and installed and "build" not in installed and not files:
             yield raised("build-not-installed", step.line)
             return
+
+
+def _once_bare(found: Install, same: Sequence[Wanted]) -> bool:
+    """`six` beside `six==1.2` in a list, which grew, asks for nothing more."""
+    demands = {item.requirement for item in same}
+    return bool(found.lists or found.item.listed) and "" in demands and len(demands) == 2
 
 
 def _is_pip(first: Wanted, second: Wanted) -> bool:

@@ -24,10 +24,10 @@ from rekindle.knowledge.torch.companions import PROJECTS, lines_for
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.review.document import LISTS, Dialect
-from rekindle.review.environment import TorchReplaced, environments_of
+from rekindle.review.environment import TorchReplaced, broken_by, environments_of
 from rekindle.review.judging import answered, instead, serving
 from rekindle.review.packages import Install
-from rekindle.review.pythons import image_of, python_of, pythons_at
+from rekindle.review.pythons import environment_python, image_of, python_of, pythons_at
 from rekindle.review.remark import Raised, raised
 from rekindle.review.script_torch import ScriptTorch
 from rekindle.review.subject import Known, Subject, exact_text, exact_version
@@ -154,7 +154,9 @@ def _met(subject: Subject) -> Iterator[tuple[Version, Known, str, bool]]:
         yield torch.version, python, subject.system(step.item), False
     for found in subject.installs:
         number = exact_version(found.torch.requirement) if found.torch is not None else None
-        own = python_of(subject, found.item)
+        own, told = python_of(subject, found.item), subject.asked.place.python if subject.asked.place else None
+        if told and found.torch is not None and environment_python(subject, found.item) is None:
+            own = Known.python(told, found.torch.line)  # nothing in the script says it
         every = pythons_at(subject, found.item) if found.verb == "install" and found.tool != "conda" else []
         for each in [*every, *([own] if own else [])]:
             if number is not None:
@@ -251,10 +253,12 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
         lost += f": {clash.sentence}"
     index = before.index or index_of(before.variant or "")
     fitting = _fitting(wanted.name, before.version or "")
+    exists = not isinstance(has_line(before.version or "", before.variant or ""), Clash)
     if wanted.name == "torch":
         again = f"leave this line out, or add --index-url {index}"
-    elif fitting is not None:
-        again = f"install {wanted.name}=={fitting} in the command of line {before.line} (--index-url {index})"
+    elif fitting is not None and exists:
+        where = f"in the command of line {before.line}" if before.kind == "wheel" else "here"
+        again = f"install {wanted.name}=={fitting} {where} (--index-url {index})"
     else:
         again = f"take the {wanted.name} made for this torch, or a constraint (-c FILE with torch=={before.version})"
     how = "has neither a pin nor an index here, and asks for a torch of its own"
@@ -262,8 +266,10 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
         how = "has neither a pin nor an index here"
     elif wanted.requirement:
         how = f"{wanted.requirement.lstrip('=')} was made for another torch"
+    broken = broken_by(subject, change)
+    rule = "torch-replaced-not-for-the-card" if fails else "torch-replaced-breaks" if broken else "torch-replaced"
     return raised(
-        "torch-replaced-not-for-the-card" if fails else "torch-replaced", wanted.line, name=wanted.name, how=how,
+        rule, wanted.line, name=wanted.name, how=how, broken=" and ".join(broken),
         other="that one" if wanted.requirement else "the newest one", torch=f"{before.version}+{before.variant}",
         line_torch=before.line, lost=lost, again=again,
     )  # fmt: skip
