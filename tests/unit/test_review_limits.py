@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from rekindle.core import codec
 from rekindle.core.errors import BadInput, MissingTool
 from rekindle.review.document import Document, read
+from rekindle.review.other_files import context_of
 from rekindle.review.readers import grammar
 from rekindle.review.review import Reviewed, review_script
 from rekindle.review.trace import LONGEST_VALUE
@@ -253,3 +255,31 @@ def test_a_dockerfile_of_nothing_that_docker_knows() -> None:
 )
 def test_code_and_notes_that_grow_are_cut(name: str, text: str) -> None:
     answered(text, name, 3)
+
+
+STEP = "on: push\njobs:\n  a:\n    runs-on: x\n    steps:\n      - if: {}\n        run: pip install torch\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Makefile", "A += 0123456789\n" * 5000),
+        ("Makefile", "A = $(A)$(A)$(A)\nall:\n" + "\tnvcc $(A) a.cu\n" * 300),
+        ("Makefile", "A = " + "x \\\n" * 5000),
+        ("Makefile", "define A\n" + "x\n" * 5000),
+        ("Dockerfile", "# a=b\n" * 2000 + "# escape=`\nFROM x\nRUN a \\" + " \n" * 2000),
+        (".github/workflows/a.yml", STEP.format("a ==" + " " * 50_000 + "(")),
+        (".github/workflows/a.yml", STEP.format("contains(a,'" + "x" * 50_000)),
+        ("a.sh", "cd x" + " " * 50_000 + "/path/to/it\n"),
+        ("requirements.txt", "a" + " " * 50_000 + "=\n"),
+    ],
+)
+def test_the_worst_of_what_goes_on_and_of_conditions(name: str, text: str) -> None:
+    answered(text, name, 5)
+
+
+def test_the_worst_of_what_is_copied(tmp_path: Path) -> None:
+    begin = time.process_time()
+    for text in ("COPY" + " " * 50_000, "COPY " + "a " * 50_000, "COPY " * 20_000):
+        context_of(tmp_path, text)
+    assert time.process_time() - begin < pace.seconds(2)

@@ -401,7 +401,8 @@ PAIR = "torch==2.5.1 torchvision==0.20.1"
 FLASH = """\
 FROM pytorch/pytorch:2.5.0-cuda12.4-cudnn9-devel
 ENV TORCH_CUDA_ARCH_LIST=9.0
-RUN git clone https://github.com/Dao-AILab/flash-attention.git && cd flash-attention && MAX_JOBS=2 python setup.py install
+RUN git clone https://github.com/Dao-AILab/flash-attention.git && cd flash-attention && \\
+  MAX_JOBS=2 python setup.py install
 RUN pip install -U xformers
 """
 

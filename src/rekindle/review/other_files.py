@@ -24,13 +24,14 @@ _OWN_FOLDER = re.compile(
 )
 
 
-_COPIES = re.compile(r"(?im)^[ \t]*(?:COPY|ADD)[ \t]+((?:--chown=\S+[ \t]+)?)(?!-)(.*)[ \t]\S+[ \t]*$")
+_COPIES = re.compile(r"(?im)^[ \t]*(?:COPY|ADD)[ \t](.*)$")
 
 
 def context_of(folder: Path, dockerfile: str) -> Path:
     """The folder that a Dockerfile copies from: the one above where what it names lies only there."""
-    every = (word for match in _COPIES.finditer(dockerfile) for word in match[2].split()[:_MOST])
-    names = [name for name in every if re.fullmatch(r"(?:\./)?\w[\w./-]*", name) and ".." not in name][:_MOST]
+    rows = [match[1].split()[:-1] for match in _COPIES.finditer(dockerfile) if "--from" not in match[1]]
+    every = (name for words in rows for name in words if re.fullmatch(r"(?:\./)?\w[\w./-]*", name))
+    names = [name for name in every if ".." not in name][:_MOST]
     above = folder.resolve().parent
 
     def lies(place: Path) -> bool:

@@ -18,7 +18,9 @@ from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
 from rekindle.review.trace import GIVEN, Scope, Trace
 
 _MOST_ROWS = 400
-_CLAUSE = re.compile(r"(!?)(contains|startsWith)\(([\w.-]+),\s*'([^']*)'\)|([\w.-]+)(?:\s*([!=]=)\s*'?([^'()]*?)'?)?")
+_CLAUSE = re.compile(
+    r"(!?)(contains|startsWith)\(([\w.-]+),\s*('[^']*')\)|([\w.-]+)(?:\s*([!=]=)\s*('[^']*'|[\w.-]+))?"
+)
 Row = dict[str, tuple[str, int]]
 """What the names of a matrix are in one run, each with its line."""
 _EXPRESSION = re2.compile(r"\$\{\{\s*(.+?)\s*\}\}")
@@ -117,7 +119,7 @@ class _WorkflowReader(YamlReader):
             if found is None or have is None:
                 answers.append(None)
                 continue
-            value, asked = have[0].lower(), (found[4] or found[7] or "").lower()
+            value, asked = have[0].lower(), (found[4] or found[7] or "").strip("'").lower()
             if found[2]:
                 holds = value.startswith(asked) if found[2] == "startsWith" else asked in value
                 answers.append(holds != bool(found[1]))
