@@ -447,6 +447,8 @@ def test_nothing_behind_a_line_that_goes_on_is_lost(name: str, script: str) -> N
 @pytest.mark.parametrize(
     "script",
     [
+        "ifdef X\nA = sm_86\nelse\nA = sm_89\nendif\nall:\n\tnvcc -gencode arch=compute_86,code=$(A) a.cu\n",
+        "A := sm_89\nifdef X\nA := sm_86\nendif\nall:\n\tnvcc -gencode arch=compute_86,code=$(A) a.cu\n",
         "F != nvidia-smi\nall:\n\tnvcc -arch=$(F) a.cu\n",
         "FLAGS = -arch=sm_86\n$(foreach s,$(S),$(eval FLAGS += -arch=sm_$s))\nall:\n\tnvcc $(FLAGS) a.cu\n",
     ],
@@ -529,6 +531,14 @@ def test_each_row_of_a_matrix_is_a_world_of_its_own(count: int) -> None:
     assert not [each.found for each in worlds(*rows).remarks if each.state is State.FAIL]
     wrong = worlds(WORLD.format("3.8", "2.5.1", "cu121", "", "8.6"), *rows)
     assert [(each.id, each.line) for each in wrong.remarks if each.state is State.FAIL] == [("python-not-supported", 8)]
+
+
+def test_a_condition_with_an_alternative_is_open() -> None:
+    text = WORLDS.format(WORLD.format("3.8", "2.5.1", "cu121", "", "8.6")).replace(
+        "if: matrix.rocm == ''", "if: matrix.py == '3.8' || matrix.rocm == 'x' && matrix.rocm != ''"
+    )
+    found = reviewed(text, "RTX 3090", ".github/workflows/a.yml").remarks
+    assert "python-not-supported" in {each.id for each in found}
 
 
 def test_what_a_workflow_is_given_from_outside_is_no_value() -> None:

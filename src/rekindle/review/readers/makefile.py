@@ -33,14 +33,16 @@ def read_makefile(trace: Trace, text: str) -> None:
             name, body = named[1], []
         elif rows[0].startswith("\t") and (inside or not _SET.match(line)):
             reader.recipe(row, rows)
-        elif line and not line.startswith("#") and not _CONDITION.match(line):
+        elif _CONDITION.match(line):
+            reader.depth += line.startswith(("ifeq", "ifneq", "ifdef", "ifndef")) - line.startswith("endif")
+        elif line and not line.startswith("#"):
             inside = not reader.sets(line, row, reader.values) and not line.startswith("export ")
             if inside:
                 reader.rule(line, row)
             elif line.startswith("export "):
                 reader.exported(line.split()[1:], row)
     # What `eval` puts into a variable is not known.
-    for name in re.findall(r"\$[({]eval\s+([\w.-]+)", text):
+    for name in sorted(reader.unknown.union(re.findall(r"\$[({]eval\s+([\w.-]+)", text))):
         reader.unknown.add(name)
         reader.shared.set(name, f"${{{name}}}", 1, known=False)
     reader.run()
@@ -62,6 +64,7 @@ class _MakeReader:
         self.shared = Recorder(trace)
         self.values: dict[str, str] = {}
         self.unknown: set[str] = set()
+        self.depth = 0
         self.own: dict[str, dict[str, str]] = {}
         self.recipes: list[tuple[dict[int, str], dict[str, str], str]] = [({}, {}, "")]
 
@@ -70,6 +73,8 @@ class _MakeReader:
         if found is None:
             return False
         name, how, value = found[1], found[2] or "", found[3].partition(" #")[0].strip()
+        if self.depth and name in values and how in ("", ":", "::") and values[name] != value:
+            self.unknown.add(name)  # which of the branches holds is not known
         if how != "?" or name not in values:
             value = _filled(value, self.values | values) if ":" in how and "$" in value else value
             before = values.get(name, self.values.get(name, "")) if how == "+" else ""

@@ -114,7 +114,7 @@ class _WorkflowReader(YamlReader):
         known = {"runner.os": (job.system or "", 0)} if job.system else {}
         known |= {f"matrix.{name}": value for name, value in job.row.items()}
         for part in re.sub(r"\$\{\{|\}\}", "", text).split("&&"):
-            found = _CLAUSE.fullmatch(part.strip())
+            found = _CLAUSE.fullmatch(part.strip()) if "||" not in text else None
             have = known.get(found[3] or found[5]) if found else None
             if found is None or have is None:
                 answers.append(None)
@@ -181,7 +181,7 @@ class _WorkflowReader(YamlReader):
         top = self.mapping(node)
         given, out = (list(map(self._row, self.sequence(top.get(key)))) for key in ("include", "exclude"))
         axes = {
-            key: [(item.value, item.start_mark.line + 1) for item in self.sequence(value) if item.id == "scalar"]
+            key: [(item.value, item.start_mark.line + 1) for item in self.sequence(value) if _is_plain(item)]
             for key, value in top.items()
             if key not in ("include", "exclude")
         }
@@ -204,7 +204,8 @@ class _WorkflowReader(YamlReader):
     def _row(self, node: Node) -> Row:
         for key, value in self.mapping(node).items():
             self._as_number(key, value)
-        return {key: (self.text(each) or "", each.start_mark.line + 1) for key, each in self.mapping(node).items()}
+        rows = self.mapping(node).items()
+        return {key: (each.value, each.start_mark.line + 1) for key, each in rows if _is_plain(each)}
 
     def _as_number(self, name: str, node: Node) -> None:
         """`3.10` without quotes is the number 3.1."""
@@ -233,6 +234,10 @@ class _WorkflowReader(YamlReader):
                 return found.text
         # Inside a script the braces would be read as code of the shell; a word of the same width stands for them.
         return match[0] if keep else GIVEN + re.sub(r"\W+", "_", match[1]) + "__"
+
+
+def _is_plain(node: Node) -> bool:
+    return node.id == "scalar" and "${{" not in node.value
 
 
 def _within(some: Row, row: Row, names: Iterable[str]) -> bool:
