@@ -25,7 +25,7 @@ from rekindle.model.cuda_line import LINE, variant_of
 from rekindle.review.builds import kept
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.packages import CONDAS, PROJECT_TOOLS, Install, Wanted, excludes
-from rekindle.review.pythons import image_of, python_of, pythons_at
+from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
 from rekindle.review.subject import Subject, complete, exact_text, exact_version
 from rekindle.review.trace import APPTAINER, Copied, Image, Invocation, last_part, started
@@ -186,18 +186,15 @@ class ScriptEnvironments:
         names, mark = {each.name for each in found.wanted}, len(self.replaced)
         left = tuple(sorted((there & {*PROJECTS}) - names))
         there |= names
-        answers = [self._taken(new, before, python) for python in self._pythons(found.item)]
+        torch = self._taken(new, before, self._python(found.item))
         self.replaced[mark:] = [msgspec.structs.replace(each, left=left) for each in self.replaced[mark:]]
-        changed = [torch for torch in answers if torch is not None]
-        return list({torch.spoken: torch for torch in changed}.values()) if changed else None
+        return [torch] if torch is not None else None
 
-    def _pythons(self, item: Invocation) -> list[str | None]:
+    def _python(self, item: Invocation) -> str | None:
         told = self.subject.asked.place.python if self.subject.asked.place else None
-        known = [str(each) for each in pythons_at(self.subject, item)]
-        made = python_of(self.subject, item)
-        image = image_of(self.subject, item)
-        usual = self.subject.system_python(image) if image is not None and made is None else None
-        return [*known] or [str(made) if made else told or usual]
+        known = python_at(self.subject, item) or python_of(self.subject, item)
+        image = image_of(self.subject, item) if known is None else None
+        return str(known) if known else told or (self.subject.system_python(image) if image is not None else None)
 
     def _taken(self, found: Install, before: list[ScriptTorch], python: str | None) -> ScriptTorch | None:
         subject, item = self.subject, found.item

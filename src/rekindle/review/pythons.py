@@ -75,20 +75,17 @@ def _pythons(subject: Subject) -> tuple[list[tuple[int, int, Known]], Known | No
     return made, named[0] if len({each.version for each in named}) == 1 else None
 
 
-def pythons_at(subject: Subject, item: Invocation) -> list[Known]:
-    """Every Python that a command may run with: empty when nothing says it."""
+def python_at(subject: Subject, item: Invocation) -> Known | None:
+    """The Python that the command itself or its image says; None where an environment decides, or nothing does."""
     text = " ".join(word.text for word in item.words)
     own = re.match(r"\S*?\b(?:python|pip)(3\.\d{1,3}t?)(?:\.exe)?\b|\S*?\bpy\s+-(3\.\d{1,3}t?)\b", text)
     if own:
-        return [Known.python(own[1] or own[2], item.line)]
-    if environment_python(subject, item) is not None:
-        return []  # the environment that the script makes decides, and `python_of` knows it
-    image = image_of(subject, item)
+        return Known.python(own[1] or own[2], item.line)
+    image = image_of(subject, item) if environment_python(subject, item) is None else None
     if image is None or not image.known or any(subject.trace.ran("pyenv")):
-        return []
+        return None
     python = number_in(image) or (image_python(image.pytorchs) if image.pytorchs else None)
-    known = _typed(python or image.name, image.line)
-    return [known] if known else []
+    return _typed(python or image.name, image.line)
 
 
 def number_in(image: Image) -> str | None:

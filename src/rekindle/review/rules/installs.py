@@ -19,7 +19,7 @@ from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.document import Dialect
 from rekindle.review.packages import Install, Wanted, excludes, parts_of
-from rekindle.review.pythons import image_of, python_of, pythons_at
+from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Known, Subject, exact_text, exact_version
 from rekindle.review.trace import Invocation
@@ -75,7 +75,7 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
 
 
 def _python_at(subject: Subject, item: Invocation) -> Known | None:
-    return python_of(subject, item) or next(iter(pythons_at(subject, item)), None)
+    return python_of(subject, item) or python_at(subject, item)
 
 
 def _pip_from(subject: Subject, item: Invocation, first: Version) -> bool | None:

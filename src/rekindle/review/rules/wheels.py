@@ -27,7 +27,7 @@ from rekindle.review.document import LISTS, Dialect
 from rekindle.review.environment import TorchReplaced, broken_by, environments_of
 from rekindle.review.judging import answered, instead, serving
 from rekindle.review.packages import Install
-from rekindle.review.pythons import environment_python, image_of, python_of, pythons_at
+from rekindle.review.pythons import environment_python, image_of, python_at, python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.script_torch import ScriptTorch
 from rekindle.review.subject import Known, Subject, exact_text, exact_version
@@ -157,17 +157,17 @@ def _met(subject: Subject) -> Iterator[tuple[Version, Known, str, bool]]:
         own, told = python_of(subject, found.item), subject.asked.place.python if subject.asked.place else None
         if told and found.torch is not None and environment_python(subject, found.item) is None:
             own = Known.python(told, found.torch.line)  # nothing in the script says it
-        every = pythons_at(subject, found.item) if found.verb == "install" and found.tool != "conda" else []
-        for each in [*every, *([own] if own else [])]:
-            if number is not None:
+        at = python_at(subject, found.item) if found.verb == "install" and found.tool != "conda" else None
+        for each in (at, own):
+            if number is not None and each is not None:
                 yield number, each, subject.system(found.item), found.tool != "conda"
     for newest in environments_of(subject).every:
         if newest.kind == "wheel" and newest.version and newest.python:
             yield Version(newest.version), Known.python(newest.python, newest.line), newest.system, True
     for build in subject.torch_builds:
-        built = subject.torch_at(build.item)
-        for each in pythons_at(subject, build.item) if built is not None else ():
-            yield built.version if built else Version("0"), each, subject.system(build.item), False
+        built, known = subject.torch_at(build.item), python_at(subject, build.item)
+        if built is not None and known is not None:
+            yield built.version, known, subject.system(build.item), False
 
 
 def _musl(subject: Subject) -> Iterator[Raised]:
