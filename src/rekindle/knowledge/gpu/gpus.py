@@ -445,24 +445,7 @@ def nearest(name: str, count: int = 4) -> tuple[str, ...]:
         found = [key for key in spelled if words and words <= set(key.split())]
         found = found or [word for word in names.tokens(name) if word in bare]
     known = dict.fromkeys(spelled.get(key) or bare[key] for key in found)
-    return tuple(each for each in known if _same_number(name, each))[:count]
-
-
-def _same_number(typed: str, name: str) -> bool:
-    """Do both have a number in common, or numbers of one length with one digit between them or the same digits?"""
-    mine, theirs = (re.findall(r"\d+", text.replace("o", "0")) for text in (typed.lower(), name.lower()))
-    short, known = (set(re.findall(r"\b[a-z]+\d(?=\d[a-z]?\b)", text.lower())) for text in (typed, name))
-    if short & known:
-        return True  # K41 and K40c
-    if not mine or not theirs:
-        return not mine
-    for one in mine:
-        for other in theirs:
-            swapped = sorted(one) == sorted(other)
-            near = len(one) == len(other) > 2 and (swapped or sum(a != b for a, b in zip(one, other, strict=True)) == 1)
-            if one == other or near:
-                return True
-    return False
+    return tuple(each for each in known if names.same_number(name, each))[:count]
 
 
 def _series(text: str) -> bool:

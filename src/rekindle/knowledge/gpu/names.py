@@ -214,6 +214,23 @@ def nearly_suffix(word: str) -> bool:
     return any(difflib.SequenceMatcher(None, word, suffix).ratio() >= 0.8 for suffix in _SUFFIXES)
 
 
+def same_number(typed: str, name: str) -> bool:
+    """Do both have a number in common, or numbers of one length with one digit between them or the same digits?"""
+    mine, theirs = (re.findall(r"\d+", text.replace("o", "0")) for text in (typed.lower(), name.lower()))
+    short, known = (set(re.findall(r"\b[a-z]+\d(?=\d[a-z]?\b)", text.lower())) for text in (typed, name))
+    if short & known:
+        return True  # K41 and K40c
+    if not mine or not theirs:
+        return not mine
+    for one in mine:
+        for other in theirs:
+            swapped = sorted(one) == sorted(other)
+            near = len(one) == len(other) > 2 and (swapped or sum(a != b for a, b in zip(one, other, strict=True)) == 1)
+            if one == other or near:
+                return True
+    return False
+
+
 def without_series(words: list[str]) -> list[str]:
     return [word for word in words if word not in SERIES]
 
