@@ -35,6 +35,10 @@ MODULE = "module load cuda/12.2\n"
     [
         ("nvcc -arch=sm_89 -o a a.cu\n", "RTX 5080", "accepted"),  # its PTX is compiled by the driver
         ("nvcc -gencode arch=compute_89,code=sm_89 -o a a.cu\n", "RTX 5080", "refused"),
+        # The folder of the compiler says which toolkit it is.
+        ("/usr/local/cuda-12.6/bin/nvcc -arch=sm_35 -o a a.cu\n", "Tesla K40c", "refused"),
+        ("/usr/local/cuda-11.8/bin/nvcc -arch=sm_35 -o a a.cu\n", "Tesla K40c", "accepted"),
+        ("ccache /opt/cuda-13.0/bin/nvcc -arch=sm_61 -o a a.cu\n", "GTX 1080 Ti", "refused"),
         ("nvcc -gencode arch=compute_86,code=sm_86 -o a a.cu\n", "RTX 4090", "accepted"),
         ("nvcc -gencode arch=compute_80,code=[sm_80,compute_80] -o a a.cu\n", "RTX 4090", "accepted"),
         ("nvcc -arch sm_90a -o a a.cu\n", "RTX 5090", "refused"),
@@ -545,3 +549,12 @@ def test_what_a_workflow_is_given_from_outside_is_no_value() -> None:
     text = WORLDS.format("").replace("matrix.archs", "inputs.archs")
     assert not [each.found for each in reviewed(text, "RTX 3090", ".github/workflows/a.yml").remarks if each.state is
                 State.FAIL]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cudnn", "system", "expected"),
+    [("8.9.7.29", "linux", "refused"), ("9.1.0.70", "linux", "accepted"), ("8.9.7.29", "windows", "accepted")],
+)
+def test_a_cudnn_beside_the_one_that_torch_asks_for(cudnn: str, system: str, expected: str) -> None:
+    lines = f"--index-url {WHL}/cu124\ntorch==2.6.0\nnvidia-cudnn-cu12=={cudnn}\n"
+    assert verdict(lines, "A100", "requirements.txt", system=system) == expected

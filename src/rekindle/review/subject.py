@@ -170,6 +170,10 @@ class Subject(ScriptBuilds):
 
     def cudas_at(self, item: Invocation) -> list[Known]:
         """Every toolkit that this command may compile with: one for each branch that names another."""
+        own = next((word.text for word in item.words if re.search(r"nvcc(?:\.exe)?\Z", word.text)), "")
+        number = toolkit_in(own)
+        if number is not None:
+            return [Known(number, item.line)]  # `/usr/local/cuda-12.6/bin/nvcc` is no other
         for name in ("CUDACXX", "CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT"):
             found: dict[Version, Known] = {}
             for value in self.trace.values(name, item):

@@ -12,11 +12,12 @@ import msgspec
 from rekindle.compat.companion import belongs
 from rekindle.compat.judgement import Clash
 from rekindle.compat.package import made_for
+from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import needs_python, script_rules
 from rekindle.knowledge.torch import companions
-from rekindle.knowledge.torch.releases import torch_releases
+from rekindle.knowledge.torch.releases import torch_release, torch_releases
 from rekindle.review.document import Dialect
 from rekindle.review.packages import Install, Wanted, excludes, parts_of
 from rekindle.review.pythons import image_of, python_at, python_of
@@ -347,6 +348,25 @@ def _listed_without(subject: Subject) -> Iterator[Raised]:
             return
 
 
+def _own_cudnn(subject: Subject, found: Install) -> Iterator[Raised]:
+    """torch's wheels for Linux ask pip for one cuDNN to the last number; another beside it cannot be had."""
+    torch = found.named("torch")
+    pinned = exact_version(torch.requirement) if torch is not None and torch.requirement else None
+    if pinned is None or found.tool == "conda" or subject.system() == "windows":
+        return
+    try:
+        row = torch_release(str(pinned))
+    except UnknownName:
+        return
+    for item in found.wanted:
+        name = re.fullmatch(r"nvidia-cudnn-cu(\d+)", item.name)
+        number = exact_version(item.requirement) if name and item.requirement else None
+        own = [each.cudnn for each in row.variants if name and each.cuda.major == int(name[1]) and each.cudnn]
+        if number is not None and own and not any(each.starts_with(number) for each in own):
+            asked = ", ".join(sorted({str(each) for each in own}))
+            yield raised("requirement-conflict", item.line, name=item.name, versions=f"{number}, and {asked} by torch")
+
+
 def _lists(subject: Subject) -> Iterator[Raised]:
     installed: set[str] = set()
     for found in subject.installs:
@@ -364,6 +384,7 @@ def _lists(subject: Subject) -> Iterator[Raised]:
                 yield raised("requirement-conflict", same[-1].line, name=name, versions=", ".join(sorted(exact)))
             elif count > 1 and len({item.marker for item in same}) < 2 and not _once_bare(found, same):
                 yield raised("requirement-twice", same[-1].line, name=name)
+        yield from _own_cudnn(subject, found)
     for step in subject.builds:
         files = any(found.files for found in subject.installs)
         by_python = step.how == "build" and step.item.program in ("python", "py")
