@@ -116,6 +116,7 @@ def index_words(row: ExtensionFile, asked: AskedFile) -> tuple[str, ...]:
     """What pip is told, where it finds the file itself: the requirement, and the options of its list."""
     minor = Version(asked.torch).major_minor
     fields = {"line": asked.line, "minor": minor, "digits": str(minor).replace(".", "")}
+    fields |= {"patch": asked.torch.replace(".", ""), "py": f"py{asked.python.replace('.', '')}"}
     told = (row.switch or "").format(package=row.package, **fields).split()
     return (row.requirement.format(**fields), *told)
 
