@@ -164,8 +164,8 @@ def _program(question: ExtensionQuestion) -> FoundExtension | None:
     if found.version is None:
         alone = for_program(question.package, place)
         plan = rekindle("plan", "--for", row.id, *place_words(place, driver=False), system=question.system)
-        elsewhere = f"{row.id} {alone.version} runs in an environment of its own: `{plan}`"
-        instead = elsewhere if alone.version else " ".join(found.notes) or row.otherwise
+        apart = f"{row.id} {alone.version} runs in an environment of its own: `{plan}`"
+        instead = "; ".join((apart, *alone.notes)) if alone.version else " ".join(found.notes) or row.otherwise
         return _answer(question, (), newer, instead=instead)
     wheel = FoundWheel(
         what=f"{row.id} {found.version}",
