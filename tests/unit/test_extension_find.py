@@ -97,6 +97,10 @@ MISSED: tuple[tuple[str, str | None], ...] = (
     ("fbgemm-gpu 2.8.0+cu128 3.12 linux 8.0", "fbgemm-gpu==1.3.0"),
     ("transformer-engine 2.8.0+cu128 3.12 linux 9.0", "transformer-engine[core-cu12,pytorch]==2.20.2"),
     ("xformers 2.7.0+cu126 3.12 linux 6.1", "xformers==0.0.30"),
+    (
+        "torch-tensorrt 2.10.0+cu128 3.12 linux 8.6",
+        'torch-tensorrt==2.10.*" --index-url https://download.pytorch.org/whl/cu128',
+    ),
 )
 
 

@@ -135,7 +135,7 @@ Looker = Callable[[str | Path, ExtensionQuestion, bool], LookedInto]
 def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker | None = None) -> FoundExtension:
     """`ask` is how pip is asked which wheel it would take, `look` how a wheel is looked into."""
     name = extension_file.known_as(question.package, question.system)
-    home = extension_homes.home_of_folder(name)
+    home = extension_homes.home(name)
     question = msgspec.structs.replace(question, package=name)
     if (beside := _program(question)) is not None:
         return beside
@@ -148,7 +148,8 @@ def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker 
     build = not wheels and _builds(question, home)
     refused = tuple(dict.fromkeys(search.refused)) if wheels else (*dict.fromkeys(search.refused), *search.near())
     where = home.windows if home and question.system == "windows" and home.windows else home.builds if home else None
-    listed = home is not None or bool(extension_files.files(name)) or extension_builds.project(name) is not None
+    rows = (*extension_files.files(name), *extension_homes.wheels(name))
+    listed = home is not None or bool(rows) or extension_builds.project(name) is not None
     where = where if listed else f"{name} is not in the tables: only the index was asked"
     return _answer(question, wheels, refused if wheels or where is None else (*refused, where), build, listed=listed)
 
@@ -304,22 +305,22 @@ class _Search:
         release = release_for(question.package, question.torch) if extension_builds.project(question.package) else None
         known = [row for row in extension_files.files(question.package) if not row.installs and not row.packages]
         here = [row for row in known if row.is_for(question.system, question.machine)]
+        made = extension_homes.wheel_for(question.package, question.torch)
+        # A row of two numbers is every release that begins with them.
+        every = ".*" if made and made.version.count(".") == 1 else ""
+        exact = f"{question.package}=={made.version}{every}" if made else question.package
         if release is not None:
             usual = ordinary_line(torch_release(question.torch), question.system, question.machine)
             switch = ["--index-url", index_of(question.line)] if question.line and question.line != usual else []
             found = self._asked(f"{question.package}=={release}", switch, pure=False, known=True)
         elif home is not None and (listed := self._list(home)) is not None:
-            found = self._asked(question.package, listed.split(" "), pure=False, known=True)
+            found = self._asked(exact, listed.split(" "), pure=False, known=True)
             found = msgspec.structs.replace(found, source=home.source, observed_at=home.observed_at) if found else None
         elif any(row.builds_for(question.torch) for row in here) or any(row.by is None and row.name for row in known):
             found = None  # the rows name every file, and none is for this question: the index has none of them
         elif self._none_for_windows:
             found = None
         else:
-            made = extension_homes.wheel_for(question.package, question.torch)
-            # A row of two numbers is every release that begins with them.
-            every = ".*" if made and made.version.count(".") == 1 else ""
-            exact = f"{question.package}=={made.version}{every}" if made else question.package
             found = self._asked(exact, [], pure=False, known=made is not None)
         if found is not None:
             yield found
