@@ -18,7 +18,7 @@ from rekindle.core.version import Version
 from rekindle.extension import check, question
 from rekindle.extension import find as find_module
 from rekindle.extension.candidates import IndexAnswer, on_index
-from rekindle.extension.check import ServedCards, TorchLink
+from rekindle.extension.check import ServedCards, TorchLink, served_by
 from rekindle.extension.find import ExtensionQuestion, FoundExtension, LookedInto, find
 from rekindle.extension.question import TorchNamed
 from rekindle.knowledge.builds import extension_files
@@ -27,10 +27,11 @@ from rekindle.machine import snapshot
 from rekindle.machine.model import InstalledTorch
 from rekindle.model.environment import Environment
 from rekindle.stack.from_machine import situation_here
-from rekindle.stack.programs import for_program
+from rekindle.stack.programs import BesideTorch, for_program
 from rekindle.stack.situation import situation_from_options
-from support import torch_like
+from support import small_wheels, torch_like
 from support.command import rekindle_command
+from support.dlls import dll
 
 MACHINES = Path(__file__).parents[1] / "machines"
 _FLASH = "https://github.com/Dao-AILab/flash-attention/releases/download/v2.8.3/flash_attn-2.8.3%2B"
@@ -78,6 +79,35 @@ LABELLED: tuple[tuple[str, str | None], ...] = (
     ("vllm 2.8.0+cu128 3.12 linux 6.1", None),
     ("nunchaku 2.7.1+cu128 3.11 windows 8.9", "v1.0.2/nunchaku-1.0.2%2Btorch2.7-cp311-cp311-win_amd64.whl"),
 )
+
+
+_P3D = "https://dl.fbaipublicfiles.com/pytorch3d/packaging/wheels/py310_cu121_pyt241/download.html"
+# Names and lists that were missing: from the lists of mjun0812, k2 and pytorch3d, and `Requires-Dist` on the index.
+MISSED: tuple[tuple[str, str | None], ...] = (
+    ("flash-attn-3 2.9.1+cu128 3.12 linux 9.0", "v0.8.2/flash_attn_3-3.0.0%2Bcu128torch2.9gite2743ab-cp39-abi3-linux"),
+    ("flash_attn_3 2.9.1+cu128 3.12 linux 8.9", None),
+    ("flash-attn 2.4.1+cu124 3.11 windows 8.6", "v0.3.9/flash_attn-2.6.3%2Bcu124torch2.4-cp311-cp311-win_amd64.whl"),
+    ("triton-windows 2.14.0+cu130 3.12 windows 8.6", "triton-windows>=3.8,<3.9"),
+    ("gptqmodel 2.8.0+cu128 3.12 linux 8.6", "v5.8.0/gptqmodel-5.8.0%2Bcu128torch2.8-cp312-cp312-linux_x86_64.whl"),
+    ("pytorch3d 2.4.1+cu121 3.10 linux 8.6", _P3D),
+    ("k2 2.8.0+cu128 3.12 linux 8.6", "k2==1.24.4.dev20250807+cuda12.8.torch2.8.0"),
+    ("nvidia-dali 2.8.0+cu128 3.12 linux 8.6", "nvidia-dali-cuda120==2.4.0"),
+    ("nvidia-dali 2.9.0+cu130 3.12 linux 8.6", "nvidia-dali-cuda130==2.4.0"),
+    ("sglang 2.9.1+cu128 3.12 linux 9.0", "sglang==0.5.10"),
+    ("fbgemm-gpu 2.8.0+cu128 3.12 linux 8.0", "fbgemm-gpu==1.3.0"),
+    ("transformer-engine 2.8.0+cu128 3.12 linux 9.0", "transformer-engine[core-cu12,pytorch]==2.20.2"),
+    ("xformers 2.7.0+cu126 3.12 linux 6.1", "xformers==0.0.30"),
+    (
+        "torch-tensorrt 2.10.0+cu128 3.12 linux 8.6",
+        'torch-tensorrt==2.10.*" --index-url https://download.pytorch.org/whl/cu128',
+    ),
+)
+
+
+@pytest.mark.parametrize(("text", "label"), MISSED)
+def test_what_was_missed(text: str, label: str | None) -> None:
+    found = _offline(text)
+    assert (label in str(found.command)) if label else (found.wheels == () and found.exit_code == 5)
 
 
 # A second round, labelled before the finder was asked: from `Requires-Dist` of the wheels on the index, the lists of
@@ -499,14 +529,13 @@ def test_what_is_not_linked_to_torch_does_not_say_which_torch_it_is_for(tmp_path
 
 def test_nothing_compiled_is_no_lack_of_gpu_code(tmp_path: Path) -> None:
     found = find(_question("some-ext 2.8.0+cu128 3.12 linux 9.0"), ask=_at(_seen(tmp_path, {})))
-    assert (found.wheels[0].state, "nothing compiled" in found.wheels[0].why) == (State.UNVERIFIED, True)
+    assert (found.wheels[0].state, "no compiled library" in found.wheels[0].why) == (State.UNVERIFIED, True)
 
 
-def test_of_a_library_for_each_cuda_only_that_of_torch_is_held_against_it(tmp_path: Path) -> None:
+def test_of_a_library_for_each_cuda_only_that_of_torch_is_held_against_it() -> None:
     names = ["x/libx_cuda118.so", "x/libx_cuda128.so", "x/helper.so"]
-    torch = InstalledTorch(version="2.8.0+cu128", cuda=Version("12.8"), root=str(tmp_path))
-    assert check._for_line(names, torch) == ["x/libx_cuda128.so", "x/helper.so"]
-    assert check._for_line(names[:1], torch) == names[:1]
+    assert check._for_line(names, Version("12.8")) == ["x/libx_cuda128.so", "x/helper.so"]
+    assert check._for_line(names[:1], Version("12.8")) == names[:1]
 
 
 def test_a_machine_that_no_row_is_for_is_asked_on_the_index() -> None:
@@ -605,7 +634,8 @@ def test_what_is_bound_to_no_torch_is_what_plan_says_of_it(name: str, card: str)
     """It once took the newest on the index, and that has no code for the card."""
     place = situation_here(gpus=(card,), system="linux", machine="x86_64", python="3.11")
     asked = question.of(name, TorchNamed(torch="2.7.1+cu126", os="linux", arch="x86_64", python="3.11"), gpus=(card,))
-    found, planned = find(asked, ask=_no_index, look=_unread), for_program(name, place)
+    beside = BesideTorch("3.11", Version("12.6"))
+    found, planned = find(asked, ask=_no_index, look=_unread), for_program(name, place, beside)
     assert [each.words for each in found.wheels] == ([planned.requirements] if planned.version else [])
     assert (found.exit_code == 0) == (planned.version is not None and planned.evidence.confirmed)
     assert name != "cupy-cuda12x" or all("12x" in word for each in found.wheels for word in each.words)
@@ -636,6 +666,141 @@ def test_what_the_index_has_is_named_by_its_release_and_a_forerunner_is_no_answe
 ) -> None:
     """pip took the one file that any Python may have, years old; the line printed would have built a newer one."""
     there = IndexAnswer(place=f"https://x.example/deepspeed-{file}-py3-none-any.whl", reached=True)
-    found = find(_question("deepspeed 2.8.0+cu128 3.13 windows 8.9"), ask=lambda *_: there, look=_unread)
+    free = LookedInto(State.UNVERIFIED, "it has no compiled library", free=True)
+    found = find(_question("deepspeed 2.8.0+cu128 3.13 windows 8.9"), ask=lambda *_: there, look=lambda *_: free)
     assert tuple(each.words for each in found.wheels) == words
     assert bool(words) or any("but 0.3.1.dev5" in each for each in found.refused)
+
+
+_ONNX = "onnxruntime-gpu[cuda,cudnn]=="
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("onnxruntime-gpu 2.8.0+cu128 3.12 linux 8.6", f"{_ONNX}1.26.0"),
+        ("onnxruntime-gpu 2.8.0+cu128 3.10 linux 8.6", f"{_ONNX}1.23.2"),
+        ("onnxruntime-gpu 2.9.0+cu130 3.12 windows 8.6", f"{_ONNX}1.31.1"),
+        ("jax 2.11.0+cu130 3.12 linux 8.6", "jax[cuda13]==0.12.0.1"),
+        ("jax 2.11.0+cu130 3.11 linux 8.6", "jax[cuda13]==0.9.2"),
+        ("jax 2.11.0+cu130 3.10 linux 8.6", None),
+        ("cupy 2.8.0+cu128 3.9 windows 8.6", "cupy-cuda12x==13.6.0"),
+        ("cupy-cuda13x 2.9.0+cu130 3.9 linux 8.6", None),
+    ],
+)
+def test_a_program_goes_with_the_cuda_and_the_python_of_the_torch_beside_it(text: str, words: str | None) -> None:
+    """The newest was named, with another CUDA in it or without a file for that Python."""
+    asked = _question(text)
+    place = situation_here(gpus=("RTX 3090",), system=asked.system, machine="x86_64", python=asked.python)
+    found = find(msgspec.structs.replace(asked, place=place), ask=_no_index, look=_unread)
+    assert [word for each in found.wheels for word in each.words] == ([words] if words else [])
+    assert words or "in an environment of its own: `rekindle plan --for" in (found.instead or "")
+
+
+def _linked(folder: Path, *needed: str, metadata: str = "") -> Path:
+    """A wheel for Windows with a module that imports these."""
+    dll(folder / "code.pyd", imports=needed)
+    info = "some_ext-1.0.dist-info"
+    files = {
+        "some_ext/code.pyd": (folder / "code.pyd").read_bytes(),
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: some-ext\nVersion: 1.0\n{metadata}".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nTag: cp312-cp312-win_amd64\n",
+    }
+    return small_wheels.make(folder, files, name="some_ext-1.0-cp312-cp312-win_amd64.whl")
+
+
+@pytest.mark.parametrize(("line", "fits"), [("cu128", True), ("cu118", False), ("cu130", False)])
+def test_the_cuda_that_a_file_is_linked_to_is_that_of_torch(line: str, fits: bool, tmp_path: Path) -> None:
+    """Only a torch that was installed was asked; one that was named was offered the runtime of another CUDA."""
+    wheel = _linked(tmp_path, "c10.dll", "cudart64_12.dll", metadata="Requires-Dist: torch==2.7.0\n")
+    found = find(_question(f"some-ext 2.7.0+{line} 3.12 windows 8.6"), ask=_at(wheel))
+    assert bool(found.wheels) is fits
+    assert fits or "code.pyd uses CUDA 12, and torch is built for CUDA" in found.refused[0]
+
+
+@pytest.mark.parametrize(
+    ("needed", "metadata", "line"),
+    [
+        (("c10.dll", "cudart64_12.dll"), "", False),
+        (("c10.dll", "cudart64_12.dll"), "Requires-Dist: torch==2.7.0\n", True),
+        (("cudart64_12.dll",), "", True),
+    ],
+)
+def test_without_a_word_of_its_torch_there_is_no_line_to_install_it(
+    needed: tuple[str, ...], metadata: str, line: bool, tmp_path: Path
+) -> None:
+    wheel = _linked(tmp_path, *needed, metadata=metadata)
+    found = find(_question("some-ext 2.7.0+cu128 3.12 windows 8.6"), ask=_at(wheel))
+    assert (found.exit_code, bool(found.command), bool(found.wheels[0].words)) == (9, line, line)
+    assert line or "which torch it was compiled for is not known" in found.wheels[0].why
+
+
+@pytest.mark.parametrize(
+    ("text", "abi", "fits"),
+    [
+        ("some-ext 2.8.0+cu128 3.12 linux 9.0", "pre-cxx11", False),
+        ("some-ext 2.8.0+cu128 3.12 linux 9.0", "cxx11", True),
+        ("some-ext 2.6.0+cu124 3.12 linux 9.0", "cxx11", False),
+    ],
+)
+def test_the_cxx_abi_of_a_file_is_that_of_torch(
+    text: str, abi: str, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """autoawq-kernels with the older one was offered for torch 2.8, sgl-kernel with the newer for 2.6.0+cu124."""
+    monkeypatch.setattr(find_module, "served_by", lambda *_: ServedCards({"sm_90": 1}, [], False, abi))
+    monkeypatch.setattr(find_module, "link_to", lambda *_: TorchLink(None, compiled=True, torch=True))
+    seen = find_module.look_into("https://index/some_ext.whl", _question(text), False)
+    assert (seen.state is not State.FAIL, "C++ ABI" in seen.said) == (fits, not fits)
+
+
+@pytest.mark.parametrize(
+    ("switch", "words", "variable"),
+    [
+        (("-f", "https://x.example/list.html"), ["--no-index"], "PIP_FIND_LINKS"),
+        (
+            ("--extra-index-url", "https://x.example/whl"),
+            ["--index-url", "https://x.example/whl"],
+            "PIP_EXTRA_INDEX_URL",
+        ),
+    ],
+)
+def test_a_list_is_asked_alone(
+    switch: tuple[str, ...], words: list[str], variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip fell back to the index where a list could not be read, and its file was taken for the list's."""
+    called: list[tuple[list[str], Mapping[str, str]]] = []
+
+    def call(args: list[str], *, env: Mapping[str, str], timeout: float) -> Result:
+        called.append((args, env))
+        return Result(args=(), code=1, err="WARNING: Retrying (Retry(total=4")
+
+    monkeypatch.setattr("rekindle.core.run.call", call)
+    told = on_index("dgl", switch, environment=None, python="3.11", system="linux", machine="x86_64")
+    asked, env = called[0]
+    assert (told.reached, env[variable]) == (False, switch[1])
+    assert all(word in asked for word in words) and "--extra-index-url" not in asked
+
+
+def test_a_name_outside_the_tables_is_no_verdict() -> None:
+    """`FAIL` and exit code 5 read as though nobody had built it."""
+    found = find(_question("nosuch-xyz 2.8.0+cu128 3.12 linux 9.0"), ask=_empty_index, look=_unread)
+    assert (found.exit_code, {each.state for each in found.findings}) == (9, {State.UNVERIFIED})
+    assert "not in the tables: only the index was asked" in found.refused[-1]
+
+
+def test_a_part_of_the_kernels_is_not_none_of_them(tmp_path: Path) -> None:
+    """It was said of a library that it does not serve sm_86 because it has sm_86."""
+    libraries = {"some_ext/code.so": (("sm_86",), ("sm_90",))}
+    cards = (NamedCard(name="the card", capability=Capability(8, 6)),)
+    assert "has it in a part of its kernels only" in served_by(_seen(tmp_path, libraries), cards).lacks[0]
+
+
+def test_one_torch_is_no_range() -> None:
+    assert "for torch 2.7.1, not" in " ".join(_offline("vllm 2.12.0+cu130 3.12 linux 8.0").refused)
+
+
+def test_what_others_built_for_a_card_is_named_by_plan_too() -> None:
+    """`extension find vllm` named vllm-pascal where `plan --for vllm` knew of nothing."""
+    place = situation_here(gpus=("GTX 1080 Ti",), system="linux", machine="x86_64", python="3.12")
+    notes = " ".join(for_program("vllm", place).notes)
+    assert "vllm-pascal==0.10.0" in notes and "rekindle extension find vllm" in notes

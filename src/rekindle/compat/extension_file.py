@@ -26,7 +26,8 @@ def known_as(package: str, system: str) -> str:
     """The name that the tables know a package by, however it was written."""
     name = canonicalize_name(package)
     name = canonicalize_name("triton-windows") if name == "triton" and system == "windows" else name
-    home = extension_homes.home_of_folder(name)
+    # TensorRT is a program, and the folder of torch-tensorrt's repository.
+    home = extension_homes.home(name) if programs.known(name) else extension_homes.home_of_folder(name)
     return canonicalize_name(home.package) if home else name
 
 
@@ -116,6 +117,7 @@ def index_words(row: ExtensionFile, asked: AskedFile) -> tuple[str, ...]:
     """What pip is told, where it finds the file itself: the requirement, and the options of its list."""
     minor = Version(asked.torch).major_minor
     fields = {"line": asked.line, "minor": minor, "digits": str(minor).replace(".", "")}
+    fields |= {"patch": asked.torch.replace(".", ""), "py": f"py{asked.python.replace('.', '')}"}
     told = (row.switch or "").format(package=row.package, **fields).split()
     return (row.requirement.format(**fields), *told)
 

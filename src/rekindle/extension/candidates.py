@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -18,7 +18,7 @@ from rekindle.core import files, run
 from rekindle.core import python as own_python
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State, passed, unverified, warned
-from rekindle.extension.check import link_to, served_by
+from rekindle.extension.check import ForTorch, link_to, served_by
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.model import InstalledTorch
 from rekindle.model.environment import Environment
@@ -70,26 +70,40 @@ class IndexAnswer(msgspec.Struct, frozen=True, kw_only=True):
 def on_index(
     requirement: str, switch: Sequence[str], *, environment: Environment | None, python: str, system: str, machine: str
 ) -> IndexAnswer:
-    """Which wheel pip would take for an environment, or for a Python and a system that need not be these."""
-    words = [*_DRY, *switch]
+    """Which wheel pip would take for an environment, or for a Python and a system that need not be these.
+
+    A list that `switch` names is asked alone: what the index has beside it is not the list's.
+    """
+    alone, env = _alone(switch)
+    words = [*_DRY, *alone]
     if environment is not None and environment.interpreter and environment.here and environment.pip:
-        result = _pip(environment, [*words, requirement], timeout=_ASKING)
+        result = _pip(environment, [*words, requirement], timeout=_ASKING, env=env)
     else:
         with files.scratch("none") as folder:
             words += ["--target", str(folder), *own_python.for_system(system, machine), "--python-version", python]
-            result = run.call(own_python.pip(sys.executable, *words, requirement), timeout=_ASKING)
+            result = run.call(own_python.pip(sys.executable, *words, requirement), env=env, timeout=_ASKING)
     if result.ok:
         return IndexAnswer(place=_first(result.out), reached=True)
     return IndexAnswer(place=None, reached="Retrying" not in result.err and "onnection" not in result.err)
 
 
+def _alone(switch: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
+    """pip's words and environment for one list and nothing else: variables stand above its settings."""
+    page = next((word for word in switch if word.startswith("http")), None)
+    if page is None:
+        return list(switch), os.environ
+    if "-f" in switch:
+        return ["--no-index"], {**os.environ, "PIP_FIND_LINKS": page}
+    return ["--index-url", page], {**os.environ, "PIP_EXTRA_INDEX_URL": page}
+
+
 def _judged(where: str | Path, name: str, torch: InstalledTorch, cards: Sequence[NamedCard]) -> Finding:
-    targets, wrong, _ = served_by(where, cards)
+    targets, wrong, *_ = served_by(where, cards)
     if not targets:
         return warned("extension.index", f"{name} on the index has no GPU code")
     if wrong:
         return warned("extension.index", f"{name} on the index {'; '.join(wrong)}")
-    reason = link_to(where, torch, torch.version).wrong
+    reason = link_to(where, ForTorch(torch.version, torch.cuda, installed=torch)).wrong
     if reason:
         return warned("extension.index", f"{name} on the index does not fit: {reason}")
     return passed("extension.index", f"{name} on the index supports the GPUs")
@@ -116,7 +130,9 @@ def _fetched(requirement: str, environment: Environment, folder: Path) -> Path |
     return next(iter(folder.glob("*.whl")), None) if result.ok else None
 
 
-def _pip(environment: Environment, words: Sequence[str], *, timeout: float) -> run.Result:
+def _pip(
+    environment: Environment, words: Sequence[str], *, timeout: float, env: Mapping[str, str] = os.environ
+) -> run.Result:
     """pip of the environment that an extension is built for, so that its index, proxy and certificates hold."""
     assert environment.interpreter is not None
-    return run.call(own_python.pip(environment.interpreter, *words), env=os.environ, timeout=timeout)
+    return run.call(own_python.pip(environment.interpreter, *words), env=env, timeout=timeout)

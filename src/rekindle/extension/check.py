@@ -72,6 +72,15 @@ def misnamed(name: str, architecture: str) -> Finding | None:
     )
 
 
+class ForTorch(NamedTuple):
+    """The torch that a ready-made wheel is held against. `cuda` None: it is for the processor."""
+
+    version: str
+    cuda: Version | None
+    cxx_abi: str | None = None
+    installed: InstalledTorch | None = None
+
+
 class TorchLink(NamedTuple):
     """How a wheel hangs together with torch. `wrong`: why it cannot be used with this one."""
 
@@ -81,34 +90,36 @@ class TorchLink(NamedTuple):
     """Something in it is linked to torch."""
     cuda: bool = False
     """Something in it is linked to CUDA's runtime."""
+    pinned: bool = False
+    """It asks for this torch and no other."""
 
 
-def link_to(where: str | Path, torch: InstalledTorch | None, version: str) -> TorchLink:
-    """Of a ready-made wheel with a torch: what it requires, and if that torch is installed its links and symbols."""
+def link_to(where: str | Path, torch: ForTorch) -> TorchLink:
+    """Of a ready-made wheel with a torch: what it requires, its CUDA, and if that torch is installed its symbols."""
     with open_package(where) as package:
         requires = headers(package, "METADATA").get("Requires-Dist", [])
-        if not admits(requires, torch.version if torch else version):
-            return TorchLink(f"it requires `{torch_line(requires)}`, and this is {torch.version if torch else version}")
-        offered = Offered(Path(torch.root)) if torch else None
-        links = TorchLink(None)
-        for name in _for_line([name for name in package.files if is_module(name)], torch):
-            binary = package.binary(name, symbols=torch is not None)
+        line = torch_line(requires) or ""
+        if not admits(requires, torch.version):
+            return TorchLink(f"it requires `{line}`, and this is {torch.version}")
+        offered = Offered(Path(torch.installed.root)) if torch.installed else None
+        links = TorchLink(None, pinned="==" in line)
+        for name in _for_line([name for name in package.files if is_module(name)], torch.cuda):
+            binary = package.binary(name, symbols=offered is not None)
             needed = binary.elf.needed if binary.elf else tuple(binary.pe.imports) if binary.pe else ()
             majors = runtimes(needed)
-            links = TorchLink(None, True, links.torch or links_torch(needed), links.cuda or bool(majors))
-            if torch is None or offered is None:
-                continue
+            links = TorchLink(None, True, links.torch or links_torch(needed), links.cuda or bool(majors), links.pinned)
             answers = [same_cuda(binary.file, Version(str(each)), torch.cuda) for each in majors]
-            answers.append(has_symbols(binary.file, len(missing_in(binary, offered)), torch.version))
+            if offered is not None:
+                answers.append(has_symbols(binary.file, len(missing_in(binary, offered)), torch.version))
             for answer in answers:
                 if isinstance(answer, Clash):
                     return TorchLink(answer.sentence)
     return links
 
 
-def _for_line(names: list[str], torch: InstalledTorch | None) -> list[str]:
+def _for_line(names: list[str], cuda: Version | None) -> list[str]:
     """The modules that are loaded: of a library for each CUDA (`libbitsandbytes_cuda126.so`) that of torch's own."""
-    own = f"cuda{CudaLine(torch.cuda).name[2:]}." if torch and torch.cuda else None
+    own = f"cuda{CudaLine(cuda).name[2:]}." if cuda else None
     if own is None or not any(own in name for name in names):
         return names
     return [name for name in names if own in name or not _LINE.search(name)]
@@ -206,6 +217,7 @@ class ServedCards(NamedTuple):
     targets: dict[str, int]
     lacks: list[str]
     partly: bool
+    cxx_abi: str | None = None
 
 
 def served_by(where: str | Path, cards: Sequence[NamedCard], line: str | None = None) -> ServedCards:
@@ -218,18 +230,23 @@ def served_by(where: str | Path, cards: Sequence[NamedCard], line: str | None = 
     if not named:
         lacking = [card for card in seen.cards if card.coverage is not Coverage.SERVES]
         partly = all(any(each.coverage is Coverage.SERVES for each in card.files.values()) for card in lacking)
-        return ServedCards(seen.targets, [_lack(card, seen) for card in lacking], bool(lacking) and partly)
+        lacks = [_lack(card, seen) for card in lacking]
+        return ServedCards(seen.targets, lacks, bool(lacking) and partly, seen.cxx_abi)
     own = msgspec.structs.replace(seen, gpu_code=tuple(named))
     lacking = [
         card for card in seen.cards if any(card.files[code.file].coverage is not Coverage.SERVES for code in named)
     ]
     targets = {target: count for code in named for target, count in code.targets.items()}
-    return ServedCards(targets, [_lack(card, own) for card in lacking], partly=False)
+    return ServedCards(targets, [_lack(card, own) for card in lacking], False, seen.cxx_abi)
 
 
 def _lack(card: Judged, seen: Inspection) -> str:
     """The file is named with its own code: NVIDIA's libraries in the same wheel may have code for more cards."""
     wrong = [code for code in seen.gpu_code if code.file in card.files]
     wrong = [code for code in wrong if card.files[code.file].coverage is not Coverage.SERVES]
-    parts = [f"{code.file.rpartition('/')[2]} has {', '.join(code.targets)}" for code in wrong[:_MOST]]
+    parts = [
+        f"{code.file.rpartition('/')[2]} has "
+        + ("it in a part of its kernels only" if card.name in code.targets else ", ".join(code.targets))
+        for code in wrong[:_MOST]
+    ]
     return f"does not serve {card.name}: {'; '.join(parts) or 'it has no code for it'}"

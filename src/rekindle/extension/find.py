@@ -22,64 +22,35 @@ from rekindle.audit.symbols import Offered
 from rekindle.compat import extension_file, wheel_platform
 from rekindle.compat import package as packages
 from rekindle.compat.companion import release_for
+from rekindle.compat.extension_torch import same_abi
 from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_cuda import ordinary_line
 from rekindle.core import codec
-from rekindle.core.command import Command, pip, rekindle
+from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import NoRoute, RekindleError, Unverified
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.extension import companions
 from rekindle.extension.candidates import IndexAnswer, on_index
-from rekindle.extension.check import link_to, served_by
+from rekindle.extension.check import ServedCards, TorchLink, link_to, served_by
+from rekindle.extension.question import ExtensionQuestion
 from rekindle.knowledge.builds import extension_builds, extension_files, programs
-from rekindle.knowledge.builds.extension_files import AskedFile, ExtensionFile
+from rekindle.knowledge.builds.extension_files import ExtensionFile
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.logs.extension_homes import ExtensionHome
 from rekindle.knowledge.torch.releases import torch_release
-from rekindle.machine.model import InstalledTorch
 from rekindle.model.cuda_line import index_of
-from rekindle.model.environment import Environment
 from rekindle.model.wheel import read_name, tagged_glibc
 from rekindle.stack.candidates import JETSON_WHEELS, against_place
 from rekindle.stack.offers import official_of
-from rekindle.stack.programs import for_program
-from rekindle.stack.situation import Situation, Wish
+from rekindle.stack.programs import BesideTorch, for_program
+from rekindle.stack.situation import Wish, place_words
 
 _MOST = 3
 """Wheels that are proposed at most."""
 _STRANGERS = "the project did not build it: look into it before you trust it"
 _COST = "minutes for a small project, hours for the attention kernels; needs a CUDA toolkit and a compiler"
-
-
-class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """`environment` and `installed` where the question is about a torch that is there."""
-
-    package: str
-    torch: str
-    line: str | None
-    python: str
-    system: str
-    machine: str
-    cards: tuple[NamedCard, ...] = ()
-    place: Situation | None = None
-    """The computer, as far as it is known."""
-    environment: Environment | None = None
-    installed: InstalledTorch | None = None
-    cxx_abi: str | None = None
-    """The C++ ABI of the torch that is installed; None: that of PyTorch's own wheels is meant."""
-    note: str | None = None
-    """What was taken for granted."""
-
-    @property
-    def asked(self) -> AskedFile:
-        return codec.like(AskedFile, self)
-
-    def pip_install(self, *words: str) -> Command:
-        if self.environment is not None:
-            return self.environment.pip_command("install", *words)
-        return pip("install", *words, system=self.system)
 
 
 class FoundWheel(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,8 +61,8 @@ class FoundWheel(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     why: str
     words: tuple[str, ...]
-    """What pip is told to install, as in `command`."""
-    command: Command
+    """What pip is told to install, as in `command`; neither where nothing says that it is for this torch."""
+    command: Command | None
     address: str | None = None
     source: str | None = None
     observed_at: str | None = None
@@ -130,28 +101,31 @@ class FoundExtension(msgspec.Struct, frozen=True, kw_only=True):
     """What was taken for granted."""
     build_cost: str | None = None
     """What the build takes, where `command` is one."""
+    listed: bool = True
+    """The tables know the package. False: only the index was asked, and others may have built it."""
 
     @property
     def exit_code(self) -> int:
-        if not self.wheels:
+        if not self.wheels and self.listed:
             return NoRoute.exit_code
-        return 0 if self.wheels[0].state is State.PASS else Unverified.exit_code
+        return 0 if self.wheels and self.wheels[0].state is State.PASS else Unverified.exit_code
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """As a person reads it."""
         found = [wheel.finding for wheel in self.wheels]
-        state = State.WARN if self.wheels or self.build_cost else State.FAIL
+        state = State.WARN if self.wheels or self.build_cost else State.FAIL if self.listed else State.UNVERIFIED
         found += [Finding(id="extension.refused", state=state, found=said) for said in self.refused]
         return tuple(found)
 
 
 class LookedInto(msgspec.Struct, frozen=True):
-    """`bound`: something in it is linked to torch, so that its symbols say which torch it is for."""
+    """`bound`: the file says that it is for this torch, by a pin or its symbols; `free`: nothing in it links torch."""
 
     state: State
     said: str
     bound: bool = False
+    free: bool = False
 
 
 Asker = Callable[[str, Sequence[str], ExtensionQuestion], IndexAnswer]
@@ -161,7 +135,7 @@ Looker = Callable[[str | Path, ExtensionQuestion, bool], LookedInto]
 def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker | None = None) -> FoundExtension:
     """`ask` is how pip is asked which wheel it would take, `look` how a wheel is looked into."""
     name = extension_file.known_as(question.package, question.system)
-    home = extension_homes.home_of_folder(name)
+    home = extension_homes.home(name)
     question = msgspec.structs.replace(question, package=name)
     if (beside := _program(question)) is not None:
         return beside
@@ -174,7 +148,10 @@ def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker 
     build = not wheels and _builds(question, home)
     refused = tuple(dict.fromkeys(search.refused)) if wheels else (*dict.fromkeys(search.refused), *search.near())
     where = home.windows if home and question.system == "windows" and home.windows else home.builds if home else None
-    return _answer(question, wheels, refused if wheels or where is None else (*refused, where), build=build)
+    rows = (*extension_files.files(name), *extension_homes.wheels(name))
+    listed = home is not None or bool(rows) or extension_builds.project(name) is not None
+    where = where if listed else f"{name} is not in the tables: only the index was asked"
+    return _answer(question, wheels, refused if wheels or where is None else (*refused, where), build, listed=listed)
 
 
 def _program(question: ExtensionQuestion) -> FoundExtension | None:
@@ -183,10 +160,14 @@ def _program(question: ExtensionQuestion) -> FoundExtension | None:
     if place is None or not programs.free_of_torch(question.package) or extension_files.files(question.package):
         return None
     row = programs.program(question.package)
-    found = for_program(question.package, msgspec.structs.replace(place, python=question.python or place.python))
+    found = for_program(question.package, place, BesideTorch(question.python or place.python, question.cuda))
     newer = tuple(each.reason for each in found.too_new)
     if found.version is None:
-        return _answer(question, (), newer, instead=" ".join(found.notes) or row.otherwise)
+        alone = for_program(question.package, place)
+        plan = rekindle("plan", "--for", row.id, *place_words(place, driver=False), system=question.system)
+        apart = f"{row.id} {alone.version} runs in an environment of its own: `{plan}`"
+        instead = "; ".join((apart, *alone.notes)) if alone.version else " ".join(found.notes) or row.otherwise
+        return _answer(question, (), newer, instead=instead)
     wheel = FoundWheel(
         what=f"{row.id} {found.version}",
         by="on the index",
@@ -230,9 +211,10 @@ def _answer(
     question: ExtensionQuestion,
     wheels: tuple[FoundWheel, ...],
     refused: tuple[str, ...],
-    *,
     build: bool = False,
+    *,
     instead: str | None = None,
+    listed: bool = True,
 ) -> FoundExtension:
     env = ("--env", question.environment.root) if question.environment else ()
     own = rekindle("extension", "build", question.package, *env, *card_words(question.cards), system=question.system)
@@ -245,6 +227,7 @@ def _answer(
         command=wheels[0].command if wheels else own if build else None,
         instead=instead,
         build_cost=_COST if build else None,
+        listed=listed,
     )
 
 
@@ -264,7 +247,7 @@ class _Search:
             unverified.append(wheel)
             if len(unverified) == _MOST:
                 break
-        return tuple(unverified)
+        return tuple(sorted(unverified, key=lambda each: each.command is None))
 
     def _every(self) -> Iterator[FoundWheel]:
         """Of the project first: its files, else its list; then what others built, or changed for a card it has not."""
@@ -322,22 +305,22 @@ class _Search:
         release = release_for(question.package, question.torch) if extension_builds.project(question.package) else None
         known = [row for row in extension_files.files(question.package) if not row.installs and not row.packages]
         here = [row for row in known if row.is_for(question.system, question.machine)]
+        made = extension_homes.wheel_for(question.package, question.torch)
+        # A row of two numbers is every release that begins with them.
+        every = ".*" if made and made.version.count(".") == 1 else ""
+        exact = f"{question.package}=={made.version}{every}" if made else question.package
         if release is not None:
             usual = ordinary_line(torch_release(question.torch), question.system, question.machine)
             switch = ["--index-url", index_of(question.line)] if question.line and question.line != usual else []
             found = self._asked(f"{question.package}=={release}", switch, pure=False, known=True)
         elif home is not None and (listed := self._list(home)) is not None:
-            found = self._asked(question.package, listed.split(" "), pure=False, known=True)
+            found = self._asked(exact, listed.split(" "), pure=False, known=True)
             found = msgspec.structs.replace(found, source=home.source, observed_at=home.observed_at) if found else None
         elif any(row.builds_for(question.torch) for row in here) or any(row.by is None and row.name for row in known):
             found = None  # the rows name every file, and none is for this question: the index has none of them
         elif self._none_for_windows:
             found = None
         else:
-            made = extension_homes.wheel_for(question.package, question.torch)
-            # A row of two numbers is every release that begins with them.
-            every = ".*" if made and made.version.count(".") == 1 else ""
-            exact = f"{question.package}=={made.version}{every}" if made else question.package
             found = self._asked(exact, [], pure=False, known=made is not None)
         if found is not None:
             yield found
@@ -385,13 +368,16 @@ class _Search:
             self.refused.append(f"{name} {by} {seen.said}")
             return None
         fits = known or seen.bound
+        look = self.home.repository if self.home else told.place
+        doubt = f"which torch it was compiled for is not known, so there is no line to install it: look at {look}"
+        doubt = "nothing in it is linked to torch" if seen.free else doubt
         return FoundWheel(
             what=name,
             by=by,
             state=seen.state if fits else State.UNVERIFIED,
-            why=seen.said if fits else f"{seen.said}; which torch and CUDA it was built for is not known",
-            words=words,
-            command=command,
+            why=seen.said if fits else f"{seen.said}; {doubt}",
+            words=words if fits or seen.free else (),
+            command=command if fits or seen.free else None,
             address=page,
         )
 
@@ -422,7 +408,7 @@ class _Search:
             pythons = ", ".join(sorted({each for row in other for each in row.pythons}, key=_number))
             return (f"its files for this torch are for Python {pythons}, not for {asked.python}",)
         builds = _builds_of(there)
-        said = ", ".join(_builds_of(there, asked.torch)) or f"{builds[0]} to {builds[-1]}"
+        said = ", ".join(_builds_of(there, asked.torch)) or " to ".join(dict.fromkeys((builds[0], builds[-1])))
         return (f"its ready-made files are for torch {said}, not for {asked.torch}+{asked.line}",)
 
     def _for_the_cards(self, rows: Sequence[ExtensionFile]) -> tuple[str, ...]:
@@ -469,29 +455,42 @@ def _ask(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -
 
 
 def look_into(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
-    """Its GPU code against the cards, and its symbols against the torch that is installed. Only headers are read."""
+    """Its GPU code against the cards; its CUDA, its C++ ABI and its symbols against torch. Only headers are read."""
+    torch = question.beside
     try:
-        targets, wrong, partly = served_by(place, question.cards, question.line)
-        link = link_to(place, question.installed, question.torch)
+        served = served_by(place, question.cards, question.line)
+        link = link_to(place, torch)
     except RekindleError:
         return LookedInto(State.UNVERIFIED, "the file could not be read from here: its GPU code was not looked at")
-    if link.wrong:
-        return LookedInto(State.FAIL, f"does not fit: {link.wrong}")
-    if pure:
-        wrong = []  # what GPU code there is in it (helpers of a compiler) is not what runs
-    elif not targets and link.compiled and not link.cuda:
-        return LookedInto(State.FAIL, "has no GPU code")
-    elif not targets:
-        why = "calls CUDA's libraries and has no GPU code" if link.compiled else "has nothing compiled in it"
-        return LookedInto(State.UNVERIFIED, f"it {why} of its own: the file does not say which cards it runs on")
-    if wrong and not partly:
-        return LookedInto(State.FAIL, "; ".join(wrong))
-    if wrong:
-        return LookedInto(State.UNVERIFIED, f"only a part of it has code for the card, the rest {'; '.join(wrong)}")
-    if question.installed and Offered(Path(question.installed.root)).empty:
-        return LookedInto(State.UNVERIFIED, "the torch there has no libraries to hold its symbols against")
+    judged = same_abi("it", served.cxx_abi, torch.cxx_abi) if link.torch else None
+    against = link.wrong or (judged.sentence if isinstance(judged, Clash) else None)
+    if against:
+        return LookedInto(State.FAIL, f"does not fit: {against}")
+    state, said = _code(served, link, question, pure)
+    held = torch.installed if link.torch and state is State.PASS else None
+    if held and Offered(Path(held.root)).empty:
+        held, state = None, State.UNVERIFIED
+        said = "the torch there has no libraries to hold its symbols against"
+    elif held:
+        said += ", and every symbol it needs is in the torch there"
+    return LookedInto(state, said, bound=link.pinned or held is not None, free=not link.torch)
+
+
+def _code(served: ServedCards, link: TorchLink, question: ExtensionQuestion, pure: bool) -> tuple[State, str]:
+    """Does what is in a file run on the cards? `pure`: GPU code in it (helpers of a compiler) is not what runs."""
+    if not pure and not served.targets and link.compiled and not link.cuda:
+        return State.FAIL, "has no GPU code"
+    if not pure and not served.targets:
+        why = "calls CUDA's libraries and has no GPU code of its own" if link.compiled else "has no compiled library"
+        return State.UNVERIFIED, f"it {why}: the file does not say which cards it runs on"
+    if not pure and served.lacks:
+        lacks = "; ".join(served.lacks)
+        if not served.partly:
+            return State.FAIL, lacks
+        return State.UNVERIFIED, f"only a part of it has code for the card, the rest {lacks}"
     if not question.cards:
-        return LookedInto(State.UNVERIFIED, "no card is known to look for: name one with `--gpu`")
-    code = "it is compiled for the card as it runs" if pure else f"it has code for {', '.join(targets)}"
-    bound = question.installed is not None and link.torch
-    return LookedInto(State.PASS, code + (", and every symbol it needs is in the torch there" if bound else ""), bound)
+        return State.UNVERIFIED, "no card is known to look for: name one with `--gpu`"
+    return (
+        State.PASS,
+        "it is compiled for the card as it runs" if pure else f"it has code for {', '.join(served.targets)}",
+    )

@@ -10,15 +10,20 @@ import msgspec
 from rekindle.audit.audit import installed_torch
 from rekindle.audit.cards import cards_of
 from rekindle.compat.extension_file import needs_torch
+from rekindle.compat.extension_torch import official_abi
 from rekindle.compat.torch_cuda import ordinary_line
-from rekindle.core.command import rekindle
+from rekindle.core import codec
+from rekindle.core.command import Command, pip, rekindle
 from rekindle.core.errors import NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.version import Version
-from rekindle.extension.find import ExtensionQuestion
+from rekindle.extension.check import ForTorch
 from rekindle.inputs.package import read_extension
 from rekindle.inputs.torch import with_cuda
+from rekindle.knowledge.builds.extension_files import AskedFile
+from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.machine import snapshot
+from rekindle.machine.model import InstalledTorch
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.environment import Environment
@@ -27,6 +32,48 @@ from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route, Stack
 from rekindle.stack.situation import Situation, Wish
 from rekindle.wheels.inspect.inspection import inspect
+
+
+class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """`environment` and `installed` where the question is about a torch that is there."""
+
+    package: str
+    torch: str
+    line: str | None
+    python: str
+    system: str
+    machine: str
+    cards: tuple[NamedCard, ...] = ()
+    place: Situation | None = None
+    """The computer, as far as it is known."""
+    environment: Environment | None = None
+    installed: InstalledTorch | None = None
+    cxx_abi: str | None = None
+    """The C++ ABI of the torch that is installed; None: that of PyTorch's own wheels is meant."""
+    note: str | None = None
+    """What was taken for granted."""
+
+    @property
+    def asked(self) -> AskedFile:
+        return codec.like(AskedFile, self)
+
+    @property
+    def cuda(self) -> Version | None:
+        line = CudaLine.parse(self.line)
+        return line.cuda if line else None
+
+    @property
+    def beside(self) -> ForTorch:
+        """The torch that a file is held against: that of PyTorch's own wheels where none is installed."""
+        own = (self.system, self.machine) == ("linux", "x86_64")
+        abi = self.cxx_abi or (official_abi(Version(self.torch), self.line) if own else None)
+        version, cuda = (self.installed.version, self.installed.cuda) if self.installed else (self.torch, self.cuda)
+        return ForTorch(version, cuda, abi, self.installed)
+
+    def pip_install(self, *words: str) -> Command:
+        if self.environment is not None:
+            return self.environment.pip_command("install", *words)
+        return pip("install", *words, system=self.system)
 
 
 class TorchNamed(msgspec.Struct, frozen=True, kw_only=True):

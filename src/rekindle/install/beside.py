@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from rekindle.audit.mending import install_command
 from rekindle.core.errors import ChecksFailed, NoRoute, UsageError
 from rekindle.extension import question as asking
-from rekindle.extension.find import ExtensionQuestion, FoundExtension, FoundWheel, LookedInto, find, look_into, name_of
+from rekindle.extension.find import FoundExtension, FoundWheel, LookedInto, find, look_into, name_of
 from rekindle.model.environment import Environment
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
@@ -35,7 +35,7 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
         """Judged again by the file that arrived and the torch that is there now; an error if they do not fit."""
         files = {each.name: each for each in arrived}
 
-        def look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
+        def look(place: str | Path, question: asking.ExtensionQuestion, pure: bool) -> LookedInto:
             return look_into(files.get(name_of(place), place), question, pure)
 
         again = find(asking.in_environment(self.found.package, self.environment, self.situation), look=look)
@@ -65,10 +65,11 @@ def _found(name: str, route: Route, environment: Environment, situation: Situati
     else:
         asked = asking.beside(name, route, environment, situation)
     found = find(asked)
-    if found.wheels:
+    if found.wheels and found.wheels[0].words:
         return found
     own = install_command(environment, asked.cards, situation.driven_by, "--torch", route.version)
     built = f"`{own}`, then `{found.command}` builds it ({found.build_cost})" if found.build_cost else None
     hints = [built, found.instead and f"instead: {found.instead}"]
     message = f"no ready-made wheel of {found.package} fits torch {route.version}; nothing was installed"
-    raise NoRoute("\n  ".join((message, *found.refused)), hint="\n".join(filter(None, hints)) or None)
+    doubts = (f"{each.what}: {each.why}" for each in found.wheels)
+    raise NoRoute("\n  ".join((message, *doubts, *found.refused)), hint="\n".join(filter(None, hints)) or None)

@@ -5,15 +5,21 @@ The rows say what code a release has; card, driver, cuDNN and PyTorch are judged
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import msgspec
 
+from rekindle.compat.extension_torch import same_cuda
 from rekindle.compat.feature_card import has
+from rekindle.compat.judgement import Clash
 from rekindle.compat.library_card import last_cudnn_of
 from rekindle.compat.torch_python import spread
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
+from rekindle.knowledge.builds import extension_files
 from rekindle.knowledge.builds.programs import (
     OtherProgram,
     ProgramRelease,
@@ -86,8 +92,15 @@ class ProgramAnswer(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
         return (*rows, ("known from", self.known_from))
 
 
-def for_program(name: str, situation: Situation) -> ProgramAnswer:
-    """The newest release of a program that runs on these cards."""
+class BesideTorch(NamedTuple):
+    """What is settled where a program goes into an environment that has a torch."""
+
+    python: str | None
+    cuda: Version | None
+
+
+def for_program(name: str, situation: Situation, beside: BesideTorch | None = None) -> ProgramAnswer:
+    """The newest release of a program that runs on these cards, and beside that torch where there is one."""
     if known(name) is None and home_of_folder(name) is not None:
         raise _an_extension(name, situation)
     row = program(name)
@@ -98,10 +111,11 @@ def for_program(name: str, situation: Situation) -> ProgramAnswer:
         return _elsewhere(row, situation)
     refused: dict[str, TooNew] = {}
     for release in here:
-        found = _considered(row, release, situation)
+        found = _considered(row, release, situation, beside)
         if isinstance(found, ProgramAnswer):
             refused.pop(release.version, None)  # a second row of it knows of more cards
-            notes = (*_newer_driver(row, situation, found.version), *found.notes) if refused else found.notes
+            driver = _newer_driver(row, situation, found.version, beside) if refused else ()
+            notes = (*driver, *found.notes)
             return msgspec.structs.replace(found, newest=not refused, notes=notes, too_new=tuple(refused.values()))
         refused[release.version] = TooNew(
             version=release.version, reason=found, source=release.source, evidence=release.evidence
@@ -111,7 +125,7 @@ def for_program(name: str, situation: Situation) -> ProgramAnswer:
         program=row.id,
         situation=situation,
         version=None,
-        notes=_newer_driver(row, situation, None) or (row.otherwise,),
+        notes=_newer_driver(row, situation, None, beside) or (row.otherwise, *_by_others(row, situation)),
         page=row.page,
         source=last.source,
         evidence=Evidence.weakest(each.evidence for each in refused.values()),
@@ -140,14 +154,26 @@ def _an_extension(name: str, situation: Situation) -> UnknownName:
     return UnknownName(f"`{name}` is not one of {one_of}", hint=hint)
 
 
-def _newer_driver(row: OtherProgram, situation: Situation, version: str | None) -> tuple[str, ...]:
+def _newer_driver(
+    row: OtherProgram, situation: Situation, version: str | None, beside: BesideTorch | None
+) -> tuple[str, ...]:
     """The newer release that only the driver is in the way of; nothing where none is."""
     if situation.driver is None and not situation.no_driver:
         return ()
-    best = for_program(row.id, msgspec.structs.replace(situation, driver=None, no_driver=False))
+    best = for_program(row.id, msgspec.structs.replace(situation, driver=None, no_driver=False), beside)
     if best.version in (None, version):
         return ()
     return (f"with driver {best.driver} (https://www.nvidia.com/en-us/drivers/) {row.id} {best.version} runs",)
+
+
+def _by_others(row: OtherProgram, situation: Situation) -> Iterator[str]:
+    """What others changed and built for the cards, as `extension find` proposes it."""
+    for file in extension_files.files(row.id):
+        fits = file.by and file.is_for(situation.system, situation.arch)
+        if fits and all(map(file.serves, situation.capabilities)):
+            words = (*place_words(situation, driver=False), "--torch", file.builds[-1], "--python", file.pythons[-1])
+            find = rekindle("extension", "find", row.id, *words, system=situation.system)
+            yield f"{file.by} built {file.requirement} for it: `{find}` says more."
 
 
 def _elsewhere(row: OtherProgram, situation: Situation) -> ProgramAnswer:
@@ -182,13 +208,20 @@ def for_card(situation: Situation) -> tuple[ProgramAnswer, ...]:
     return tuple(for_program(row.id, situation) for row in programs() if row.torch is None)
 
 
-def _considered(row: OtherProgram, release: ProgramRelease, situation: Situation) -> ProgramAnswer | str:
+def _considered(
+    row: OtherProgram, release: ProgramRelease, situation: Situation, beside: BesideTorch | None = None
+) -> ProgramAnswer | str:
     """The answer with this release, or the sentence that speaks against it."""
     name = f"{row.id} {release.version}"
     # What lasts comes first: another driver would not help there.
     lacking = next((card for card in situation.capabilities if release.serves(card) is Runs.NO), None)
     if lacking is not None:
         return f"{name} has no code that runs on {lacking.sm}: it begins with {min(release.targets)}"
+    if beside and beside.python and release.pythons and beside.python not in release.pythons:
+        return f"{name} is for Python {spread(release.pythons)}, not for {beside.python}"
+    clash = same_cuda(name, release.cuda, beside.cuda) if beside and beside.cuda else None
+    if isinstance(clash, Clash):
+        return clash.sentence
     driving = drive(toolkit(release.cuda), situation, window_of(situation), Candidate(name=name, cuda=release.cuda))
     if isinstance(driving, Rejection):
         return f"{name}: {driving.sentence}"
