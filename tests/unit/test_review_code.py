@@ -558,3 +558,18 @@ def test_what_a_workflow_is_given_from_outside_is_no_value() -> None:
 def test_a_cudnn_beside_the_one_that_torch_asks_for(cudnn: str, system: str, expected: str) -> None:
     lines = f"--index-url {WHL}/cu124\ntorch==2.6.0\nnvidia-cudnn-cu12=={cudnn}\n"
     assert verdict(lines, "A100", "requirements.txt", system=system) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "card", "expected"),
+    [
+        ("xformers==0.0.31", "GTX 1080 Ti", "refused"),
+        ("xformers==0.0.31", "RTX 3090", "accepted"),
+        ("xformers==0.0.31 --no-binary xformers", "GTX 1080 Ti", "other"),
+    ],
+)
+def test_a_release_whose_wheel_has_no_code_for_the_card(line: str, card: str, expected: str) -> None:
+    """verify, extension find and plan --with refused it, and review accepted it."""
+    answer = reviewed(f"pip install torch==2.7.1 {line} --index-url {WHL}/cu126\n", card, system="linux")
+    assert ("wheel-without-kernels" in {each.id for each in answer.remarks}) is (expected == "refused")
+    assert expected == "other" or answer.refused is (expected == "refused")

@@ -8,7 +8,7 @@ from rekindle.compat.companion import belongs
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Range, Version
-from rekindle.knowledge.builds import script_rules
+from rekindle.knowledge.builds import extension_files, script_rules
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import companions
@@ -134,6 +134,15 @@ def taken_from_page(package: str, requirement: str | None, torch: Version) -> Ju
         sentence=f"the newest {package} of the package index is newer than the wheels for torch {torch}",
         source=row.source,
     )
+
+
+def wheel_runs_on(package: str, version: Version | None, card: Capability) -> Judgement:
+    """Has any ready-made file of this release code for the card?"""
+    own = [each for each in extension_files.files(package) if version and Version.find(each.version) == version]
+    if own and all(each.serves(card) is False for each in own):
+        sentence = f"the wheel of {package} {version} has no code for a GPU of capability {card} ({card.sm})"
+        return Clash(sentence=sentence, source=own[0].source)
+    return Fits() if own else Unknown(missing=f"the code of {package} {version or ''} is not in the tables")
 
 
 def runs_on(package: str, version: Version | None, card: Capability) -> Judgement:

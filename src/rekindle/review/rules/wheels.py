@@ -12,7 +12,7 @@ from rekindle.compat.companion import release_for
 from rekindle.compat.container import gets_cards, shows_cards
 from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import goes_with as package_goes_with
-from rekindle.compat.package import is_bound, runs_on, taken_from_page
+from rekindle.compat.package import is_bound, runs_on, taken_from_page, wheel_runs_on
 from rekindle.compat.torch_cuda import CPU, has_line, published
 from rekindle.compat.torch_python import takes
 from rekindle.compat.wheel_platform import built_for, goes_here, goes_with
@@ -453,12 +453,14 @@ def _kernels(subject: Subject) -> Iterator[Raised]:
         for wanted in found.wanted
         if wanted.source is None
     }
+    compiled = any("--no-binary" in found.item.text for found in subject.installs)
+    ready = set() if compiled else {*named}
     for step in subject.builds:
         rocm = any(re.search(r"\bgfx\d", own.value) for own in step.item.prefix)
         if step.what != "torch" and not rocm:
             named.setdefault((step.line, step.name), _tag(subject, step.item))
     for (line, name), requirement in named.items():
-        yield from _kernel(subject, line, name, requirement)
+        yield from _kernel(subject, line, name, requirement, ready=(line, name) in ready)
 
 
 def _tag(subject: Subject, item: Invocation) -> str | None:
@@ -468,7 +470,7 @@ def _tag(subject: Subject, item: Invocation) -> str | None:
     return f"=={tags[-1]}" if tags else None
 
 
-def _kernel(subject: Subject, line: int, name: str, requirement: str | None) -> Iterator[Raised]:
+def _kernel(subject: Subject, line: int, name: str, requirement: str | None, *, ready: bool) -> Iterator[Raised]:
     row = extension_homes.home_of_folder(name)
     below = re.search(r"<\s*(\d{1,9}(?:\.\d{1,9}){0,7})", requirement or "")
     if row is None or (below and row.begins_since is not None and Version(below[1]) <= row.begins_since):
@@ -479,3 +481,5 @@ def _kernel(subject: Subject, line: int, name: str, requirement: str | None) -> 
                 "kernels-not-for-the-card", line, name=row.package, card=card, sm=card.sm, begins=row.begins,
                 instead=f". Instead: {row.instead}" if row.instead else "", source=row.source,
             )  # fmt: skip
+        elif ready and isinstance(answer := wheel_runs_on(row.package, exact_version(requirement), card), Clash):
+            yield raised("wheel-without-kernels", line, clash=answer.sentence, source=answer.source)
