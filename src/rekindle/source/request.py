@@ -47,7 +47,7 @@ class SourceCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 def bring(command: SourceCommand, say: Callable[[str], None]) -> checkout.Tree | tarball.Unpacked:
     origin, mirror, without = command.origin, command.mirror, command.without
-    release = _release(command.torch)
+    release = read_torch(command.torch or "latest").release
     root = (command.output or Path(f"pytorch-{release}")).absolute()  # git is called from within it
     system = paths.system()
     size = size_of(release)
@@ -87,14 +87,6 @@ def size_of(release: str) -> Size:
     return fitting[-1] if fitting else rows[0]
 
 
-def _release(torch: str | None) -> str:
-    release = read_torch(torch or "latest").release
-    if len(Version(release).parts) != 3:
-        message = f"which releases PyTorch {release} has is not in Rekindle's data"
-        raise UsageError(message, hint="write all three numbers: `--torch 2.0.1`")
-    return release
-
-
 def setting(
     root: Path,
     *,
@@ -106,15 +98,15 @@ def setting(
     cuda: str | None = None,
 ) -> PatchSetting:
     """The tools that are on this machine now may not be those of the build, so only what was said counts for them."""
-    system = read_system(system).system if system else paths.system()
+    system = read_system(system).system if system is not None else paths.system()
     return PatchSetting(
-        torch=tree.release(root, read_torch(torch).release if torch else None),
+        torch=tree.release(root, read_torch(torch).release if torch is not None else None),
         os=system,
         arch=paths.architecture(),
         compiler=compiler or ("msvc" if system == "windows" else "gcc"),
         cmake=_version("--cmake", cmake),
         setuptools=_version("--setuptools", setuptools),
-        cuda=read_cuda(cuda) if cuda else None,
+        cuda=read_cuda(cuda) if cuda is not None else None,
     )
 
 
