@@ -91,10 +91,7 @@ class Version(Keyed):
 
 
 def typed(text: str, what: str, example: str, *, said: str | None = None) -> Version:
-    """A version that a person typed: `v12.6` is 12.6. What is none is an error that shows how one is written.
-
-    `said` is all that was typed, where `text` is what a reader made of it.
-    """
+    """A version that a person typed: `v12.6` is 12.6. What is none is an error that quotes all that was `said`."""
     try:
         return Version(text.strip().lower().removeprefix("v"))
     except ValueError:

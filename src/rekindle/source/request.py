@@ -16,6 +16,7 @@ from rekindle.inputs.torch import read_torch
 from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge import tables
 from rekindle.knowledge.torch.patches import PatchSetting
+from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.source import checkout, tarball, tree
 from rekindle.source.origin import Mirrors, Network, Origin
 
@@ -70,14 +71,7 @@ def bring(command: SourceCommand, say: Callable[[str], None]) -> checkout.Tree |
 
 def known_commit(release: str) -> str | None:
     """The commit of PyTorch's own tag, where the tables have it: a mirror's tag may be anything."""
-    from rekindle.core.errors import UnknownName
-    from rekindle.knowledge.torch.releases import torch_release
-
-    try:
-        row = torch_release(release)
-    except UnknownName:
-        return None
-    return row.git_version if row.newest == release else None
+    return next((row.git_version for row in torch_releases() if row.newest == release), None)
 
 
 def size_of(release: str) -> Size:
