@@ -69,6 +69,11 @@ def _names(said: Text | Sequence[Text]) -> tuple[str, ...]:
 
 
 def _text(said: Text | None) -> str | None:
+    from rekindle.knowledge.torch.releases import torch_releases
+
+    if isinstance(said, float) and any(row.minor == f"{said}0" for row in torch_releases()):
+        message = f"{said} may be PyTorch {said} or {said}0"
+        raise UsageError(message, hint=f"PyTorch {said}0 as a number is {said}: write it in quotes, `{said}0`")
     return None if said is None else str(said)
 
 
@@ -157,7 +162,8 @@ def diagnose(
     from rekindle.diagnose import facts, source
 
     machine = known.get("machine")
-    spelled: dict[str, str] = {name: str(value) for name, value in known.items() if name != "machine"}
+    told: dict[str, Any] = {**known}
+    spelled = {name: _text(value) for name, value in told.items() if name != "machine"}
     said = facts.facts_from_options(gpus=_names(gpus), system=os, **spelled)
     if machine is not None:
         from rekindle.machine import snapshot

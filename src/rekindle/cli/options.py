@@ -107,7 +107,8 @@ def gpus(command: F) -> F:
 any_torch = torch("A PyTorch release, or a range: '>=2.6,<2.9'.")
 arch = _typed("--arch", _PROCESSOR, "ARCH", "Answer for this processor: x86_64 or aarch64.")
 system = click.option("--os", "system", type=_SYSTEM, metavar="OS", help="Answer for this system: windows or linux.")
-torchvision = click.option("--torchvision", metavar="X.Y", help="A torchvision version that must work with it.")
+_TORCHVISION = Typed("torch.read_torchvision", plain=True)
+torchvision = _typed("--torchvision", _TORCHVISION, "X.Y", "A torchvision version that must work with it.")
 python = _typed("--python", _PYTHON, "X.Y", "Answer for this Python, e.g. 3.11.")
 _driver_help = "Answer for this NVIDIA driver, e.g. 550.54.14 or a branch: 550."
 driver = _typed("--driver", Typed("driver.read_driver"), "VERSION", _driver_help)

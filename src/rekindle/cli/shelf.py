@@ -103,7 +103,7 @@ def find(
 
     folder = _place(shelf)
     meant, toolkit = with_cuda(torch, cuda)
-    version = read_python(python).version if python else None
+    version = read_python(python).version if python is not None else None
     fitting = shelves.find(folder, capabilities_of(gpus), project=project, python=version, cuda=toolkit)
     found = tuple(each for each in fitting if torch is None or (each.torch and meant.admits(each.torch)))
     _answer(Shelf(folder=folder, wheels=found), as_json, gpus)

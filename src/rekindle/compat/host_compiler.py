@@ -70,8 +70,8 @@ def limits_evidence(cuda: Version) -> Evidence:
 
 
 def toolsets_of(studio: str | None) -> tuple[Version, ...]:
-    """The toolsets of a Visual Studio by its year; of all of them without one."""
-    return tuple(row.toolset for row in toolsets() if studio in (None, row.visual_studio))
+    """The toolsets of a Visual Studio by its year or its number (`17.9`); of all of them without one."""
+    return tuple(row.toolset for row in toolsets() if studio in (None, row.visual_studio, row.release))
 
 
 def toolset_of_compiler(cl: Version) -> Version:

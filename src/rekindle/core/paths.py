@@ -17,7 +17,8 @@ STATE_FOLDER = ".rekindle"
 _CHUNK = 1 << 20
 MOVED_BY = ("REKINDLE_CACHE", "REKINDLE_TOOLCHAIN", "REKINDLE_UPDATES")
 """Variables that a program of ours must be given, or it keeps its files elsewhere."""
-ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "x64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+_CALLED = {"x86_64": ("x86_64", "x86-64", "amd64", "x64"), "aarch64": ("aarch64", "arm64", "sbsa")}
+ARCHITECTURES = {said: arch for arch, every in _CALLED.items() for said in every}
 """What systems and people call a processor, and our name for it."""
 
 

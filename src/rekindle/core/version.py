@@ -13,7 +13,7 @@ from typing import Any
 from rekindle.core.errors import UsageError
 
 _LONGEST = 400
-_NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,7}\Z")
+_NUMBERS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,7}\Z")
 
 
 class Keyed:
@@ -90,18 +90,21 @@ class Version(Keyed):
         return self.text
 
 
-def typed(text: str, what: str, example: str) -> Version:
-    """A version that a person typed: `v12.6` is 12.6. What is none is an error that shows how one is written."""
+def typed(text: str, what: str, example: str, *, said: str | None = None) -> Version:
+    """A version that a person typed: `v12.6` is 12.6. What is none is an error that quotes all that was `said`."""
     try:
         return Version(text.strip().lower().removeprefix("v"))
     except ValueError:
-        raise UsageError(f"`{text[:40]}` is not a version number", hint=f"write {what} like `{example}`") from None
+        message = f"`{(said or text)[:40]}` is not a version number"
+        raise UsageError(message, hint=f"write {what} like `{example}`") from None
 
 
 class Range:
     """Which versions are wanted: `2.7` (any 2.7.x), `2.7.1`, or as pip writes it, `>=2.6,<2.9`, `~=2.6`."""
 
-    def __init__(self, text: str, what: str = "the version", example: str = "2.7.1") -> None:
+    def __init__(
+        self, text: str, what: str = "the version", examples: str = "2.7.1` or `>=2.6,<2.9", *, said: str | None = None
+    ) -> None:
         self.text = text.strip().lower().removeprefix("v").partition("+")[0]
         self._specifiers: Any = None
         self._beginning: Version | None = None
@@ -112,10 +115,10 @@ class Range:
                 # A number of five thousand digits is one to packaging, and none to Python.
                 self._specifiers = SpecifierSet(self.text if len(self.text) < _LONGEST else "?")
             except InvalidSpecifier:
-                message = f"`{text[:60]}` is not a range of versions"
-                raise UsageError(message, hint=f"write {what} like `{example}` or `>=2.6,<2.9`") from None
+                message = f"`{(said or text)[:60]}` is not a range of versions"
+                raise UsageError(message, hint=f"write {what} like `{examples}`") from None
         else:
-            self._beginning = typed(self.text, what, f"{example}` or `>=2.6,<2.9")
+            self._beginning = typed(self.text, what, examples, said=said or text)
 
     @property
     def exact(self) -> bool:

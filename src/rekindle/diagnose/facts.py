@@ -148,8 +148,8 @@ def facts_from_options(
     driver: str | None = None,
 ) -> Facts:
     """What the caller knows, as the command line spells it."""
-    place = read_system(system) if system else None
-    meant = read_any_torch(torch) if torch else None
+    place = read_system(system) if system is not None else None
+    meant = read_any_torch(torch) if torch is not None else None
     counting = place.driver_system if place else "linux"
     return Facts(
         gpus=capabilities_of(gpus),
@@ -160,10 +160,10 @@ def facts_from_options(
         glibc=str(place.glibc) if place and place.glibc else None,
         torch=meant.release if meant else None,
         variant=meant.variant if meant else None,
-        cuda=str(read_cuda(cuda)) if cuda else None,
-        toolset=str(read_toolset(toolset)) if toolset else None,
-        python=read_python(python).version if python else None,
-        driver=str(read_driver(driver, counting).driver) if driver else None,
+        cuda=str(read_cuda(cuda)) if cuda is not None else None,
+        toolset=str(read_toolset(toolset)) if toolset is not None else None,
+        python=read_python(python).version if python is not None else None,
+        driver=str(read_driver(driver, counting).driver) if driver is not None else None,
     )
 
 

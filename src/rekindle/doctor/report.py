@@ -96,11 +96,13 @@ def _next(checks: tuple[Finding, ...], verdict: Route | None) -> Fix | None:
     if verdict.driver_first is not None and verdict.change is not None:
         return Fix(text=verdict.change.text, commands=verdict.driver_first.commands)
     if verdict.route.by_pip or verdict.route is RouteKind.CONDA_FORGE:
-        own = [each.fix for each in checks if each.id == "python.one-environment" and each.state is State.FAIL]
-        if own and own[0]:
+        own = next((each for each in checks if each.id == "python.one-environment" and each.fix), None)
+        if own and own.fix and own.state is State.FAIL:
             # It would install into the other one.
-            return Fix(text=f"{own[0].text}; then", commands=(*own[0].commands, rekindle("install")))
-        return Fix(text=verdict.summary, commands=(rekindle("install"),), mechanical=True)
+            return Fix(text=f"{own.fix.text}; then", commands=(*own.fix.commands, rekindle("install")))
+        # Where none is active, one is made first and named.
+        made = own.fix.commands if own and own.fix else ()
+        return Fix(text=verdict.summary, commands=made or (rekindle("install"),), mechanical=True)
     if verdict.route is RouteKind.INSTALLED:
         return Fix(text=verdict.summary, commands=(rekindle("verify"),), mechanical=True)
     if verdict.commands:

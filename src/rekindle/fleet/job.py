@@ -139,7 +139,8 @@ def plain_name(text: str) -> str:
 def cell_name(cell: MatrixCell) -> str:
     """What a combination is called that has no lock because it cannot be built."""
     cards = (cell.machine or cell.gpu or "").rpartition("/")[2]
-    parts = [cell.project, cell.torch, f"cu{cell.cuda}" if cell.cuda else None, cards, cell.python, cell.os]
+    line = cell.cuda and re.sub(r"^(?=\d)", "cu", cell.cuda)
+    parts = [cell.project, cell.torch, line, cards, cell.python, cell.os]
     return plain_name("-".join(part for part in parts if part))[:120]
 
 

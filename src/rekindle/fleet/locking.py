@@ -112,7 +112,7 @@ class Resolving:
         try:
             return self._way(cell.project)(cell, self._wanted(cell))
         except RekindleError as error:
-            return Outcome(state=JobState.IMPOSSIBLE, reason=error.message)
+            return Outcome(state=JobState.IMPOSSIBLE, reason="; ".join(filter(None, (error.message, error.hint))))
 
     def _way(self, project: str) -> Callable[[MatrixCell, _Wanted], Outcome]:
         entry = self.matrix.projects.get(project)
@@ -123,7 +123,7 @@ class Resolving:
     # -- the question ---------------------------------------------------------------------------------------------
 
     def _wanted(self, cell: MatrixCell) -> _Wanted:
-        python = read_python(cell.python).version if cell.python else None
+        python = read_python(cell.python).version if cell.python is not None else None
         if cell.machine is not None:
             situation = self._machine(cell.machine)
             python = python or situation.python

@@ -10,11 +10,15 @@ from rekindle.compat import driver_cuda
 from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version, typed
+from rekindle.inputs import plain
 from rekindle.knowledge.gpu.drivers import branch_of, meant, of_windows
 from rekindle.model.driver import Driver
 
-# As nvidia-smi shows it, with the CUDA beside it, or as a branch: `R550`.
-_AROUND = re.compile(r"(?i)^(nvidia[- ]?)?(driver )?(version:? )?r?|[ (,|]*cuda.*$")
+# As nvidia-smi shows it, with the CUDA beside it, as a branch (`R550`, `550.x`), or as a package (`nvidia-driver-535`).
+_AROUND = re.compile(
+    r"^(?:.*driver version:?)?\s*(?:nvidia[- ]?)?(?:driver[- ])?(?:version:? )?(?:branch )?r?(?=v?\d)"
+    r"|[ (,|]*cuda.*$|(?:-server|-open)+$|(?<=\d)-\d+ubuntu\S*$|(?:\.x|\+)$"
+)
 
 
 class TypedDriver(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,12 +33,12 @@ def read_driver(text: str, counting: str = "linux") -> TypedDriver:
     if shown:
         hint = _of_cuda(int(shown[1]) * 1000 + int(shown[2]) * 10, counting)
         raise UsageError(f"`{text[:40]}` is not a driver version", hint=hint)
-    plain = _AROUND.sub("", text.strip()).strip()
-    number = of_windows(plain)
+    said = _AROUND.sub("", plain(text)).strip()
+    number = of_windows(said)
     if number is not None:
         driver = Driver(Version(number), counting)
-        return TypedDriver(driver=driver, note=f"driver {plain}, as Windows counts, is NVIDIA's {number}")
-    version = typed(plain, "`--driver`", "550.54.14")
+        return TypedDriver(driver=driver, note=f"driver {said}, as Windows counts, is NVIDIA's {number}")
+    version = typed(said, "`--driver`", "550.54.14", said=text)
     if version.major >= 1000 or version.major < 100:
         # `12.4` is the CUDA that nvidia-smi shows beside it.
         cuda = version.major if version.major >= 1000 else version.major * 1000 + version.minor * 10

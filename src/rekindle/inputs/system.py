@@ -9,6 +9,7 @@ import msgspec
 from rekindle.core.errors import UsageError
 from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version
+from rekindle.inputs import plain
 from rekindle.knowledge.gpu import jetson
 from rekindle.knowledge.torch import wheel_platforms
 
@@ -19,7 +20,7 @@ _OLD_WINDOWS = re.compile(
     r"(?i)(?:microsoft )?win(?:dows)?[ -]?"
     r"(?:(xp|vista|7|8\.1|8)|(?:server )?(2003|2008|2012)(?:server)?([ -]?r2)?)(?![\d.])"
 )
-_WSL = re.compile(r"wsl ?([12])?(?: (.+))?")
+_WSL = re.compile(r"(?:wsl|windows subsystem for linux) ?([12])?(?: \(?([^()]+)\)?)?")
 _JETPACK = re.compile(r"(?:nvidia )?(?:(?:jetpack|jp)[ -]?(\d)[\d.]*|(?:jetson )?(?:linux|l4t)[ -]?r?(3\d)[\d.]*)")
 _MACS = ("macos", "mac", "darwin", "osx")
 
@@ -47,7 +48,7 @@ class TypedSystem(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_system(text: str) -> TypedSystem:
     """`windows`, `win11`, `linux`, `Ubuntu 22.04`, `centos7`, `alpine`, `WSL2`, `JetPack 6.2`, `L4T R36`."""
-    name = text.strip().lower().replace("_", " ")
+    name = plain(text).replace("_", " ")
     if name.split(" ")[0] in _MACS:
         message = "macOS has no NVIDIA driver, and Rekindle knows NVIDIA's cards only"
         raise UsageError(message, hint="on a Mac `pip install torch` is enough: it uses the GPU as device `mps`")
@@ -98,9 +99,9 @@ def old_windows(name: str) -> str | None:
 
 def read_processor(text: str) -> str:
     """`x86_64` or `aarch64`, however a system calls it."""
-    if text.strip().lower() not in ARCHITECTURES:
-        if text.strip().lower() in _WITHOUT_WHEELS:
-            message = f"PyTorch has no wheels with CUDA for `{text.strip()}`"
-            raise UsageError(message, hint="ask the maker of the machine for its channel, or build there from source")
-        raise UsageError(f"unknown processor `{text[:40]}`", hint="write `--arch x86_64` or `--arch aarch64`")
-    return ARCHITECTURES[text.strip().lower()]
+    if (found := ARCHITECTURES.get(plain(text))) is not None:
+        return found
+    if plain(text) in _WITHOUT_WHEELS:
+        message = f"PyTorch has no wheels with CUDA for `{text.strip()}`"
+        raise UsageError(message, hint="ask the maker of the machine for its channel, or build there from source")
+    raise UsageError(f"unknown processor `{text[:40]}`", hint="write `--arch x86_64` or `--arch aarch64`")

@@ -8,9 +8,15 @@ import msgspec
 
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Range, Version
+from rekindle.inputs import plain
 from rekindle.inputs.versions import read_cuda
-from rekindle.knowledge.torch.releases import torch_releases
+from rekindle.knowledge.cuda.toolkits import toolkit as known_toolkit
+from rekindle.knowledge.torch.companions import made_with
+from rekindle.knowledge.torch.releases import early, patches, torch_release, torch_releases
 from rekindle.model.cuda_line import CudaLine
+
+_NEWEST = ("latest", "newest", "stable", "")
+_EXACT = re.compile(r"={0,3}\s*v?([\d.]*\d)(?:\.[*x])?(?:(?:\+|[ -](?=cu))([\w.]+))?")
 
 
 class TypedTorch(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,21 +31,26 @@ class TypedTorch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def release(self) -> str:
-        """The newest one that is meant. A number that Rekindle's data does not have stays as it is."""
-        known = [patch for row in torch_releases() for patch in row.patches if self.admits(patch)]
-        if known:
-            return max(known, key=Version)
-        if self.wanted and Range(self.wanted).exact:
-            return self.wanted
-        newest = torch_releases()[-1].newest
-        raise UnknownName(f"no PyTorch is `{self.wanted}`", hint=f"the newest in Rekindle's data is {newest}")
+        """The newest one that is meant."""
+        return max(filter(self.admits, (*early(), *patches())), key=Version)
+
+
+def not_released(wanted: str) -> UnknownName:
+    """A release that is not in the data is an error of its own, with what is."""
+    if Range(wanted).exact:
+        torch_release(wanted)
+    message = f"no PyTorch of Rekindle's data is in the range `{wanted}`"
+    return UnknownName(message, hint=f"the data has {torch_releases()[0].minor} to {torch_releases()[-1].newest}")
 
 
 def read_torch(text: str) -> TypedTorch:
     """A release to look for, or to build."""
     found = read_any_torch(text)
-    if found.variant and CudaLine.parse(found.variant) is None:
+    line = CudaLine.parse(found.variant)
+    if found.variant and line is None:
         raise _no_cuda(found.variant)
+    if line:
+        known_toolkit(line.cuda)
     return found
 
 
@@ -47,20 +58,38 @@ def read_any_torch(text: str) -> TypedTorch:
     """One that somebody has: that may be without CUDA."""
     if not text.strip():
         raise UsageError("no PyTorch was named", hint="write a release like `2.7.1`, or `latest` for the newest")
-    plain = re.sub(r"^(?:py)?torch(?=[ =<>!~]|$)", "", text.strip().lower()).strip()
-    if plain in ("latest", "newest", ""):
+    said = _release_of("(?:py)?torch", text)
+    if said in _NEWEST:
         return TypedTorch()
-    if plain == "nightly" or re.search(r"\d\.?(?:dev|rc|a)\d", plain):
+    if said == "nightly" or re.search(r"\d\.?(?:dev|rc|a)\d", said):
         message = "builds of PyTorch before a release, nightly ones too, are not in Rekindle's data"
         hint = "write `--torch latest` for the newest release, or one like `2.7.1`; what code a file of them has for a "
         raise UsageError(message, hint=f"{hint}card `rekindle inspect WHEEL` reads off it")
-    exact = re.fullmatch(r"={0,3}\s*v?([\d.]*\d)(?:\.\*)?(?:\+([\w.]+))?", plain)
-    wanted, local = (exact[1], exact[2]) if exact else (plain, None)
-    Range(wanted, "`--torch`")
+    exact = _EXACT.fullmatch(said)
+    wanted, local = (exact[1], exact[2]) if exact else (said, None)
+    span = Range(wanted, "`--torch`", said=text)
     line = CudaLine.parse((local or "").partition(".")[0])
     if local and local != "cpu" and line is None:
         raise _no_cuda(local)
+    if not any(map(span.holds, (*patches(), *early()))):
+        raise not_released(wanted)
     return TypedTorch(wanted=wanted, variant=line.name if line else local)
+
+
+def read_torchvision(text: str) -> str:
+    """A release or a range of it: `0.21`, `torchvision==0.21.0+cu118`, `>=0.20`; `latest` is any."""
+    if not text.strip():
+        raise UsageError("no torchvision was named", hint="write a release like `0.21`, or `latest` for the newest")
+    said = _release_of("torchvision", text)
+    exact = _EXACT.fullmatch(said)
+    wanted = exact[1] if exact else ">=0" if said in _NEWEST else said
+    made_with("torchvision", wanted)
+    return wanted
+
+
+def _release_of(name: str, text: str) -> str:
+    """What is said of it, without its name: `2.6.0` of `torch-2.6.0`, `==2.6` of `torch==2.6`."""
+    return re.sub(rf"^{name}(?:-(?=v?\d)|(?=[ =<>!~]|$))", "", plain(text)).strip()
 
 
 def with_cuda(text: str | None, toolkit: str | None) -> tuple[TypedTorch, Version | None]:

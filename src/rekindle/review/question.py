@@ -58,14 +58,13 @@ def question_from_options(
     machine: Path | None = None,
 ) -> Asked:
     """What was typed, as values. A snapshot stands for the machine that the script is for."""
-    release = Version(read_torch(torch).release) if torch else None
+    release = Version(read_torch(torch).release) if torch is not None else None
+    meant = read_system(system).system if system is not None else None
     if machine is not None:
         from rekindle.machine import snapshot as snapshots
         from rekindle.stack.from_machine import situation_of
 
         place = situation_of(snapshots.load(machine), gpus=gpus, driver=driver, python=python)
-        return Asked(gpus=place.capabilities, torch=release, system=system and read_system(system).system, place=place)
+        return Asked(gpus=place.capabilities, torch=release, system=meant, place=place)
     place = situation_from_options(gpus, system=system or "linux", driver=driver, python=python)
-    return Asked(
-        gpus=capabilities_of(gpus), torch=release, system=read_system(system).system if system else None, place=place
-    )
+    return Asked(gpus=capabilities_of(gpus), torch=release, system=meant, place=place)

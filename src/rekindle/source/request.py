@@ -16,6 +16,7 @@ from rekindle.inputs.torch import read_torch
 from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge import tables
 from rekindle.knowledge.torch.patches import PatchSetting
+from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.source import checkout, tarball, tree
 from rekindle.source.origin import Mirrors, Network, Origin
 
@@ -47,7 +48,7 @@ class SourceCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 def bring(command: SourceCommand, say: Callable[[str], None]) -> checkout.Tree | tarball.Unpacked:
     origin, mirror, without = command.origin, command.mirror, command.without
-    release = _release(command.torch)
+    release = read_torch(command.torch or "latest").release
     root = (command.output or Path(f"pytorch-{release}")).absolute()  # git is called from within it
     system = paths.system()
     size = size_of(release)
@@ -70,14 +71,7 @@ def bring(command: SourceCommand, say: Callable[[str], None]) -> checkout.Tree |
 
 def known_commit(release: str) -> str | None:
     """The commit of PyTorch's own tag, where the tables have it: a mirror's tag may be anything."""
-    from rekindle.core.errors import UnknownName
-    from rekindle.knowledge.torch.releases import torch_release
-
-    try:
-        row = torch_release(release)
-    except UnknownName:
-        return None
-    return row.git_version if row.newest == release else None
+    return next((row.git_version for row in torch_releases() if row.newest == release), None)
 
 
 def size_of(release: str) -> Size:
@@ -85,14 +79,6 @@ def size_of(release: str) -> Size:
     rows = sorted(tables.decided("source", Sizes).size, key=lambda row: row.torch)
     fitting = [row for row in rows if row.torch <= Version(release)]
     return fitting[-1] if fitting else rows[0]
-
-
-def _release(torch: str | None) -> str:
-    release = read_torch(torch or "latest").release
-    if len(Version(release).parts) != 3:
-        message = f"which releases PyTorch {release} has is not in Rekindle's data"
-        raise UsageError(message, hint="write all three numbers: `--torch 2.0.1`")
-    return release
 
 
 def setting(
@@ -106,15 +92,15 @@ def setting(
     cuda: str | None = None,
 ) -> PatchSetting:
     """The tools that are on this machine now may not be those of the build, so only what was said counts for them."""
-    system = read_system(system).system if system else paths.system()
+    system = read_system(system).system if system is not None else paths.system()
     return PatchSetting(
-        torch=tree.release(root, read_torch(torch).release if torch else None),
+        torch=tree.release(root, read_torch(torch).release if torch is not None else None),
         os=system,
         arch=paths.architecture(),
         compiler=compiler or ("msvc" if system == "windows" else "gcc"),
         cmake=_version("--cmake", cmake),
         setuptools=_version("--setuptools", setuptools),
-        cuda=read_cuda(cuda) if cuda else None,
+        cuda=read_cuda(cuda) if cuda is not None else None,
     )
 
 

@@ -19,6 +19,7 @@ from rekindle.compat.package import takes_numpy
 from rekindle.core.command import Command, pip, pip_install
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Version
+from rekindle.inputs.torch import not_released
 from rekindle.knowledge.builds import costs
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
@@ -78,9 +79,9 @@ def _checked(situation: Situation, wish: Wish) -> None:
     if wish.torch is not None and wish.torchvision is not None:
         _together(wish)
     early = (each.torch for each in offers.old(situation.system, situation.arch))
-    if wish.torch is not None and not any(map(wish.admits, early)):
-        _released(wish, wish.torch)
-    if wish.cuda is not None and not any(wish.admits_cuda(each.version) for each in toolkits.toolkits()):
+    if wish.torch is not None and not any(map(wish.admits, (*early, *releases.patches()))):
+        raise not_released(wish.torch)
+    if wish.cuda is not None:
         toolkits.toolkit(wish.cuda)
     if wish.cuda is not None and len(wish.cuda.parts) > 1:
         least = releases.oldest_cuda()
@@ -100,15 +101,6 @@ def _together(wish: Wish) -> None:
     named = release_for("torchvision", wish.torch or "")
     hint = f"torch {wish.torch} goes with torchvision {named}; " if named else ""
     raise UsageError(message, hint=f"{hint}leave `--torch` or `--torchvision` out")
-
-
-def _released(wish: Wish, torch: str) -> None:
-    if torch[:1] not in "<>=!~":
-        releases.torch_release(torch)
-    elif not any(wish.version_of(row) for row in releases.torch_releases()):
-        every = releases.torch_releases()
-        message = f"no PyTorch of Rekindle's data is in the range `{torch}`"
-        raise UnknownName(message, hint=f"the data has {every[0].minor} to {every[-1].newest}")
 
 
 def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterable[Offer]:

@@ -13,6 +13,9 @@ from rekindle.stack.route import Change, Route
 from rekindle.stack.rules import Effect, Rejection, RouteKind
 from rekindle.stack.situation import SYSTEMS, Situation, Wish
 
+_DECIDED_BY = {"driver": "driver-too-old", "toolset": "cuda-msvc"}
+"""What stands in the way where another of these would help."""
+
 
 def why_nothing(situation: Situation, wish: Wish, rejections: Sequence[Rejection], change: Change | None) -> str:
     """Why no PyTorch can be had as it was asked for."""
@@ -31,9 +34,9 @@ def why_nothing(situation: Situation, wish: Wish, rejections: Sequence[Rejection
         about = _about_cuda(wish, rejections)
         if about:
             return about.sentence
-    if change is not None and change.what == "driver":
-        old = [each for each in rejections if each.rule == "driver-too-old"]
-        near = next((each for each in old if each.candidate.cuda == change.cuda), None)
+    if change is not None and change.what in _DECIDED_BY:
+        of_cuda = (each for each in rejections if each.candidate.cuda == change.cuda)
+        near = next((each for each in of_cuda if each.rule == _DECIDED_BY[change.what]), None)
         if near:
             return near.sentence
     if wish.torch is not None or wish.torchvision is not None:

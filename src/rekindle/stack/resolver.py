@@ -116,17 +116,13 @@ def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer], *, 
     if len({(each.route, each.torch, each.cuda) for each in candidates}) == 1:
         note = f"{unsure.name} was sold with several chips; the answer is the same for all of them"
         return msgspec.structs.replace(first, situation=situation, candidates=candidates, notes=(note,))
-    spoken = ", ".join(str(capability) for capability in unsure.capabilities)
-    summary = (
-        f"{unsure.name} was sold with chips of compute capability {spoken}, and the answer differs: "
-        "find out which one it is"
-    )
-    change = Change(what="card", text=gpus.which_chip(gpus.find(unsure.name)), route=RouteKind.NONE)
+    named = gpus.find(unsure.name)
+    change = Change(what="card", text=gpus.which_chip(named), route=RouteKind.NONE)
     return Verdict(
         situation=situation,
         wish=wish,
         notes=tuple(small_cards(situation)),
-        recommended=Route(route=RouteKind.NONE, summary=summary, change=change),
+        recommended=Route(route=RouteKind.NONE, summary=gpus.several_chips(named), change=change),
         routes=(),
         rejections=tuple(rejection for _, verdict in answers for rejection in verdict.rejections),
         missing=(),

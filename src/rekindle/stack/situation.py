@@ -17,7 +17,7 @@ from rekindle.core.version import Range, Version
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.package import read_extension
 from rekindle.inputs.system import read_system
-from rekindle.inputs.torch import with_cuda
+from rekindle.inputs.torch import read_torchvision, with_cuda
 from rekindle.inputs.versions import read_python, read_toolset
 from rekindle.knowledge.builds import costs
 from rekindle.knowledge.builds.profiles import for_processor
@@ -230,7 +230,7 @@ class TypedWish(msgspec.Struct, frozen=True, kw_only=True):
         torch, line = with_cuda(self.torch, self.cuda)
         return Wish(
             torch=torch.wanted,
-            torchvision=self.torchvision,
+            torchvision=read_torchvision(self.torchvision) if self.torchvision is not None else None,
             cuda=line,
             toolset=read_toolset(self.toolset) if self.toolset is not None else None,
             profile=self.profile,

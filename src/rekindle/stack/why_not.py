@@ -12,7 +12,6 @@ from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
 from rekindle.inputs.torch import with_cuda
 from rekindle.inputs.versions import read_cuda, read_python
-from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.torch import releases
 from rekindle.stack.reasons import decisive
 from rekindle.stack.resolver import resolve
@@ -22,7 +21,7 @@ from rekindle.stack.situation import Situation, Wish
 from rekindle.stack.verdict import Answer, Verdict, WhyNot
 
 _LONGER = 2
-_QUESTION = re.compile(r"(?i)(torch|cuda|python)\s*[=\s]\s*=*(.+)|(latest|v?\d[\w.+]*)\Z")
+_QUESTION = re.compile(r"(?i)(torch|cuda|python)\s*(?:=+|(?=[<>!~])|\s)\s*(.+)|(latest|[<>!~].+|v?\d[\w.+]*)\Z")
 
 
 def why_not(question: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
@@ -36,12 +35,12 @@ def why_not(question: str, situation: Situation, wish: Wish, verdict: Verdict) -
     # A bare version is one of PyTorch.
     name, value = (match[1] or "torch").lower(), (match[2] or match[3]).strip()
     ask = {"torch": _torch, "cuda": _cuda, "python": _python}[name]
-    return ask(f"{name}=={value}", value, situation, wish, verdict)
+    return ask(f"{name}{'' if value[0] in '<>!~' else '=='}{value}", value, situation, wish, verdict)
 
 
 def _torch(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
     typed, cuda = with_cuda(value, str(wish.cuda) if wish.cuda else None)
-    version = releases.full_version(typed.release)
+    version = typed.release
     wish = msgspec.structs.replace(wish, torch=version, cuda=cuda)
     asked = resolve(situation, wish)
     chain = against(version, asked)
@@ -63,7 +62,6 @@ def against(version: str, asked: Verdict) -> list[Rejection]:
 
 def _cuda(question: str, value: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:
     wanted = read_cuda(value)
-    toolkits.toolkit(wanted)
     asked = resolve(situation, msgspec.structs.replace(wish, cuda=wanted))
     chain = [
         each

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, ChecksFailed, NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version
+from rekindle.inputs import plain
 from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge.cuda import toolkits as published
 from rekindle.knowledge.cuda.toolchains import licence_terms
@@ -54,7 +56,7 @@ class InstallCommand(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
     def how(self, store: Store, cuda: Version | None = None) -> Installation:
-        chosen = read_cuda(self.cuda) if self.cuda else cuda
+        chosen = read_cuda(self.cuda) if self.cuda is not None else cuda
         settings = codec.like(ProviderSettings, self, state=store.state, cuda=chosen)
         return Installation(
             place=platform_of(self.platform), provider=self.provider, settings=settings, again=self.again
@@ -79,7 +81,7 @@ def install(command: InstallCommand, *, say: Say, ask: Ask) -> InstalledTools:
         for spec in wanted:
             # A release that never was is not looked for; one that is newer than the tables may be there.
             named = spec.version if spec.name == "cuda" else None
-            if named and len(named.parts) > 1 and named.major_minor < published.toolkits()[-1].version:
+            if named and named.major_minor < published.toolkits()[-1].version:
                 published.toolkit(named)
         refuse_unserved(wanted, _cards(command, wanted))
         offerings = []
@@ -191,13 +193,16 @@ def _accepted(store: Store, offerings: Sequence[Offering], command: InstallComma
 
 
 def platform_of(text: str | None) -> KitPlatform | None:
-    """`linux-x86_64`, `windows-x86_64`, `linux-aarch64`."""
+    """`linux-x86_64`, `win-amd64`, `linux_aarch64`; `linux` on one has its processor."""
     if text is None:
         return None
-    system, _, arch = text.lower().partition("-")
-    if system not in ("linux", "windows") or arch not in ARCHITECTURES:
+    match = re.fullmatch(r"(?:(linux)|win(?:dows)?)(?:[-_](.+))?", plain(text))
+    here = KitPlatform.here()
+    system = match[1] or "windows" if match else here.system
+    arch = ARCHITECTURES.get(match[2] or (here.arch if system == here.system else "x86_64")) if match else None
+    if arch is None:
         raise UsageError(f"`{text[:40]}` is not a platform", hint="write it like `linux-x86_64` or `windows-x86_64`")
-    return KitPlatform(system=system, arch=ARCHITECTURES[arch])
+    return KitPlatform(system=system, arch=arch)
 
 
 def remove(names: Sequence[str]) -> report.Toolchain:

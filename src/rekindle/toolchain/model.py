@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -14,7 +13,8 @@ from rekindle.core import paths
 from rekindle.core.errors import UsageError
 from rekindle.core.untrusted import PlainFileName, Sha256, checked
 from rekindle.core.version import Version, typed
-from rekindle.inputs.versions import read_cuda
+from rekindle.inputs import plain
+from rekindle.inputs.versions import read_cudnn, spelled_cuda
 
 TOOLS = ("cuda", "cudnn", "gcc", "mkl", "nccl", "openblas")
 KIT_SCHEMA = "rekindle.toolchain-kit/1"
@@ -28,12 +28,16 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> ToolSpec:
-        match = re.fullmatch(r"\s*([a-z]+)\s*(?:(==|@|=)\s*([^\s]+))?\s*", text.lower())
+        match = re.fullmatch(r"([a-z]+)\s*(?:(?:==|@|=)\s*(.+))?", plain(text))
         if not match or match[1] not in TOOLS:
             message = f"`{text[:60]}` is not a tool that can be installed"
             raise UsageError(message, hint=f"write it like `cuda==11.8`; known are {', '.join(TOOLS)}")
-        read = read_cuda if match[1] == "cuda" else partial(typed, what="the version", example="11.8")
-        return cls(name=match[1], version=read(match[3]) if match[3] else None)
+        if match[2] is None:
+            return cls(name=match[1])
+        version = spelled_cuda(match[2]) if match[1] == "cuda" else typed(match[2], "the version", "11.8")
+        if match[1] == "cudnn":
+            version = read_cudnn(str(version)) or version
+        return cls(name=match[1], version=version)
 
     def __str__(self) -> str:
         return f"{self.name}=={self.version}" if self.version else self.name

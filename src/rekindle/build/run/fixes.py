@@ -168,10 +168,10 @@ def diagnose_log(log: Path, request: BuildRequest) -> Diagnosis | None:
     # Only after a failure: reading the signatures takes longer than starting a build.
     from rekindle.diagnose import diagnosis, facts
 
-    known = facts.facts_from_options(
-        gpus=tuple(dict.fromkeys(target.capability.sm for target in request.gpu_targets)),
-        system=request.system,
-        torch=request.torch,
+    known = facts.Facts(
+        gpus=tuple(sorted({target.capability for target in request.gpu_targets})),
+        os=request.system,
+        torch=str(request.release) if request.release else None,
         cuda=str(request.cuda.version.major_minor) if request.cuda else None,
         toolset=str(request.compiler.toolset) if request.compiler.toolset else None,
     )

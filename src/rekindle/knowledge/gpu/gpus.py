@@ -172,9 +172,8 @@ def find_all(queries: Iterable[str]) -> tuple[Match, ...]:
 def certain(queries: Iterable[str]) -> tuple[Match, ...]:
     """As `find_all`, for a command that cannot answer for several chips: a name that leaves it open is an error."""
     found = find_all(queries)
-    for match in found:
-        if match.ambiguous:
-            raise UsageError(f"`{match.query}` was sold with different chips", hint=which_chip(match))
+    for match in filter(lambda each: each.ambiguous, found):
+        raise UsageError(several_chips(match), hint=which_chip(match))
     return found
 
 
@@ -198,12 +197,15 @@ def spelled(name: str, capabilities: tuple[Capability, ...]) -> str:
     return name if spoken else min(capabilities).sm
 
 
+def several_chips(match: Match) -> str:
+    spoken = ", ".join(map(str, match.capabilities))
+    return f"{match.name} was sold with chips of compute capability {spoken}, and the answer differs"
+
+
 def which_chip(match: Match) -> str:
     """How to tell one's own chip, with the ids of exactly this card."""
-    chips = ", ".join(
-        f"`10de:{gpu.pci_ids[0].partition(':')[0]}` ({gpu.capability})" for gpu in match.gpus if gpu.pci_ids
-    )
-    return f"name yours by its PCI id: {chips}; {names.SHOWN_BY} shows it"
+    chips = (f"`10de:{gpu.pci_ids[0].partition(':')[0]}` ({gpu.capability})" for gpu in match.gpus if gpu.pci_ids)
+    return f"name yours by its PCI id: {', '.join(chips)}; {names.SHOWN_BY} shows it"
 
 
 def by_pci(device: str, subsystem: str | None = None) -> tuple[Gpu, ...]:

@@ -18,7 +18,7 @@ from rekindle.knowledge.tables import NamedRow, Row, cached, observed, rows
 # Patterns stay text: `re` compiles one when it is first needed, and an exact name needs none.
 CAPABILITY = (
     r"(?i)(?:(?:sm|compute|cc|compute capability)[ _]?(\d{2,3})[af]?"
-    r"|(?:sm_|cc |compute capability )?(\d{1,2}\.\d)(?:\+ptx)?)\Z"
+    r"|(?:sm_|cc |compute capability )?(\d{1,2}\.\d)[af]?(?:\+ptx)?)\Z"
 )
 WIDE = {0x3000: " ", **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}}
 """The wide letters of an East Asian keyboard, and what they are."""
@@ -28,7 +28,10 @@ _SHORT_SUPER = r"\b(1650|1660|2060|2070|2080|4070|4080|5070|5080)s\b"
 _BREAK = r"[^a-z0-9.+]+"
 _MEMORY = r"(?:\d{1,3}(?:gb|g|gib)|gb)\Z"
 _SLICE = r"(?i)\s*\bmig\s+\d+g\.\d+gb\b.*|\s*\b\d+g\.\d+gb\b.*|-\d+[qcabv]\b.*"
-_COUNT = r"(?i)(?:(\d{1,3})\s*[x×*]\s+|(\d{1,3})[x×*](?=[a-z]|\d{3,4}(?!\d)))(.+)\Z|(.+?)\s+[x×*]\s*(\d{1,3})\Z"
+_COUNT = (
+    r"(?i)(?:(\d{1,3})\s*[x×*]\s+|(\d{1,3})[x×*](?=[a-z]|\d{3,4}(?!\d)))(.+)\Z"
+    r"|(.+?)(?:\s+[x×*]\s*|(?<=\d)[x×*](?=1?\d\Z))(\d{1,3})\Z"
+)
 _LSPCI = r"\[((?:geforce|quadro|tesla|titan|nvidia|rtx|gtx|grid|nvs)[^\]]+)\]"
 _LIST = r"[,;]|\s\+\s|\s&\s|\band\b"
 _REVISION = r"\((?:rev|0x)[^)]*\)"

@@ -88,7 +88,7 @@ def up_to(project: str, torch: str) -> tuple[Companion, ...]:
 @cached
 def made_with(project: str, wanted: str) -> frozenset[str]:
     """The releases of torch that this version or range of a companion (`0.15`, `>=0.20`) was built with."""
-    asked = Range(wanted, f"`--{project}`", "0.15")
+    asked = Range(wanted, f"`--{project}`", "0.21` or `>=0.20,<0.23")
     found = frozenset(row.torch for row in _by_project()[project] if asked.holds(row.version))
     if not found:
         newest = _by_project()[project][0].version

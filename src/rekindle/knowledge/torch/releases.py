@@ -118,6 +118,12 @@ def torch_release(version: str) -> TorchRelease:
 
 
 @cached
+def patches() -> tuple[str, ...]:
+    """Every release of the tables."""
+    return tuple(patch for row in torch_releases() for patch in row.patches)
+
+
+@cached
 def oldest_cuda() -> Version:
     """Of all that the releases of the tables were built with."""
     return min(variant.cuda for row in torch_releases() for variant in row.variants)

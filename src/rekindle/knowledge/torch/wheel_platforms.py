@@ -76,6 +76,8 @@ class LinuxSystem(NamedRow, frozen=True, kw_only=True):
     python: dict[str, str] = msgspec.field(default_factory=dict)
     """The `python3` of a release."""
     libc: str = "glibc"
+    codenames: dict[str, str] = msgspec.field(default_factory=dict)
+    """`{"jammy": "22.04"}`."""
     of: dict[str, str] = msgspec.field(default_factory=dict)
     """Which of these releases one of a system is that counts its own: `{"mint 22": "24.04"}`."""
     managed: tuple[str, ...] = ()
@@ -126,6 +128,8 @@ def is_managed(text: str) -> bool:
 
 def _named(text: str) -> tuple[LinuxSystem | None, tuple[str, ...]]:
     """The system, and its release as it was written, then by fewer numbers."""
+    if coded := next((row for row in linux_systems() if text.strip().lower() in row.codenames), None):
+        return coded, (coded.codenames[text.strip().lower()],)
     match = re.fullmatch(r"([a-z!/ _-]+?)[ _-]?(?:v?(\d[\d.]*)(?: lts| sp\d)?)?(?: \(.*\))?", text.strip().lower())
     name = re.sub(r"linux|\b(gnu|os|ve|server|enterprise|stream|rolling)\b|[^a-z]", "", match[1]) if match else ""
     row = next((row for row in linux_systems() if name in row.names), None)

@@ -306,10 +306,9 @@ def _file_code(
 
 
 def _card(match: gpus.Match, card: Capability, files: dict[str, Served]) -> CardCoverage:
-    names = dict.fromkeys(gpu.name for gpu in match.gpus if gpu.capability == card)
     return CardCoverage(
         query=match.query,
-        name=next(iter(names), match.query) if match.by is not gpus.MatchedBy.CAPABILITY else card.sm,
+        name=match.name if match.by is not gpus.MatchedBy.CAPABILITY else card.sm,
         capability=card,
         coverage=overall(answer.coverage for answer in files.values()),
         by_jit=any(answer.by_jit for answer in files.values()),

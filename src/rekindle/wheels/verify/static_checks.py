@@ -22,7 +22,7 @@ from rekindle.core.version import Version
 from rekindle.formats import package
 from rekindle.formats.package import Package, Wheel
 from rekindle.formats.zip_writer import spelled
-from rekindle.inputs.torch import read_torch as read_release
+from rekindle.inputs.torch import TypedTorch
 from rekindle.inputs.versions import read_cudnn
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.model.wheel import read_name, tagged_glibc
@@ -245,7 +245,7 @@ def version_finding(subject: OpenedSubject, facts: Mapping[str, Any], torch: str
     said, built = str(facts["version"]), facts.get("cuda")
     if subject.inspection.torch and said != subject.inspection.torch:
         problems.append(f"torch says it is {said}, its files say {subject.inspection.torch}")
-    if torch and not read_release(torch).admits(said):
+    if torch and not TypedTorch(wanted=torch).admits(said):
         problems.append(f"torch {torch} was asked for, this is {said}")
     if cuda and (not built or not Version.parse(str(built)).starts_with(Version.parse(cuda))):
         problems.append(f"CUDA {cuda} was asked for, this is built with {built or 'none'}")
