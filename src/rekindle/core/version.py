@@ -13,7 +13,7 @@ from typing import Any
 from rekindle.core.errors import UsageError
 
 _LONGEST = 400
-_NUMBERS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,7}\Z")
+_NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,7}\Z")
 
 
 class Keyed:
@@ -40,8 +40,9 @@ class Version(Keyed):
     def __init__(self, text: str) -> None:
         if not _NUMBERS.match(text):
             raise ValueError(f"`{text[:40]}` is not a version number")
-        self.text = text
         self.parts = tuple(int(part) for part in text.split("."))
+        # Digits of other scripts are numbers too, and are written as everybody's.
+        self.text = text if text.isascii() else ".".join(map(str, self.parts))
         self._short: Version | None = None
         key = self.parts
         while len(key) > 1 and key[-1] == 0:
