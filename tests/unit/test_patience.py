@@ -46,6 +46,12 @@ def test_what_is_done_in_time_is_left_alone(script: Path) -> None:
         assert sum(range(1000)) == 499500
 
 
+def test_what_has_no_size_is_not_watched(tmp_path: Path) -> None:
+    """A pipe may be as long as it likes."""
+    with patience([tmp_path / "-"], seconds=0.0):
+        assert sum(range(300_000)) > 0
+
+
 def test_beside_the_main_thread_nothing_is_watched(script: Path) -> None:
     seen: list[str] = []
 

@@ -18,15 +18,18 @@ from typing import Any
 
 from rekindle.core.errors import BadInput
 
-_SECONDS, _BYTES_PER_SECOND = 20.0, 250_000
+_SECONDS, _EACH, _BYTES_PER_SECOND = 20.0, 2.0, 250_000
+_PACKED = 20
+"""A packed log is read as one of so many times its size."""
 
 
 @contextlib.contextmanager
 def patience(paths: Iterable[Path], *, seconds: float = _SECONDS) -> Iterator[None]:
-    """For the main thread: only there a signal is heard. Elsewhere nothing is watched."""
+    """For plain files, whose size is known, in the main thread: only there a signal is heard."""
     named = [path for path in paths if path.is_file()]
-    limit = seconds + sum(path.stat().st_size for path in named) / _BYTES_PER_SECOND
-    if threading.current_thread() is not threading.main_thread():
+    size = sum(path.stat().st_size * (_PACKED if path.suffix == ".gz" else 1) for path in named)
+    limit = seconds + _EACH * (len(named) - 1) + size / _BYTES_PER_SECOND
+    if not named or threading.current_thread() is not threading.main_thread():
         yield
         return
 
