@@ -237,7 +237,8 @@ def _considered(
     cudnn = end.release if end else None
     if release.cudnn_from and cudnn and cudnn < release.cudnn_from:
         return f"{name} needs cuDNN {release.cudnn_from}; the last with code for the card is {cudnn}"
-    torch = _on_the_index(release.torch, situation) if release.torch else None
+    # The wheel that pip takes with a program that pins it.
+    torch = _wheel_of(Wish(torch=release.torch, configured_index=True), situation) if release.torch else None
     if release.torch and torch is None:
         return f"{name} asks for torch {release.torch}, whose wheel on the index does not serve the card"
     pin = f"{release.cudnn}=={cudnn}.*" if release.cudnn and cudnn else None
@@ -263,11 +264,12 @@ def _considered(
     )
 
 
-def _on_the_index(torch: str, situation: Situation) -> Route | None:
-    """The wheel of this PyTorch that pip takes with a program that pins it."""
-    wish, window = Wish(torch=torch, configured_index=True), window_of(situation)
-    every = offers.official_of(torch, situation.system, situation.arch)
-    routes = (prebuilt.consider(offer, situation, wish, window)[0] for offer in every)
+def _wheel_of(wish: Wish, situation: Situation, line: str | None = None) -> Route | None:
+    """The official wheel of the release that is asked for, of this line where one is named."""
+    every = offers.official_of(wish.torch or "", situation.system, situation.arch)
+    window = window_of(situation)
+    fitting = (offer for offer in every if line in (None, offer.variant))
+    routes = (prebuilt.consider(offer, situation, wish, window)[0] for offer in fitting)
     return next((route for route in routes if route is not None), None)
 
 
@@ -313,9 +315,8 @@ def _its_own(row: OtherProgram, situation: Situation) -> Route | None:
     if row.brings is None:
         return None
     torch, _, line = row.brings.partition("+")
-    every = [each for each in offers.official_of(torch, situation.system, situation.arch) if each.variant == line]
-    routes = (prebuilt.consider(each, situation, Wish(torch=torch), window_of(situation))[0] for each in every)
-    return next((route for route in routes if route and not route.loses), None)
+    route = _wheel_of(Wish(torch=torch), situation, line)
+    return route if route and not route.loses else None
 
 
 def _folder(row: OtherProgram, situation: Situation) -> tuple[str, ...]:
