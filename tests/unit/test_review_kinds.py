@@ -343,3 +343,40 @@ def test_the_project_itself_in_pixis_list(tmp_path: Path) -> None:
     path.write_text(PIXI + 'x = { path = ".", editable = true }\n', encoding="utf-8")
     answer = review_script(load(path), question_from_options(("RTX 3080",)))
     assert answer.answered and answer.torch == "2.0.1"
+
+
+CONDA_LIST = (
+    "# This file may be used to create an environment using:\n# $ conda create --name <env> --file <this file>\n"
+)
+FAST = "https://example.org/stable_fast-0.0.15.post1+torch211cu121-cp310-cp310-manylinux2014_x86_64.whl"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "card", "expected"),
+    [
+        # Docker takes the quotes of both forms away.
+        ("Dockerfile", 'FROM nvcr.io/nvidia/pytorch:24.05-py3\nENV TORCH_CUDA_ARCH_LIST "8.0"\n', "A100", "accepted"),
+        # The list that conda reads is not there.
+        ("a.sh", "pip install torch==2.6.0\nconda env create -f environment.yaml\n", "RTX 3090", "open"),
+        ("a.sh", "pip install torch==2.6.0\nconda env update -f environment.yaml\n", "RTX 3090", "open"),
+        # What conda wrote is read by conda, whatever the file is called.
+        (
+            "requirements.txt",
+            CONDA_LIST + "# platform: linux-64\nh5py=3.11.0=py311_0\nnumpy=1.26.4=py311_0\n",
+            None,
+            "x",
+        ),
+        # A package that asks for one torch holds an open one back.
+        ("requirements.txt", "torch>=2.0.1\ntorchdata==0.6.1\n", "H100", "refused"),
+        # The wheel of a marked line, and 2.1.1 is not 2.11.
+        ("requirements.txt", f"torch\nstable_fast @ {FAST}; sys_platform=='linux'\n", "RTX 4090", "refused"),
+        ("requirements.txt", f"torch==2.1.1\nstable_fast @ {FAST}; sys_platform=='linux'\n", "RTX 4090", "accepted"),
+        ("requirements.txt", "torch==2.6.0\nimageio[ffmpeg]\nimageio[pyav]\n", "A100", "accepted"),
+    ],
+)
+def test_what_the_second_judge_of_whole_files_found(name: str, text: str, card: str | None, expected: str) -> None:
+    asked = question_from_options((card,) if card else (), system="linux")
+    answer = review_script(read(text, name=name), asked)
+    assert not any(each.id in ("requirement-twice", "not-a-requirement") for each in answer.remarks)
+    said = "refused" if answer.refused else "accepted" if answer.answered else "open"
+    assert expected == "x" or said == expected, answer.remarks

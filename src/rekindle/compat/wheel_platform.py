@@ -8,7 +8,9 @@ import msgspec
 
 from rekindle.compat.extension_torch import ABIS, official_abi, same_abi, same_cuda
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
+from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
+from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import CudaLine
 
 # `torch2.6cxx11abiFALSE`, `pt24cu121`, `torch280`, `torch-2.5.0+cu121.html`, `cu121/torch2.1.0/index.html`.
@@ -42,7 +44,8 @@ def built_for(name: str) -> BuiltFor:
     plain = name.replace("%2B", "+").replace("%2b", "+")
     torch, cuda = _TORCH.search(plain), _CUDA.search(plain)
     abi, python = _ABI.search(plain), _PYTHON.search(plain)
-    number = (torch[1] if torch and "." in torch[1] else f"{torch[2]}.{torch[3]}" if torch and torch[2] else None) or ""
+    number = torch[1] if torch and "." in torch[1] else ""
+    number = _release(torch[2], torch[3], cuda) if torch and torch[2] and not number else number
     return BuiltFor(
         name=plain,
         torch=Version(number) if number else None,
@@ -51,6 +54,17 @@ def built_for(name: str) -> BuiltFor:
         python=f"{python[1]}.{python[2]}" if python else None,
         system=_SYSTEMS[system[1]] if (system := _SYSTEM.search(plain)) else None,
     )
+
+
+def _release(major: str, rest: str, cuda: re.Match[str] | None) -> str:
+    """The 2.1 of `torch211cu121`, the 2.11 of `torch211cu130`: the release that had such a line."""
+    line = CudaLine.parse(f"cu{cuda[1]}") if cuda else None
+    short, long = f"{major}.{rest}", f"{major}.{'.'.join(rest)}"
+    try:
+        apart = len(rest) == 2 and line and any(each.cuda == line.cuda for each in torch_release(long).variants)
+    except UnknownName:
+        return short
+    return f"{major}.{rest[0]}" if apart else short
 
 
 def _number(text: str) -> str:

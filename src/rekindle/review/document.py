@@ -174,7 +174,9 @@ def _dialect(name: str, text: str) -> Dialect | None:
     if suffix in _KNOWN_OTHERS or base == "cmakelists.txt":
         return None
     named = re.match(r"(?:requirements|constraints)(?![a-z])|.*[-_]requirements\.", base)
-    if suffix in (".txt", ".in", ".pip") and _CONDA_PIN.search(text) and not re.search(r"[<>=!~]=[ \d]", text):
+    by_conda = re.search(r"(?m)^#[ $]*conda create .*--file", text)  # as `conda list --export` says in its head
+    pins = _CONDA_PIN.search(text) and not re.search(r"[<>=!~]=[ \d]", text)
+    if suffix in (".txt", ".in", ".pip") and (by_conda or pins):
         return Dialect.ENVIRONMENT
     if suffix in (".txt", ".in", ".pip") and (named or _is_list(text)):
         return Dialect.REQUIREMENTS

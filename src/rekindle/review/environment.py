@@ -18,7 +18,7 @@ from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_cuda import CPU, has_line, ordinary_line, taken
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
-from rekindle.knowledge.builds.script_rules import needs_torch, pins_torch, script_rules
+from rekindle.knowledge.builds.script_rules import asks_torch, needs_torch, pins_torch, script_rules
 from rekindle.knowledge.torch.companions import PROJECTS
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import LINE, variant_of
@@ -247,7 +247,8 @@ class ScriptEnvironments:
         """What else decides in the same command: constraints, and packages that go with one torch."""
         limits = [found.limits.get("torch", "")]
         for each in wanted if exact_version(bringer.requirement) is None else ():
-            if each is not bringer and pins_torch(each.name) and each.requirement and each.source is None:
+            bound = pins_torch(each.name) or asks_torch(each.name)
+            if each is not bringer and bound and each.requirement and each.source is None:
                 own = self._requirement(each, []) or ""
                 # Of a range, an older release goes with an older torch.
                 own = own if exact_version(each.requirement) else own.replace("==", "<=")

@@ -149,7 +149,7 @@ def install_of(item: Invocation) -> Install | None:
     isolated, editable, binary = True, False, False
     for option, word in _options(rest, tool):
         text = word.text
-        if option in _INDEXES:
+        if option in _INDEXES and (tool, option) != ("conda", "-f"):
             text = text.rpartition("=")[2] if re.match(r"[\w-]+=https?:", text) else text
             page = option in ("-f", "--find-links")  # pip finds nothing below a page that is named as an index
             if ("pytorch.org" in text or index is None) and not text.endswith((".whl", ".html")[: 2 - page]):
@@ -190,7 +190,7 @@ def install_of(item: Invocation) -> Install | None:
 def _meant(word: Word) -> Word:
     """With the option that a misspelt one resembles."""
     name, sign, value = word.text.partition("=")
-    meant = option_meant(name)
+    meant = "--no-deps" if name == "--no-dependencies" else option_meant(name)
     return word if meant == name else msgspec.structs.replace(word, text=f"{meant}{sign}{value}")
 
 
@@ -266,7 +266,8 @@ def _wanted(word: Word, tool: str, *, editable: bool) -> Wanted | None:
         return _conda(word, text)
     if re.fullmatch(r"%%?~?\w*%?|\$\{?\w+\}?(?:\.\w+)*|\$\(.*\)|!\w+!", text):
         return None  # whatever the variable holds
-    plain, _, marker = (part.strip() for part in text.partition(" ;"))
+    plain, *rest = re.split(r" ;|;(?= )", text, maxsplit=1)
+    plain, marker = plain.strip(), "".join(rest).strip()
     at = re.match(r"([\w.-]+)(?:\[[\w, .-]*\])?\s*@\s*(\S.*)", plain)
     if re.match(r"(?:git\+|https?://|file:)", text) or (at and "://" in at[2]):
         named, address = (at[1], at[2]) if at and "://" in at[2] else (plain, plain)

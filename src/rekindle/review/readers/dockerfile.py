@@ -161,7 +161,8 @@ class _DockerReader:
                 recorder.set(key, text, start + 1, known=known, how="environment" if name == "ARG" else "shell")
                 self.trace.asked.add(key)
                 return
-            text, known = self._filled(rest.strip())
+            rest = rest.strip()
+            text, known = self._filled(rest[1:-1] if rest[:1] in ("'", '"') and rest[-1:] == rest[:1] else rest)
             recorder.set(key, text, start + 1, known=known, text=value)
             return
         for pair in pairs:

@@ -380,9 +380,10 @@ def _lists(subject: Subject) -> Iterator[Raised]:
         for name, count in Counter(names).items() if found.tool != "conda" else ():
             same = [item for item in found.wanted if item.name == name and item.requirement is not None]
             exact = {str(number) for item in same if not item.marker and (number := exact_version(item.requirement))}
+            extras = len({extra[0] if (extra := re.search(r"\[.*\]", item.raw)) else "" for item in same}) > 1
             if count > 1 and len(exact) > 1 and not subject.notes:
                 yield raised("requirement-conflict", same[-1].line, name=name, versions=", ".join(sorted(exact)))
-            elif count > 1 and len({item.marker for item in same}) < 2 and not _once_bare(found, same):
+            elif count > 1 and len({item.marker for item in same}) < 2 and not (extras or _once_bare(found, same)):
                 yield raised("requirement-twice", same[-1].line, name=name)
         yield from _own_cudnn(subject, found)
     for step in subject.builds:
