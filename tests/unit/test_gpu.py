@@ -345,6 +345,9 @@ def test_a_card_without_any_pytorch_is_told_of_the_cpus() -> None:
         ("DGX H100", "H100 80GB HBM3", 8),
         ("Hetzner GEX44", "RTX 4000 SFF Ada Generation", 1),
         ("t2-le-90", "Tesla V100S-PCIE-32GB", 2),
+        ("VM.GPU.A10.2", "A10", 2),
+        ("BM.GPU.A100-v2.8", "A100-SXM4-80GB", 8),
+        ("l40s-180", "L40S", 2),
     ],
 )
 def test_a_rented_machine_has_its_card_and_their_number(said: str, name: str, count: int) -> None:

@@ -14,7 +14,10 @@ from rekindle.knowledge.gpu import jetson
 from rekindle.knowledge.torch import wheel_platforms
 
 _WITHOUT_WHEELS = ("ppc64le", "ppc64", "s390x", "riscv64", "armv7l", "i686", "i386")
-_WINDOWS = re.compile(r"(?:microsoft )?win(?:dows)?(?:[ _-]?(?:\d[\d.]*|xp|vista|server.*)(?: r2)?)?")
+_WINDOWS = re.compile(
+    r"(?:microsoft )?win(?:dows)?(?:[ _-]?(?:\d[\d.]*|xp|vista|server.*)(?: r2)?)?"
+    r"(?:,? (?:home|pro|professional|enterprise|education|iot|ltsc|n|x64|64[ -]?bit|\d\dh[12]|version \w+))*"
+)
 # As people write them and as Python's `platform` does: `Windows 7`, `win8.1`, `Windows-2012ServerR2-6.3.9600`.
 _OLD_WINDOWS = re.compile(
     r"(?i)(?:microsoft )?win(?:dows)?[ -]?"

@@ -22,7 +22,7 @@ PCI_PAIR = r"(?i)(?:0x)?(10de)[:\s.-](?:0x)?([0-9a-f]{4})(?:[:\s]([0-9a-f]{4}):(
 PCI_BARE = r"(?i)0x([0-9a-f]{4})(10de)?\Z"
 
 _Key = TypeVar("_Key", bound=Hashable)
-
+_SLICE = "a slice of a card (MIG): a process uses one, by its `MIG-…` in CUDA_VISIBLE_DEVICES"
 _GUEST = (
     "a part of a card in a virtual machine takes the guest driver of the host's vGPU software, not the usual one: "
     "`nvidia-smi` in it shows which, and `--driver` plans for it"
@@ -403,7 +403,7 @@ def _one_of(text: str, found: tuple[Gpu, ...]) -> Match:
         listed = ", ".join(f"`{name}` ({capability})" for name, capability in each.items())
         raise UsageError(f"`{text[:80]}` may be several cards", hint=f"name the one you mean: {listed}")
     match = _named(text, found)
-    guest = (_GUEST,) if match.guest else ()
+    guest = (_GUEST,) if match.guest else (_SLICE,) if match.slice else ()
     count = names.cards_in(text)
     read = f"{count} x {match.name}" if count > 1 else match.name
     return msgspec.structs.replace(match, count=count, notes=(f"`{text}` is read as {read}", *guest, *match.notes))
