@@ -804,3 +804,11 @@ def test_what_others_built_for_a_card_is_named_by_plan_too() -> None:
     place = situation_here(gpus=("GTX 1080 Ti",), system="linux", machine="x86_64", python="3.12")
     notes = " ".join(for_program("vllm", place).notes)
     assert "vllm-pascal==0.10.0" in notes and "rekindle extension find vllm" in notes
+
+
+def test_what_a_file_without_code_brings_has_to_fit_as_well() -> None:
+    """autoawq asks for triton, which Windows has none of; torchrec for an fbgemm-gpu of one torch."""
+    link = TorchLink(None, asks=("numpy", "triton", 'uvloop; platform_system == "Linux"'))
+    assert link.brings("windows").startswith("it asks for triton, which has to fit as well: `")
+    assert link._replace(compiled=True).brings("windows") == ""
+    assert TorchLink(None, asks=('triton; platform_system == "Linux"',)).brings("windows") == ""

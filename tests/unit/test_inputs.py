@@ -68,7 +68,7 @@ _TAKEN = {
     "--driver": ["R550", "580", "535.183.01 (CUDA 12.2)", "31.0.15.3713", "550.x", "nvidia-driver-535", "５50"],
     "--torch": ["2.6", "v2.6.0", "2.6.0+cu118", ">=2.6", "torch==2.6.*", "latest", "torch-2.6.0", "1.5.1"],
     "--cuda": ["12.6", "cu126", "CUDA 12.4", "cu92", "cu12", "126"],
-    "--os": ["windows", "win11", "Windows 11 Pro 24H2", "Ubuntu 22.04", "wsl2", "JetPack 6.2", "jammy", "WSL2 (Ubuntu)"],
+    "--os": ["windows", "Windows 11 Pro 24H2", "Ubuntu 22.04", "wsl2", "JetPack 6.2", "jammy", "WSL2 (Ubuntu)"],
     "--python": ["3.13t", "py311", "3.11.9", "cp312", "3.11.x"],
     "--arch": ["amd64", "arm64", "x86-64"],
     "--toolset": ["14.29", "MSVC 14.39.33519", "19.29", "1929", "17.9", "2022", "VS2022"],

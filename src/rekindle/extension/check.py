@@ -16,18 +16,21 @@ from rekindle.audit.symbols import Offered, links_torch, missing_in, uses_torch
 from rekindle.compat.extension_torch import has_symbols, runtimes, same_cuda
 from rekindle.compat.judgement import Clash
 from rekindle.core import paths
-from rekindle.core.command import Command
+from rekindle.core.command import Command, rekindle
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.python import ask
 from rekindle.core.version import Version
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.formats.package import headers, open_package, unpack
+from rekindle.knowledge.builds.extension_files import files
 from rekindle.knowledge.gpu.capability import Coverage, NamedCard
+from rekindle.knowledge.logs.extension_homes import wheels
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.machine.model import InstalledTorch
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.environment import Environment
+from rekindle.model.requirement import holds, place, requirement
 from rekindle.model.wheel import read_name
 from rekindle.wheels.inspect.against import admits, torch_line
 from rekindle.wheels.inspect.inspection import CardCoverage as Judged
@@ -92,6 +95,18 @@ class TorchLink(NamedTuple):
     """Something in it is linked to CUDA's runtime."""
     pinned: bool = False
     """It asks for this torch and no other."""
+    asks: tuple[str, ...] = ()
+    """What else it requires, by the lines of its metadata."""
+
+    def brings(self, system: str) -> str:
+        """What a file without compiled code asks for there and has some for one torch, in a sentence."""
+        around = place(system == "windows")
+        asked = [each for line in self.asks if (each := requirement(line)) is not None and holds(each, around)]
+        name = next((each.name for each in asked if files(each.name) or wheels(each.name)), None)
+        if self.compiled or name is None:
+            return ""
+        find = rekindle("extension", "find", name, system=system)
+        return f"it asks for {name}, which has to fit as well: `{find}` first"
 
 
 def link_to(where: str | Path, torch: ForTorch) -> TorchLink:
@@ -102,12 +117,13 @@ def link_to(where: str | Path, torch: ForTorch) -> TorchLink:
         if not admits(requires, torch.version):
             return TorchLink(f"it requires `{line}`, and this is {torch.version}")
         offered = Offered(Path(torch.installed.root)) if torch.installed else None
-        links = TorchLink(None, pinned="==" in line)
+        links = TorchLink(None, pinned="==" in line, asks=tuple(requires))
         for name in _for_line([name for name in package.files if is_module(name)], torch.cuda):
             binary = package.binary(name, symbols=offered is not None)
             needed = binary.elf.needed if binary.elf else tuple(binary.pe.imports) if binary.pe else ()
             majors = runtimes(needed)
-            links = TorchLink(None, True, links.torch or links_torch(needed), links.cuda or bool(majors), links.pinned)
+            links = links._replace(compiled=True, torch=links.torch or links_torch(needed))
+            links = links._replace(cuda=links.cuda or bool(majors))
             answers = [same_cuda(binary.file, Version(str(each)), torch.cuda) for each in majors]
             if offered is not None:
                 answers.append(has_symbols(binary.file, len(missing_in(binary, offered)), torch.version))

@@ -120,12 +120,13 @@ class FoundExtension(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LookedInto(msgspec.Struct, frozen=True):
-    """`bound`: the file says that it is for this torch, by a pin or its symbols; `free`: nothing in it links torch."""
+    """`bound`: its pin or symbols say that it is for this torch. `free`: nothing links torch; it `brings` what may."""
 
     state: State
     said: str
     bound: bool = False
     free: bool = False
+    brings: str = ""
 
 
 Asker = Callable[[str, Sequence[str], ExtensionQuestion], IndexAnswer]
@@ -371,6 +372,7 @@ class _Search:
         look = self.home.repository if self.home else told.place
         doubt = f"which torch it was compiled for is not known, so there is no line to install it: look at {look}"
         doubt = "nothing in it is linked to torch" if seen.free else doubt
+        doubt = seen.brings or doubt
         return FoundWheel(
             what=name,
             by=by,
@@ -473,7 +475,8 @@ def look_into(place: str | Path, question: ExtensionQuestion, pure: bool) -> Loo
         said = "the torch there has no libraries to hold its symbols against"
     elif held:
         said += ", and every symbol it needs is in the torch there"
-    return LookedInto(state, said, bound=link.pinned or held is not None, free=not link.torch)
+    brings = link.brings(question.system)
+    return LookedInto(state, said, link.pinned or held is not None, not (link.torch or brings), brings)
 
 
 def _code(served: ServedCards, link: TorchLink, question: ExtensionQuestion, pure: bool) -> tuple[State, str]:
