@@ -469,14 +469,15 @@ def look_into(place: str | Path, question: ExtensionQuestion, pure: bool) -> Loo
     if against:
         return LookedInto(State.FAIL, f"does not fit: {against}")
     state, said = _code(served, link, question, pure)
-    held = torch.installed if link.torch and state is State.PASS else None
+    held = torch.installed if state is State.PASS else None
     if held and Offered(Path(held.root)).empty:
         held, state = None, State.UNVERIFIED
         said = "the torch there has no libraries to hold its symbols against"
-    elif held:
+    elif held and link.torch:
         said += ", and every symbol it needs is in the torch there"
     brings = link.brings(question.system)
-    return LookedInto(state, said, link.pinned or held is not None, not (link.torch or brings), brings)
+    bound = link.pinned or (held is not None and link.torch)
+    return LookedInto(state, said, bound, not (link.torch or brings), brings)
 
 
 def _code(served: ServedCards, link: TorchLink, question: ExtensionQuestion, pure: bool) -> tuple[State, str]:
