@@ -68,6 +68,13 @@ def _gpu(place: AuditContext) -> Iterator[Trouble]:
         yield Trouble(finding=unnamed)
 
 
+def _refused(id: str, answer: Clash, why: str, *, package: str | None = None, source: str | None = None) -> Trouble:
+    """Two things that do not go together, with what would change that."""
+    fix = Fix(text=", or ".join(each.text for each in answer.changes))
+    finding = Finding(id=id, state=State.FAIL, found=answer.sentence, why=why, fix=fix, source=source)
+    return Trouble(finding=finding, package=package)
+
+
 def _companions(place: AuditContext) -> Iterator[Trouble]:
     """torchvision and torchaudio are built with one torch each, and few serve newer ones."""
     if place.torch is None:
@@ -81,14 +88,8 @@ def _companions(place: AuditContext) -> Iterator[Trouble]:
             found = f"{answer.missing}; {installed.version} is installed"
             yield Trouble(finding=Finding(id="audit.companions", state=State.UNVERIFIED, found=found), package=name)
         elif isinstance(answer, Clash):
-            clash = Finding(
-                id="audit.companions",
-                state=State.FAIL,
-                found=answer.sentence,
-                why="its operators are compiled against one torch: imports fail, or operators are missing",
-                fix=Fix(text=answer.changes[0].text),
-            )
-            yield Trouble(finding=clash, package=name)
+            why = "its operators are compiled against one torch: imports fail, or operators are missing"
+            yield _refused("audit.companions", answer, why, package=name)
 
 
 def _numpy(place: AuditContext) -> Iterator[Trouble]:
@@ -99,15 +100,8 @@ def _numpy(place: AuditContext) -> Iterator[Trouble]:
         return
     answer = takes_numpy(place.torch, installed.version, place.environment.os)
     if isinstance(answer, Clash):
-        clash = Finding(
-            id="audit.numpy",
-            state=State.FAIL,
-            found=answer.sentence,
-            why="what goes from torch to NumPy and back fails or crashes",
-            fix=Fix(text=answer.changes[0].text),
-            source=answer.source,
-        )
-        yield Trouble(finding=clash, package="numpy")
+        why = "what goes from torch to NumPy and back fails or crashes"
+        yield _refused("audit.numpy", answer, why, package="numpy", source=answer.source)
 
 
 def _pinned(place: AuditContext) -> Iterator[Trouble]:
@@ -135,16 +129,7 @@ def _drives(place: AuditContext, driver: Driver | None) -> Iterator[Trouble]:
     for card in place.cards:
         answer = drives(driver, card.name, window(card.capability, driver.counting if driver else place.environment.os))
         if isinstance(answer, Clash):
-            fix = Fix(text=", or ".join(each.text for each in answer.changes))
-            clash = Finding(
-                id="audit.driver",
-                state=State.FAIL,
-                found=answer.sentence,
-                why=_NO_DEVICE,
-                fix=fix,
-                source=answer.source,
-            )
-            yield Trouble(finding=clash)
+            yield _refused("audit.driver", answer, _NO_DEVICE, source=answer.source)
 
 
 def _driver(place: AuditContext) -> Iterator[Trouble]:
@@ -157,15 +142,8 @@ def _driver(place: AuditContext) -> Iterator[Trouble]:
     if isinstance(answer, Unknown):
         yield Trouble(finding=Finding(id="audit.driver", state=State.UNVERIFIED, found=answer.missing), package="torch")
     elif isinstance(answer, Clash):
-        clash = Finding(
-            id="audit.driver",
-            state=State.FAIL,
-            found=f"torch {place.torch}: {answer.sentence}",
-            why=_NO_DEVICE,
-            fix=Fix(text=", or ".join(each.text for each in answer.changes)),
-            source=answer.source,
-        )
-        yield Trouble(finding=clash, package="torch")
+        said = msgspec.structs.replace(answer, sentence=f"torch {place.torch}: {answer.sentence}")
+        yield _refused("audit.driver", said, _NO_DEVICE, package="torch", source=answer.source)
 
 
 def _twice(place: AuditContext) -> Iterator[Trouble]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
+from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda.cudnn import families, math_libraries, releases, row_of
@@ -40,6 +41,15 @@ def compiles_with(torch: str, cudnn: Version) -> Judgement:
     if cudnn < release.min_cudnn:
         return _does_not_compile(torch, cudnn, f"{release.min_cudnn} or newer", release.source)
     return Fits()
+
+
+def brought_by(torch: str, cuda_major: int) -> tuple[Version, ...]:
+    """The cuDNNs that torch's wheels of that CUDA ask for; none where the release is not in the tables."""
+    try:
+        row = torch_release(torch)
+    except UnknownName:
+        return ()
+    return tuple(each.cudnn for each in row.variants if each.cuda.major == cuda_major and each.cudnn)
 
 
 def _does_not_compile(torch: str, cudnn: Version, need: str, source: str) -> Clash:

@@ -100,10 +100,12 @@ class TorchLink(NamedTuple):
 
     def brings(self, system: str) -> str:
         """What a file without compiled code asks for there and has some for one torch, in a sentence."""
+        if self.compiled:
+            return ""
         around = place(system == "windows")
         asked = [each for line in self.asks if (each := requirement(line)) is not None and holds(each, around)]
         name = next((each.name for each in asked if files(each.name) or wheels(each.name)), None)
-        if self.compiled or name is None:
+        if name is None:
             return ""
         find = rekindle("extension", "find", name, system=system)
         return f"it asks for {name}, which has to fit as well: `{find}` first"

@@ -46,6 +46,10 @@ _CLAUSE = re.compile(r"(?:[<>!~]=?|={1,3})\s*[\w.*+!-]+\Z")
 _PLAIN_CLAUSE = re.compile(r"(==|~=|!=|<=|>=|<|>)\s*(\d{1,9}(?:\.\d{1,9}){0,7})(\.\*)?\Z")
 
 
+CUDNN = re.compile(r"(nvidia-)?cudnn(?:-cu(\d+))?")
+"""A package of cuDNN, by pip or conda, with the CUDA that it is for."""
+
+
 def option_meant(name: str) -> str:
     """`--index-url` for `--inde-url`, at which pip stops: what the rest of the line means is read with it."""
     if not name.startswith("--") or any(known.startswith(name) for known in _PIP_OPTIONS):

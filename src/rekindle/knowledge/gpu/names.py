@@ -111,7 +111,14 @@ def alias(text: str) -> tuple[str, ...]:
     """The names that a nickname may stand for, or the cards of a machine that is called so."""
     said = _said(text)
     known = next((row.names for row in _alias() if row.said == said), ())
-    return known or next((row.names for row in _system() if re.fullmatch(row.pattern, said)), ())
+    machine = None if known else _machine(text)
+    return machine[0].names if machine else known
+
+
+def _machine(text: str) -> tuple[_System, re.Match[str]] | None:
+    """The machine that is sold or rented by this name, and what its pattern found in it."""
+    said = _said(text)
+    return next(((row, found) for row in _system() if (found := re.fullmatch(row.pattern, said))), None)
 
 
 def _said(text: str) -> str:
@@ -120,13 +127,13 @@ def _said(text: str) -> str:
 
 def cards_in(text: str) -> int:
     """How many cards a machine that is called so has."""
-    said = _said(text)
-    for row in _system():
-        if found := re.fullmatch(row.pattern, said):
-            size = (found[1] or "").strip() if found.re.groups else ""
-            itself = re.fullmatch(r"(\d+)g", size)
-            return int(itself[1]) if itself else row.counts.get(size, 1)
-    return 1
+    machine = _machine(text)
+    if machine is None:
+        return 1
+    row, found = machine
+    size = (found[1] or "").strip() if found.re.groups else ""
+    itself = re.fullmatch(r"(\d+)g", size)
+    return int(itself[1]) if itself else row.counts.get(size, 1)
 
 
 def slowed(name: str) -> str | None:
@@ -142,8 +149,10 @@ def aliases() -> tuple[str, ...]:
 
 def is_virtual(text: str) -> bool:
     """`GRID T4-8Q`, `A100-10C`: a part of a card that a hypervisor hands to a guest."""
-    rented = (row for row in _system() if row.guest)
-    return bool(re.search(r"(?i)-\d+[qcabv]\b", text)) or any(re.fullmatch(row.pattern, _said(text)) for row in rented)
+    if re.search(r"(?i)-\d+[qcabv]\b", text):
+        return True
+    machine = _machine(text)
+    return machine is not None and machine[0].guest
 
 
 def is_slice(text: str) -> bool:

@@ -11,15 +11,15 @@ import msgspec
 
 from rekindle.compat.companion import belongs
 from rekindle.compat.judgement import Clash
+from rekindle.compat.library_card import brought_by
 from rekindle.compat.package import made_for
-from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import needs_python, script_rules
 from rekindle.knowledge.torch import companions
-from rekindle.knowledge.torch.releases import torch_release, torch_releases
+from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.document import Dialect
-from rekindle.review.packages import Install, Wanted, excludes, parts_of
+from rekindle.review.packages import CUDNN, Install, Wanted, excludes, parts_of
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Known, Subject, exact_text, exact_version
@@ -354,14 +354,10 @@ def _own_cudnn(subject: Subject, found: Install) -> Iterator[Raised]:
     pinned = exact_version(torch.requirement) if torch is not None and torch.requirement else None
     if pinned is None or found.tool == "conda" or subject.system() == "windows":
         return
-    try:
-        row = torch_release(str(pinned))
-    except UnknownName:
-        return
     for item in found.wanted:
-        name = re.fullmatch(r"nvidia-cudnn-cu(\d+)", item.name)
+        name = CUDNN.fullmatch(item.name)
         number = exact_version(item.requirement) if name and item.requirement else None
-        own = [each.cudnn for each in row.variants if name and each.cuda.major == int(name[1]) and each.cudnn]
+        own = brought_by(str(pinned), int(name[2])) if name and name[1] and name[2] else ()
         if number is not None and own and not any(each.starts_with(number) for each in own):
             asked = ", ".join(sorted({str(each) for each in own}))
             yield raised("requirement-conflict", item.line, name=item.name, versions=f"{number}, and {asked} by torch")

@@ -19,6 +19,7 @@ from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.environment import environments_of
 from rekindle.review.judging import ready_made
+from rekindle.review.packages import CUDNN
 from rekindle.review.remark import Raised, raised
 from rekindle.review.rules.architecture import compiled_for
 from rekindle.review.subject import Known, Subject, exact_version, toolkit_in
@@ -401,12 +402,12 @@ def _cudnn_points(subject: Subject) -> Iterator[tuple[Version, int, int]]:
             yield Version(match[1]), first, int(match[2] or default)
     for found in subject.installs:
         for wanted in found.wanted:
-            package = re.fullmatch(r"(?:nvidia-)?cudnn(?:-cu(\d+))?", wanted.name)
+            package = CUDNN.fullmatch(wanted.name)
             exact = exact_version(wanted.requirement) if package else None
             if package and exact is not None and len(exact.parts) > 1 and str(exact) not in seen:
                 seen.add(str(exact))
                 short = Version(".".join(str(part) for part in exact.parts[:3]))
-                yield short, wanted.line, int(package[1] or default)
+                yield short, wanted.line, int(package[2] or default)
 
 
 def _comment(line: str) -> bool:
