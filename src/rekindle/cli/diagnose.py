@@ -69,12 +69,7 @@ def command(
         raise UsageError(message, hint="choose one of them")
     _refuse_binary(where)
     known = _known(machine, told)
-    if follow:
-        answer: Diagnosis | Diagnoses = _follow(where, known, idle)
-    else:
-        path = Path(where)
-        with patience(source.logs_below(path) if path.is_dir() else [path]):
-            answer = source.diagnose(where, known=known)
+    answer = _follow(where, known, idle) if follow else source.diagnose(where, known=known, watch=patience)
     _print(answer, as_json, as_markdown, everything)
     return source.exit_code(answer)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -17,6 +19,7 @@ from rekindle.diagnose.diagnosis import answer, checked, diagnose_blocks, diagno
 from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.scan import BLOCK, LogScanner
 
+Watch = Callable[[list[Path]], AbstractContextManager[Any]]
 _LOGS = (".log", ".txt", ".out", ".err", ".log.gz", ".txt.gz", ".out.gz", ".err.gz")
 # CMake's own records of its probes: full of failures that are none.
 _PROBES = frozenset({"CMakeError.log", "CMakeOutput.log", "CMakeCache.txt", "CMakeLists.txt", "requirements.txt"})
@@ -38,20 +41,22 @@ def shown(answer: Diagnosis | Diagnoses) -> Diagnosis | Diagnoses:
     return shown_one(answer)
 
 
-def diagnose(where: str, *, known: Facts | None = None) -> Diagnosis | Diagnoses:
-    """`where` is a file, a folder, or `-` for standard input."""
+def diagnose(where: str, *, known: Facts | None = None, watch: Watch = nullcontext) -> Diagnosis | Diagnoses:
+    """`where` is a file, a folder, or `-` for standard input. `watch` is entered while files are read."""
     if where == "-":
         return diagnose_blocks(checked(_piped(), "standard input"), known=known, source="standard input")
     path = Path(where)
     if not path.is_dir():
-        return diagnose_file(path, known=known)
+        with watch([path]):
+            return diagnose_file(path, known=known)
     files = logs_below(path)
     if not files:
         message = f"no logs in `{path}`"
         raise NotFound(
             message, hint="logs end in .log, .txt, .out or .err, also with .gz; name any other file directly"
         )
-    return Diagnoses(source=str(path), logs=tuple(_one_of_many(file, known) for file in files))
+    with watch(files):
+        return Diagnoses(source=str(path), logs=tuple(_one_of_many(file, known) for file in files))
 
 
 def _one_of_many(file: Path, known: Facts | None) -> Diagnosis:
