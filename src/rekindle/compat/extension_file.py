@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from rekindle.compat import toolkit_card, wheel_platform
 from rekindle.compat.extension_torch import ABIS
@@ -18,17 +17,18 @@ from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import companions
 from rekindle.model.cuda_line import CudaLine
+from rekindle.model.requirement import canonical_name
 
 _PLATFORMS = {"linux": "linux_x86_64", "windows": "win_amd64"}
 
 
 def known_as(package: str, system: str) -> str:
     """The name that the tables know a package by, however it was written."""
-    name = canonicalize_name(package)
-    name = canonicalize_name("triton-windows") if name == "triton" and system == "windows" else name
+    name = canonical_name(package)
+    name = canonical_name("triton-windows") if name == "triton" and system == "windows" else name
     # TensorRT is a program, and the folder of torch-tensorrt's repository.
     home = extension_homes.home(name) if programs.known(name) else extension_homes.home_of_folder(name)
-    return canonicalize_name(home.package) if home else name
+    return canonical_name(home.package) if home else name
 
 
 def needs_torch(package: str, system: str) -> bool:

@@ -6,13 +6,11 @@ not among the values of `model`, because findings hold commands and the console 
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
-from subprocess import list2cmdline
 from typing import NamedTuple
 
 from rekindle.core import paths
@@ -192,6 +190,8 @@ def first_on_path(*folders: str, system: str) -> Command:
 
 def dockerfile(command: Command, *options: str) -> str:
     """A `RUN` line; a word that would begin a heredoc stands in the form without a shell."""
+    import json
+
     words = [_sh_only(word) for word in command.words]
     _refuse("\n\r\0", words, "a Dockerfile")
     line = json.dumps(words) if any("<<" in word for word in words) else sh(command)
@@ -258,6 +258,8 @@ def _cmd_word(word: Word) -> str:
             return word
         if '"' not in word and "%" not in word and not word.endswith("\\"):
             return f'"{word}"'
+        from subprocess import list2cmdline
+
         return re.sub(r'([()%!^"<>&|])', r"^\1", list2cmdline([word]) if word else '""')
     _refuse('"%', [word], "a cmd line")
     return f'"{_cmd_text(word)}"'

@@ -12,7 +12,6 @@ import errno
 import os
 import re
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
@@ -192,6 +191,8 @@ def wrap(text: str, *, indent: str = "", first: str | None = None, columns: int 
 
 def _lines(text: str, columns: int, first: str = "", indent: str = "") -> list[str]:
     """What stands between backticks is not broken: half a command is another one where it is pasted."""
+    import textwrap
+
     kept = _IN_BACKTICKS.sub(lambda span: span[0].replace(" ", _KEPT_SPACE), text)
     return [
         line.replace(_KEPT_SPACE, " ")

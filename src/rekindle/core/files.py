@@ -13,9 +13,7 @@ import errno
 import itertools
 import os
 import re
-import shutil
 import stat
-import tempfile
 import time
 import zlib
 from collections.abc import Iterator
@@ -133,6 +131,8 @@ def swept() -> tuple[int, int]:
 
 def remove_tree(folder: Path) -> None:
     """Also read-only files, which Windows refuses to remove."""
+    import shutil
+
     if os.name == "nt":
         for path in folder.rglob("*"):
             with contextlib.suppress(OSError):
@@ -165,6 +165,8 @@ def scratch(what: str, place: Path | None = None) -> Iterator[Path]:
 
 def scratch_folder(what: str, place: Path | None = None) -> Path:
     """A folder that nobody else can enter, removed by whoever asks for it; those whose makers were killed go now."""
+    import tempfile
+
     place = place or Path(tempfile.gettempdir())
     sweep(place)  # not another user's: the system refuses that
     while True:

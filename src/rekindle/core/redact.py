@@ -43,8 +43,8 @@ _TOKENS = (
 )  # fmt: skip
 _SIGNS = (
     "@", "/t/", "//hooks.", "//discord", "bearer", "basic", "token", "secret", "passw", "passphrase", "sshpass",
-    "pass:", "_pwd", "cred", "auth", "_pass", "github_pat", "key", "nature", "sig=", "cook", "begin ", "login", " -u",
-    " -p", "--user", "/user:", ";pwd", "redis-cli", "net use", "net  use", "sudo", "psk", "de passe", "contrase",
+    "pass:", "_pwd", "cred", "auth", "_pass", "github_pat", "key", "nature", "sig=", "cook", "begin ", "login", "curl",
+    " -p", "wget", "/user:", ";pwd", "redis-cli", "net use", "net  use", "sudo", "psk", "de passe", "contrase",
     "senha", "hasło", "пароль", "密", "パス", "비밀", "pw=", " pass ", "/p ", "/rp ", " -w", " -k", " -t", "keypass",
     "storepass", "ftp_pass", "smbclient", "<<<", "securestring", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat",
     "gldt-", "glrt-", "glcbt", "glptt", "glft-", "glsoat", "glsa_", "hf_", "api_org_", "xox", "xapp-", "sk-",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,6 +58,8 @@ class PublicKey(Keyed):
     @property
     def id(self) -> str:
         """What signatures name the key by."""
+        import hashlib
+
         return hashlib.sha256(self.raw).hexdigest()
 
     def __str__(self) -> str:

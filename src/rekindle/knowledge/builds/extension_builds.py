@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from packaging.utils import canonicalize_name
-
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import Row, rows
+from rekindle.model.requirement import canonical_name
 
 
 class Project(Row, frozen=True, kw_only=True):
@@ -77,21 +76,21 @@ def project(name: str) -> Project | None:
 def settings(name: str, version: str | None) -> tuple[ExtensionVariable, ...]:
     """What the build of a project reads. `version` None: whichever pip takes."""
     wanted = Version(version) if version else None
-    plain = canonicalize_name(name)
+    plain = canonical_name(name)
     return tuple(row for row in _setting() if row.project == plain and row.holds(wanted))
 
 
 def own_targets(name: str, version: str | None) -> OwnTargets | None:
     """The architectures of a project that takes no list of yours; None for every other. `version` None: the newest."""
     wanted = Version(version) if version else None
-    plain = canonicalize_name(name)
+    plain = canonical_name(name)
     return next((row for row in _own_targets() if row.project == plain and row.holds(wanted)), None)
 
 
 def newest_serving(name: str, cards: Iterable[Capability]) -> OwnTargets | None:
     """The newest versions of such a project that can be built for all of these cards; None when there are none."""
     wanted = tuple(cards)
-    plain = canonicalize_name(name)
+    plain = canonical_name(name)
     fitting = [
         row
         for row in _own_targets()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import NamedRow, cached, rows
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.requirement import canonical_name
 
 _BUILD = re.compile(r"(?P<torch>\d+(?:\.\d+)+)?\+?(?P<line>cu\d+)?")
 
@@ -99,7 +99,7 @@ def _each() -> tuple[ExtensionFile, ...]:
 
 def files(package: str) -> tuple[ExtensionFile, ...]:
     """Of the project first, then those that others built, shelves of many last; the newest release of each first."""
-    plain = canonicalize_name(package)
+    plain = canonical_name(package)
     newest_first = [row for row in reversed(_each()) if row.package == plain]
     return tuple(sorted(newest_first, key=lambda row: (row.by is not None, bool(row.packages))))
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import NamedRow, Row, rows
+from rekindle.model.requirement import canonical_name
 
 
 class OtherProgram(NamedRow, frozen=True, kw_only=True):
@@ -90,8 +90,8 @@ def portable(program: str, system: str, cards: Sequence[Capability]) -> Portable
 
 def known(name: str) -> OtherProgram | None:
     """By its name, or another that people use."""
-    plain = canonicalize_name(name)
-    return next((row for row in programs() if plain in map(canonicalize_name, (row.id, *row.also))), None)
+    plain = canonical_name(name)
+    return next((row for row in programs() if plain in map(canonical_name, (row.id, *row.also))), None)
 
 
 def program(name: str) -> OtherProgram:
@@ -110,7 +110,7 @@ def releases(id: str) -> Sequence[ProgramRelease]:
 def releases_as(name: str) -> Sequence[ProgramRelease]:
     """Those that pip knows by this very name (`cupy-cuda12x`), else all of the program that people call so."""
     row = program(name)
-    plain = canonicalize_name(name)
+    plain = canonical_name(name)
     every = releases(row.id)
     own = [each for each in every if plain != row.id and any(_project(one) == plain for one in each.requirements)]
     return own or every
@@ -123,4 +123,4 @@ def free_of_torch(name: str) -> bool:
 
 
 def _project(requirement: str) -> str:
-    return canonicalize_name(re.split(r"[\[=]", requirement, maxsplit=1)[0])
+    return canonical_name(re.split(r"[\[=]", requirement, maxsplit=1)[0])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import NamedRow, Row, cached, decided
 from rekindle.knowledge.torch.releases import torch_release
+from rekindle.model.requirement import canonical_name
 
 
 class ScriptRule(NamedRow, frozen=True, kw_only=True):
@@ -216,7 +216,7 @@ def _extensions() -> dict[str, ExtensionRow]:
 
 def extension(name: str) -> ExtensionRow | None:
     """The row of a package, a repository or a folder by its name."""
-    row = _extensions().get(canonicalize_name(name.partition("#")[0]))
+    row = _extensions().get(canonical_name(name.partition("#")[0]))
     if row is None and "#" in name:
         row = _extensions().get(re.sub(r"[-_./]+", "-", name.lower().rpartition("/")[2]))
     return row

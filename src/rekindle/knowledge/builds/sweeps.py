@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 
 import msgspec
@@ -111,4 +110,4 @@ def file_seconds() -> dict[str, dict[str, float]]:
         if len(row.seconds) >= _ENOUGH:
             for file, seconds in row.seconds.items():
                 found[row.torch][file].append(seconds)
-    return {torch: {file: statistics.fmean(each) for file, each in files.items()} for torch, files in found.items()}
+    return {torch: {file: sum(each) / len(each) for file, each in files.items()} for torch, files in found.items()}

@@ -244,28 +244,28 @@ def _by_words(wanted: list[str]) -> tuple[Gpu, ...]:
 
 
 class _Index(msgspec.Struct, frozen=True):
-    """The cards by the words of their name: whole, without its family, without its series."""
+    """The cards by the words of their name: whole, and without its family."""
 
     whole: dict[tuple[str, ...], tuple[Gpu, ...]]
     short: dict[tuple[str, ...], tuple[Gpu, ...]]
     first: dict[str, tuple[Gpu, ...]]
     """By the first word of the short name."""
-    plain: dict[tuple[str, ...], tuple[Gpu, ...]]
-    boards: dict[tuple[str, ...], tuple[Gpu, ...]]
-    """By all words of the short name but the last, and without `Jetson`."""
 
 
 @cached
 def _index() -> _Index:
     rows = [(gpu, names.tokens(gpu.name), _short(gpu)) for gpu in gpus()]
-    boards = [(gpu, [word for word in bare if word != "jetson"]) for gpu, _, bare in rows]
     return _Index(
         whole=_grouped((tuple(words), gpu) for gpu, words, _ in rows),
         short=_grouped((tuple(bare), gpu) for gpu, _, bare in rows if bare),
         first=_grouped((bare[0], gpu) for gpu, _, bare in rows if bare),
-        plain=_grouped((tuple(names.without_series(words)), gpu) for gpu, words, _ in rows),
-        boards=_grouped((tuple(own[:-1]), gpu) for gpu, own in boards if own),
     )
+
+
+@cached
+def _plain() -> dict[tuple[str, ...], tuple[Gpu, ...]]:
+    """The cards by the words of their name without its series."""
+    return _grouped((tuple(names.without_series(names.tokens(gpu.name))), gpu) for gpu in gpus())
 
 
 @cached
@@ -381,7 +381,7 @@ def _without_series(words: list[str]) -> tuple[Gpu, ...]:
     bare = names.without_series(words)
     if not bare or not ("titan" in bare or any(letter.isdigit() for word in bare for letter in word)):
         return ()
-    return _index().plain.get(tuple(bare), ())
+    return _plain().get(tuple(bare), ())
 
 
 def _of_board(words: list[str]) -> tuple[Gpu, ...]:
@@ -390,8 +390,8 @@ def _of_board(words: list[str]) -> tuple[Gpu, ...]:
     if not short:
         return ()
     lettered = re.compile(re.escape(short[-1]) + r"[a-z]?\Z")
-    possible = _index().boards.get(tuple(short[:-1]), ())
-    return tuple(gpu for gpu in possible if lettered.match([word for word in _short(gpu) if word != "jetson"][-1]))
+    boards = ((gpu, [word for word in _short(gpu) if word != "jetson"]) for gpu in gpus())
+    return tuple(gpu for gpu, own in boards if own[:-1] == short[:-1] and own and lettered.match(own[-1]))
 
 
 def _one_of(text: str, found: tuple[Gpu, ...]) -> Match:
