@@ -252,6 +252,11 @@ def test_a_python_and_a_toolset_are_spelled_plainly() -> None:
         ("Ubuntu 22.04", "linux", "2.35"),
         ("ubuntu22.04 LTS", "linux", "2.35"),
         ("centos7", "linux", "2.17"),
+        ("CentOS 6.10", "linux", "2.12"),
+        ("Ubuntu 14.04", "linux", "2.19"),
+        ("jessie", "linux", "2.19"),
+        ("Unraid", "linux", None),
+        ("TrueNAS SCALE", "linux", None),
         ("RHEL 8.6", "linux", "2.28"),
         ("Rocky Linux 9", "linux", "2.34"),
         # As /etc/os-release names them.

@@ -288,3 +288,37 @@ def test_the_plan_of_a_newer_release_keeps_the_python() -> None:
     found = resolve(situation_from_options(["GTX 1080"], system="linux", python="3.11"), Wish())
     plans = [str(line) for step in found.outlook for line in step.commands if " plan " in str(line)]
     assert plans and all("--python 3.11" in line for line in plans)
+
+
+def test_the_python_that_is_there_does_not_send_anybody_to_a_build() -> None:
+    """A K40m under Python 3.9 was sent to an hour and a half of building; conda-forge has a package for that Python."""
+    there = situation_from_options(["Tesla K40m"], system="CentOS 7", driver="470.82.01", python="3.9")
+    assert resolve(there, Wish()).recommended.route is RouteKind.CONDA_FORGE
+
+
+def test_beside_hours_of_building_stands_what_works_at_once() -> None:
+    """Nothing is ready-made for a GTX 690 on Windows."""
+    assert any("on the processor" in note for note in _asked("GTX 690", system="windows").notes)
+    assert not any("on the processor" in note for note in _asked("Tesla K40c", system="linux").notes)
+
+
+def test_a_jetson_with_a_newer_jetpack_is_told_where_wheels_are_listed() -> None:
+    assert "install-pytorch-jetson-platform" in text(_asked("Jetson AGX Orin", system="JetPack 7.2"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--gpu", "GH200", "--arch", "x86_64"), "comes with an Arm processor only"),
+        (("--gpu", "RTX 3080", "--os", "FreeBSD 14"), "does not exist for `freebsd`"),
+        (("--gpu", "RTX 3080", "--os", "Windows 11 ARM"), "does not exist for `windows 11 arm`"),
+    ],
+)
+def test_a_place_without_pytorch_for_cuda_is_refused(words: tuple[str, ...], said: str) -> None:
+    done = rekindle_command("plan", *words)
+    assert done.code == 2 and said in done.err
+
+
+def test_a_companion_that_no_line_has_is_said_in_a_whole_sentence() -> None:
+    found = _asked("RTX 3060", system="windows", torch="1.7.1")
+    assert not any(line.rstrip().endswith("only of") for line in text(found).splitlines())

@@ -39,7 +39,8 @@ def none_for(
     if line in lines:
         sentence = f"there is no {project} of {line} for Python {python}, torch {torch} and {where}"
     else:
-        sentence = f"there is no {project} of {line} for torch {torch} and {where}, only of {', '.join(sorted(lines))}"
+        others = f", only of {', '.join(sorted(lines))}" if lines else ""
+        sentence = f"there is no {project} of {line} for torch {torch} and {where}{others}"
     return Clash(sentence=sentence, source="file names on the package index; PyTorch's page of previous versions")
 
 

@@ -26,6 +26,9 @@ _OLD_WINDOWS = re.compile(
 _WSL = re.compile(r"(?:wsl|windows subsystem for linux) ?([12])?(?: \(?([^()]+)\)?)?")
 _JETPACK = re.compile(r"(?:nvidia )?(?:(?:jetpack|jp)[ -]?(\d)[\d.]*|(?:jetson )?(?:linux|l4t)[ -]?r?(3\d)[\d.]*)")
 _MACS = ("macos", "mac", "darwin", "osx")
+_WITHOUT_CUDA = re.compile(
+    r"((?:free|open|net|dragonfly)bsd|(?:open)?solaris|android|win(?:dows)?(?: 1[01])?(?: on)? arm(?:64)?)\b.*"
+)
 
 
 class TypedSystem(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +58,9 @@ def read_system(text: str) -> TypedSystem:
     if name.split(" ")[0] in _MACS:
         message = "macOS has no NVIDIA driver, and Rekindle knows NVIDIA's cards only"
         raise UsageError(message, hint="on a Mac `pip install torch` is enough: it uses the GPU as device `mps`")
+    if none := _WITHOUT_CUDA.fullmatch(name):
+        message = f"PyTorch with CUDA does not exist for `{none[1]}`"
+        raise UsageError(message, hint="write `--os linux` or, for one on x64, `--os windows`")
     if _WINDOWS.fullmatch(name):
         return TypedSystem(system="windows", release=old_windows(name))
     wsl = _WSL.fullmatch(name)

@@ -9,6 +9,7 @@ import msgspec
 from rekindle.core.command import pip_install, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import drivers
+from rekindle.knowledge.gpu.jetson import jetpacks
 from rekindle.knowledge.tables import cached_questions
 from rekindle.knowledge.torch import releases
 from rekindle.model.cuda_line import index_of
@@ -20,6 +21,9 @@ from rekindle.stack.ranking import Ranked, ranked
 from rekindle.stack.route import Change, Route
 from rekindle.stack.rules import Rejection, RouteKind, rule
 from rekindle.stack.situation import Card, Situation, Wish
+
+LIST_OF_WHEELS = "https://docs.nvidia.com/deeplearning/frameworks/install-pytorch-jetson-platform/index.html"
+"""Where NVIDIA lists its wheels for Jetson."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +62,10 @@ def smallest_change(
         how = "one card at a time" if apart else "separate environments"
         text = f"use {how}: {_apart(situation, wish, shelf)}"
         return Change(what="card", text=text, route=RouteKind.NONE)
+    board = next((card for card in situation.cards if card.jetson), None)
+    if board is not None and jetpacks(board.jetson or ""):
+        text = f"a JetPack of that list; {LIST_OF_WHEELS} says whether yours has a wheel since"
+        return Change(what="place", text=text, route=RouteKind.NONE)
     without = pip_install(["torch"], index_url=index_of("cpu"), system=situation.system)
     return Change(what="card", text=f"another card; PyTorch without a GPU is `{without}`", route=RouteKind.NONE)
 

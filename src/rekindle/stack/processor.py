@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rekindle.compat.companion import release_for
 from rekindle.compat.torch_cuda import CPU
 from rekindle.compat.torch_python import releases_for
@@ -24,6 +26,15 @@ def small_cards(situation: Situation) -> list[str]:
         for card in situation.cards
         if card.few_cores
     ]
+
+
+def at_once(situation: Situation, wish: Wish, routes: Iterable[Route]) -> list[str]:
+    """The same beside hours of building, where nothing ready-made is for the card."""
+    demands = wish.torch or wish.cuda or wish.needs
+    if demands or small_cards(situation) or any(route.route.ready_made for route in routes):
+        return []
+    plain = pip_install(["torch"], index_url=index_of(CPU), system=situation.system)
+    return [f"nothing ready-made is known for the card; on the processor PyTorch works at once: `{plain}`"]
 
 
 def instead(situation: Situation, wish: Wish) -> Route | None:

@@ -20,7 +20,7 @@ from rekindle.stack.candidates import candidates
 from rekindle.stack.nearest_change import smallest_change
 from rekindle.stack.next_steps import next_steps
 from rekindle.stack.offers import Offer
-from rekindle.stack.processor import small_cards
+from rekindle.stack.processor import at_once, small_cards
 from rekindle.stack.ranking import Ranked, ranked
 from rekindle.stack.route import FOLDER, Change, Route, lacks
 from rekindle.stack.rules import Rejection, RouteKind
@@ -60,7 +60,7 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = (), *, as
     first = chosen.route
     here = msgspec.structs.replace(situation, cards=chosen.situation.cards)
     return Verdict(
-        notes=_notes(situation, wish, first),
+        notes=(*_notes(situation, wish, first), *at_once(situation, wish, (way.route for way in found_ways))),
         situation=here,
         wish=wish,
         recommended=first,

@@ -143,9 +143,14 @@ def _way(route: Route, situation: Situation, rejections: Sequence[Rejection], *,
     return msgspec.structs.replace(
         alone,
         minutes=alone.time + (lost or 0),
-        first=complete or (lost is not None and route.python is not None and costs.still_used(route.python)),
+        first=complete or (lost is not None and _used(route.python, situation)),
         administrator=route.route is RouteKind.WSL,
     )
+
+
+def _used(python: str | None, situation: Situation) -> bool:
+    """Is it the Python that is there, or one that people still take?"""
+    return python is not None and (python == situation.python or costs.still_used(python))
 
 
 def _lost(route: Route, rejections: Sequence[Rejection]) -> int | None:

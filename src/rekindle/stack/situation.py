@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from rekindle.core.errors import UsageError
 from rekindle.core.version import Range, Version
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.package import read_extension
@@ -314,6 +315,9 @@ def situation_from_options(
 ) -> Situation:
     """The situation of cards that were only named: nothing else is known of the machine."""
     cards = cards_named(queries)
+    if machine == "x86_64" and (bound := next((card for card in cards if _on_arm(card)), None)):
+        message = f"{bound.name} comes with an Arm processor only, and `--arch {machine}` was said"
+        raise UsageError(message, hint="leave `--arch` out")
     place = read_system(system)
     asked = read_driver(driver, place.driver_system) if driver is not None else None
     chosen = read_python(python) if python is not None else None
@@ -338,5 +342,8 @@ def situation_from_options(
 
 def machine_of(cards: Sequence[Card]) -> str:
     """A Jetson, a DGX Spark or a GH200 says by itself which processor it comes with."""
-    arm = any(card.jetson or jetson.only_on_arm(card.name) for card in cards)
-    return "aarch64" if arm else "x86_64"
+    return "aarch64" if any(map(_on_arm, cards)) else "x86_64"
+
+
+def _on_arm(card: Card) -> bool:
+    return card.jetson is not None or jetson.only_on_arm(card.name)

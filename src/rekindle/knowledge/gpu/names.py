@@ -122,7 +122,8 @@ def _machine(text: str) -> tuple[_System, re.Match[str]] | None:
 
 
 def _said(text: str) -> str:
-    return " ".join(re.split(_BREAK, text.lower())).strip().removeprefix("nvidia ")
+    """As it is compared; SageMaker writes `ml.` before the names of its machines."""
+    return " ".join(re.split(_BREAK, text.lower())).strip().removeprefix("nvidia ").removeprefix("ml.")
 
 
 def cards_in(text: str) -> int:
