@@ -265,7 +265,10 @@ def test_a_python_and_a_toolset_are_spelled_plainly() -> None:
         ("Red Hat Enterprise Linux 8.10 (Ootpa)", "linux", "2.28"),
         ("CentOS Stream 9", "linux", "2.34"),
         ("Pop!_OS 22.04 LTS", "linux", "2.35"),
-        ("SUSE Linux Enterprise Server 15 SP6", "linux", None),
+        ("SUSE Linux Enterprise Server 15 SP6", "linux", "2.38"),
+        ("SLES 12 SP5", "linux", "2.22"),
+        ("openSUSE Leap 15.4", "linux", "2.31"),
+        ("openSUSE Tumbleweed", "linux", "2.40"),
         # These count their releases themselves.
         ("Linux Mint 22.1", "linux", "2.39"),
         ("Zorin OS 17.2", "linux", "2.35"),

@@ -322,3 +322,16 @@ def test_a_place_without_pytorch_for_cuda_is_refused(words: tuple[str, ...], sai
 def test_a_companion_that_no_line_has_is_said_in_a_whole_sentence() -> None:
     found = _asked("RTX 3060", system="windows", torch="1.7.1")
     assert not any(line.rstrip().endswith("only of") for line in text(found).splitlines())
+
+
+def test_a_newer_release_for_another_python_stands_beside() -> None:
+    there = situation_from_options(["L4"], system="Debian 11", python="3.9")
+    found = resolve(there, Wish())
+    assert (found.recommended.torch, _other(found, "newest").torch) == ("2.8.0", "2.15.0")
+    assert "for Python 3.12" in text(found)
+
+
+def test_a_program_with_its_own_torch_is_no_extension() -> None:
+    """`--with vllm` said that no PyTorch has a wheel of it."""
+    done = rekindle_command("plan", "--gpu", "RTX 3090", "--os", "linux", "--with", "vllm")
+    assert done.code == 2 and "plan --for vllm" in done.err

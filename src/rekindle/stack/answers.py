@@ -298,6 +298,7 @@ def alternative(other: OtherWay) -> list[str]:
     """In what it is better and what it asks for, then what to run."""
     route = other.route
     words = [f"{other.wins}: {route.route.value} torch {route.version}", route.estimate.time if route.estimate else ""]
+    words += [f"for Python {route.python}"] if other.wins == "newest" and route.python else []
     words += [route.change.text] if route.change else []
     words += [f"loses: {loss}" for loss in route.loses]
     # A build begins with its plan, which shows the rest.

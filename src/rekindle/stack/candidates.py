@@ -16,11 +16,11 @@ from rekindle.compat.feature_card import has
 from rekindle.compat.judgement import Clash
 from rekindle.compat.library_card import cudnn_serves
 from rekindle.compat.package import takes_numpy
-from rekindle.core.command import Command, pip, pip_install
+from rekindle.core.command import Command, pip, pip_install, rekindle
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Version
 from rekindle.inputs.torch import not_released
-from rekindle.knowledge.builds import costs
+from rekindle.knowledge.builds import costs, programs
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Runs, runs
@@ -33,7 +33,7 @@ from rekindle.stack.offers import Offer
 from rekindle.stack.ranking import Ranked, is_ready, ranked
 from rekindle.stack.route import Missing, Route, lacks
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
-from rekindle.stack.situation import Card, Installed, Situation, Wish
+from rekindle.stack.situation import Card, Installed, Situation, Wish, place_words
 
 
 def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) -> tuple[list[Ranked], list[Rejection]]:
@@ -78,6 +78,9 @@ def _checked(situation: Situation, wish: Wish) -> None:
     """A release or toolkit that is not in the data is an error of its own, with what is."""
     if wish.torch is not None and wish.torchvision is not None:
         _together(wish)
+    if own := next((each for each in wish.extensions if programs.brings_torch(each)), None):
+        line = rekindle("plan", "--for", own, *place_words(situation), system=situation.system)
+        raise UsageError(f"{own} brings a torch of its own", hint=f"`{line}` plans for it")
     early = (each.torch for each in offers.old(situation.system, situation.arch))
     if wish.torch is not None and not any(map(wish.admits, (*early, *releases.patches()))):
         raise not_released(wish.torch)

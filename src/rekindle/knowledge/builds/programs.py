@@ -94,6 +94,12 @@ def known(name: str) -> OtherProgram | None:
     return next((row for row in programs() if plain in map(canonical_name, (row.id, *row.also))), None)
 
 
+def brings_torch(name: str) -> bool:
+    """Does each release of it ask for one PyTorch, which it then installs by itself?"""
+    found = known(name)
+    return found is not None and any(row.torch for row in releases(found.id))
+
+
 def program(name: str) -> OtherProgram:
     found = known(name)
     if found is None:

@@ -130,7 +130,8 @@ def _named(text: str) -> tuple[LinuxSystem | None, tuple[str, ...]]:
     """The system, and its release as it was written, then by fewer numbers."""
     if coded := next((row for row in linux_systems() if text.strip().lower() in row.codenames), None):
         return coded, (coded.codenames[text.strip().lower()],)
-    match = re.fullmatch(r"([a-z!/ _-]+?)[ _-]?(?:v?(\d[\d.]*)(?: lts| sp\d)?)?(?: \(.*\))?", text.strip().lower())
+    plain = re.sub(r"(?<=\d) ?sp ?(?=\d)", ".", text.strip().lower())  # SUSE's `15 SP5`
+    match = re.fullmatch(r"([a-z!/ _-]+?)[ _-]?(?:v?(\d[\d.]*)(?: lts)?)?(?: \(.*\))?", plain)
     name = re.sub(r"linux|\b(gnu|os|ve|server|enterprise|stream|rolling)\b|[^a-z]", "", match[1]) if match else ""
     row = next((row for row in linux_systems() if name in row.names), None)
     if match is None or row is None:
