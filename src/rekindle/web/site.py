@@ -239,6 +239,8 @@ def write_site(folder: Path, *, say: Say = lambda _: None, only: Iterable[str] =
     """Write the whole site. `only` names cards whose classes are answered; without it, all are."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"`{folder}` is a file, and the site is a folder", hint="name a folder with `-o`")
+    for each in folder.glob("*"):
+        files.no_links(each, folder)  # not after minutes of work
     writer = _Writer(folder)
     every = list(answered(only=only, jobs=jobs, say=say))
     chosen = [cards for cards, _ in every]

@@ -48,11 +48,11 @@ def by_number() -> dict[str, Card]:
     found: dict[str, Card] = {}
     for gpu in gpus.gpus():
         digits = str(gpu.capability).replace(".", "")
-        found.setdefault(f"sm{digits}", situation(gpu.capability.sm).cards[0])
+        found.setdefault(f"sm{digits}", cards_named((gpu.capability.sm,))[0])
         for pci in gpu.pci_ids:
             device, _, board = pci.partition(":")
-            found.setdefault(pci, situation(f"10de:{device}" + (f" {board}" if board else "")).cards[0])
-            found.setdefault(device, situation(f"10de:{device}").cards[0])
+            found.setdefault(pci, cards_named((f"10de:{device}" + (f" {board}" if board else ""),))[0])
+            found.setdefault(device, cards_named((f"10de:{device}",))[0])
     return found
 
 
@@ -65,7 +65,7 @@ def situation(name: str, system: str = "linux", python: str | None = None, drive
 def cards_from_text(name: str) -> tuple[Card, ...]:
     """The cards of a name; none for what a driver calls a card that it cannot name."""
     try:
-        return situation(name).cards
+        return cards_named((name,))
     except RekindleError:
         return ()
 
@@ -78,7 +78,7 @@ def _add(found: dict[str, Spelling], text: str) -> None:
         # The page looks for a name among other words itself, and would stop at a part of what was typed.
         if not gpus.recognised(text) or gpus.only_inside(text):
             return
-        cards = situation(text).cards
+        cards = cards_named((text,))
     except UnknownName:
         return
     except RekindleError as error:

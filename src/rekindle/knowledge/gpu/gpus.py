@@ -4,7 +4,7 @@ import re
 from collections.abc import Hashable, Iterable
 from enum import Enum
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -106,7 +106,7 @@ def find(query: str) -> Match:
     text = _checked(query)
     found = _found(text)
     if found is None:
-        raise _unknown(text)
+        raise UnknownName(f"no GPU called `{text[:80]}` is in Rekindle's data", hint=partial(_instead, text))
     return found
 
 
@@ -239,32 +239,38 @@ def _by_words(wanted: list[str]) -> tuple[Gpu, ...]:
     short = names.without_family(wanted)
     if not short:
         return ()
-    index = _index()
-    return index.whole.get(tuple(wanted)) or index.short.get(tuple(short)) or _by_beginning(short)
+    return _whole().get(tuple(wanted)) or _shorter().get(tuple(short)) or _by_beginning(short)
 
 
-class _Index(msgspec.Struct, frozen=True):
-    """The cards by the words of their name: whole, and without its family."""
-
-    whole: dict[tuple[str, ...], tuple[Gpu, ...]]
-    short: dict[tuple[str, ...], tuple[Gpu, ...]]
-    first: dict[str, tuple[Gpu, ...]]
-    """By the first word of the short name."""
+# The cards by the words of their name, each made when it is first asked for.
+_ByWords: TypeAlias = dict[tuple[str, ...], tuple[Gpu, ...]]
 
 
 @cached
-def _index() -> _Index:
-    rows = [(gpu, names.tokens(gpu.name), _short(gpu)) for gpu in gpus()]
-    return _Index(
-        whole=_grouped((tuple(words), gpu) for gpu, words, _ in rows),
-        short=_grouped((tuple(bare), gpu) for gpu, _, bare in rows if bare),
-        first=_grouped((bare[0], gpu) for gpu, _, bare in rows if bare),
-    )
+def _whole() -> _ByWords:
+    return _grouped((tuple(names.tokens(gpu.name)), gpu) for gpu in gpus())
 
 
 @cached
-def _plain() -> dict[tuple[str, ...], tuple[Gpu, ...]]:
-    """The cards by the words of their name without its series."""
+def _shorter() -> _ByWords:
+    """Without its family."""
+    return _grouped((tuple(bare), gpu) for gpu in gpus() if (bare := _short(gpu)))
+
+
+@cached
+def _first() -> dict[str, tuple[Gpu, ...]]:
+    return _grouped((bare[0], gpu) for gpu in gpus() if (bare := _short(gpu)))
+
+
+@cached
+def _boards() -> _ByWords:
+    """All words of the short name but the last."""
+    return _grouped((tuple(own[:-1]), gpu) for gpu in gpus() if (own := _board(gpu)))
+
+
+@cached
+def _plain() -> _ByWords:
+    """Without its series."""
     return _grouped((tuple(names.without_series(names.tokens(gpu.name))), gpu) for gpu in gpus())
 
 
@@ -298,7 +304,7 @@ def _loose(text: str, found: tuple[Gpu, ...]) -> bool:
 
 def _alike(wanted: list[str]) -> tuple[Gpu, ...]:
     """Official cards whose name is this one without its series, or this one and its generation."""
-    others = tuple(gpu for gpu in _index().whole.get((*wanted, "ada", "generation"), ()) if gpu.official)
+    others = tuple(gpu for gpu in _whole().get((*wanted, "ada", "generation"), ()) if gpu.official)
     return (*others, *(_without_series(wanted) if all(word.isdigit() for word in wanted) else ()))
 
 
@@ -308,9 +314,7 @@ def _short(gpu: Gpu) -> list[str]:
 
 def _by_beginning(short: list[str]) -> tuple[Gpu, ...]:
     """`P100` and `A100` are said of every board with that chip: they are one card where all have one capability."""
-    found = tuple(
-        gpu for gpu in _index().first.get(short[0], ()) if gpu.official and _short(gpu)[: len(short)] == short
-    )
+    found = tuple(gpu for gpu in _first().get(short[0], ()) if gpu.official and _short(gpu)[: len(short)] == short)
     model = any(letter.isdigit() for token in short for letter in token)
     return found if model and len({gpu.capability for gpu in found}) == 1 else ()
 
@@ -372,7 +376,7 @@ def among_words(part: tuple[str, ...], *, counted: bool = False) -> tuple[Gpu, .
         return ()
     if len(part) == 1 and (part[0].isdigit() or (len(part[0]) < _ALONE and not counted)):
         return ()
-    found = _index().short.get(part) or _by_beginning(list(part))
+    found = _shorter().get(part) or _by_beginning(list(part))
     return tuple(gpu for gpu in found if gpu.official)
 
 
@@ -390,8 +394,11 @@ def _of_board(words: list[str]) -> tuple[Gpu, ...]:
     if not short:
         return ()
     lettered = re.compile(re.escape(short[-1]) + r"[a-z]?\Z")
-    boards = ((gpu, [word for word in _short(gpu) if word != "jetson"]) for gpu in gpus())
-    return tuple(gpu for gpu, own in boards if own[:-1] == short[:-1] and own and lettered.match(own[-1]))
+    return tuple(gpu for gpu in _boards().get(tuple(short[:-1]), ()) if lettered.match(_board(gpu)[-1]))
+
+
+def _board(gpu: Gpu) -> list[str]:
+    return [word for word in _short(gpu) if word != "jetson"]
 
 
 def _one_of(text: str, found: tuple[Gpu, ...]) -> Match:
@@ -409,10 +416,6 @@ def _one_of(text: str, found: tuple[Gpu, ...]) -> Match:
     return msgspec.structs.replace(match, count=count, notes=(f"`{text}` is read as {read}", *guest, *match.notes))
 
 
-def _unknown(text: str) -> UnknownName:
-    return UnknownName(f"no GPU called `{text[:80]}` is in Rekindle's data", hint=partial(_instead, text))
-
-
 def _instead(text: str) -> str:
     if _unnamed(text):
         return f"so a system calls a card without a driver: name it by its PCI id, which {names.SHOWN_BY} shows"
@@ -426,18 +429,11 @@ def _instead(text: str) -> str:
     return "no known name is like it; `rekindle gpu --list` shows them all, and `10de:1b06` or `sm_61` works too"
 
 
-@cached
-def _spellings() -> tuple[dict[str, str], dict[str, str]]:
-    """Every name in words, whole and short: made once, because a snapshot may ask for hundreds of unknown cards."""
-    whole = {" ".join(names.tokens(gpu.name)): gpu.name for gpu in gpus()}
-    return whole, {" ".join(_short(gpu)): gpu.name for gpu in gpus()}
-
-
 def nearest(name: str, count: int = 4) -> tuple[str, ...]:
     """Names that look like this one, best first. Their numbers must do so too: 4090 is nothing like T400."""
     import difflib
 
-    spelled, bare = _spellings()
+    spelled, bare = ({" ".join(key): of[0].name for key, of in each.items()} for each in (_whole(), _shorter()))
     wanted = " ".join(names.tokens(name))[:80]
     if not wanted:
         return ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import msgspec
 
@@ -115,6 +115,7 @@ def alias(text: str) -> tuple[str, ...]:
     return machine[0].names if machine else known
 
 
+@partial(cached, most=1024)
 def _machine(text: str) -> tuple[_System, re.Match[str]] | None:
     """The machine that is sold or rented by this name, and what its pattern found in it."""
     said = _said(text)
