@@ -234,6 +234,23 @@ def test_no_fix_prints_a_placeholder_or_a_fragment(before: str) -> None:
             "torch 1.4.0, device: GeForce RTX 3090\nRuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
             ("no code for sm_86",),
         ),
+        ("Starting training loop; initial compile can take a while...\nKilled", ("No compiler is involved",)),
+        ("FATAL: this function is for sm80, but was built for sm750", ("xformers",)),
+        ("nvcc fatal   : Unsupported NVHPC compiler found. nvc++ is the only NVHPC compiler", ("Give gcc",)),
+        (
+            'e.cu(8): error: no instance of function template "atomicAdd" matches the argument list',
+            ("atomicAdd on half with 7.0",),
+        ),
+        ("the container starts, and after some seconds it exits (with code 132).", ("avx2",)),
+        (
+            "--require=cuda>=10.0 brand=tesla,driver>=384] requirement error: unsatisfied condition: brand = tesla",
+            ("410.48",),
+        ),
+        ("make[1]: /opt/linaro/bin/aarch64-linux-gnu-gcc: Command not found", ("is not installed",)),
+        ("./config.guess: unable to guess system type", ("configure again",)),
+        ("h2o4gpu*.whl is not a valid wheel filename.", ("was not built",)),
+        ('CMake Error: Object library target "boost" may not link to anything', ("Take a newer one",)),
+        ("CMake Error at C:3 (string):\n  string does not recognize sub-command JSON", ("Take a newer one",)),
     ],
 )
 def test_a_fix_says_what_the_thread_accepted(log: str, words: tuple[str, ...]) -> None:
