@@ -381,6 +381,28 @@ def test_which_torch_an_unknown_package_is_for_is_not_claimed() -> None:
     assert (found.wheels[0].state, found.exit_code) == (State.UNVERIFIED, 9)
 
 
+@pytest.mark.parametrize(
+    ("question", "file"),
+    [
+        ("flash-attn 1.13.1+cu117 3.10 linux 8.0", "flash_attn-2.5.9.post1+cu118torch1.13cxx11abiFALSE-cp310"),
+        ("flash-attn 2.0.1+cu117 3.8 linux 8.0", "flash_attn-2.6.3+cu118torch2.0cxx11abiFALSE-cp38"),
+        ("flash-attn 2.1.2+cu121 3.8 linux 8.0", "flash_attn-2.6.3+cu123torch2.1cxx11abiFALSE-cp38"),
+        ("flash-attn 2.1.2+cu121 3.10 linux 8.0", "flash_attn-2.7.3+cu12torch2.1cxx11abiFALSE-cp310"),
+        ("flash-attn 2.3.1+cu118 3.12 linux 8.0", "flash_attn-2.7.3+cu11torch2.3cxx11abiFALSE-cp312"),
+        ("flash-attn 2.3.1+cu121 3.12 linux 8.0", "flash_attn-2.7.4.post1+cu12torch2.3cxx11abiFALSE-cp312"),
+        ("flash-attn 2.7.1+cu118 3.10 linux 8.0", "flash_attn-2.7.4.post1+cu118torch2.7-cp310"),
+        ("causal-conv1d 2.5.1+cu118 3.9 linux 8.0", "causal_conv1d-1.5.4+cu11torch2.5cxx11abiFALSE-cp39"),
+        ("causal-conv1d 2.0.1+cu118 3.10 linux 8.0", "causal_conv1d-1.4.0+cu118torch2.0cxx11abiFALSE-cp310"),
+        ("mamba-ssm 2.4.1+cu121 3.9 linux 8.0", "mamba_ssm-2.3.0+cu12torch2.4cxx11abiFALSE-cp39"),
+        ("mamba-ssm 2.2.2+cu121 3.8 linux 8.0", "mamba_ssm-2.2.2+cu122torch2.2cxx11abiFALSE-cp38"),
+    ],
+)
+def test_last_years_torch_has_the_last_release_that_was_built_for_it(question: str, file: str) -> None:
+    """Every release of a list is in its row: not only the newest."""
+    found = find(_question(question), ask=_no_index, look=_unread)
+    assert found.wheels[0].what.startswith(f"{file}-")
+
+
 def test_every_pattern_says_no_other_torch_than_its_row() -> None:
     """Each name that the table can make is judged by its own words: none is refused, none says another CUDA."""
     made = 0

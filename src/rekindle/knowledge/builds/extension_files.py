@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 from packaging.utils import canonicalize_name
@@ -15,6 +16,16 @@ from rekindle.knowledge.torch.releases import parse_arch_list
 _BUILD = re.compile(r"(?P<torch>\d+(?:\.\d+)+)?\+?(?P<line>cu\d+)?")
 
 
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """A release, and the torches, CUDA lines and Pythons that it has files for."""
+
+    version: str
+    torches: str
+    lines: str
+    pythons: str
+    tag: str = ""
+
+
 class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The files of one release for one system. The head of the table says what each field means."""
 
@@ -25,8 +36,10 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A release, a range (`>=3.4,<3.5`), or nothing: whichever pip takes."""
     installs: str | None = None
     """The name that pip knows it by, where that is not the package's own."""
-    builds: tuple[str, ...]
-    pythons: tuple[str, ...]
+    builds: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()
+    spans: tuple[Span, ...] = ()
+    """Every release of a list, the newest last, in place of `version`, `builds` and `pythons`."""
     systems: tuple[str, ...]
     machines: tuple[str, ...] = ("x86_64",)
     name: str | None = None
@@ -91,10 +104,30 @@ _files = rows("extension_files.toml", "file", ExtensionFile)
 
 @cached
 def _each() -> tuple[ExtensionFile, ...]:
-    """A row for each package."""
-    named = [(row, name.partition("==")) for row in _files() for name in row.packages]
+    """A row for each package and release."""
+    every = [each for row in _files() for each in (_releases(row) if row.spans else (row,))]
+    named = [(row, name.partition("==")) for row in every for name in row.packages]
     shelves = (msgspec.structs.replace(row, package=name, version=version) for row, (name, _, version) in named)
-    return (*(row for row in _files() if row.package), *shelves)
+    return (*(row for row in every if row.package), *shelves)
+
+
+def _releases(row: ExtensionFile) -> Iterator[ExtensionFile]:
+    for span in row.spans:
+        builds = [f"{torch}+{line}" for torch in _between(span.torches) for line in span.lines.split()]
+        yield msgspec.structs.replace(
+            row,
+            version=span.version,
+            builds=tuple(builds) or tuple(_between(span.torches)),
+            pythons=tuple(_between(span.pythons)),
+            address=row.address and row.address.replace("{tag}", span.tag or f"v{span.version}"),
+        )
+
+
+def _between(text: str) -> Iterator[str]:
+    """`2.5-2.7 2.9.1` is 2.5, 2.6, 2.7 and 2.9.1."""
+    for first, _, last in (word.partition("-") for word in text.split()):
+        head, _, low = first.rpartition(".")
+        yield from (f"{head}.{each}" for each in range(int(low), int(last.rpartition(".")[2] or low) + 1))
 
 
 def files(package: str) -> tuple[ExtensionFile, ...]:
