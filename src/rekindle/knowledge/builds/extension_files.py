@@ -12,6 +12,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import NamedRow, cached, rows
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.cuda_line import CudaLine
 
 _BUILD = re.compile(r"(?P<torch>\d+(?:\.\d+)+)?\+?(?P<line>cu\d+)?")
 
@@ -48,6 +49,8 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
     by: str | None = None
     note: str | None = None
     """What has to be known of it besides."""
+    needs: tuple[str, ...] = ()
+    """Packages of this table that pip has to be told beside it."""
     glibc: Version | None = None
     """What it needs of the system, where its name is not made here."""
     toolkit: Version | None = None
@@ -63,6 +66,11 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
     def requirement(self) -> str:
         exact = "==" if self.version[:1].isdigit() else ""
         return f"{self.installs or self.package}{exact}{self.version}"
+
+    @property
+    def read(self) -> bool:
+        """The GPU code of exactly this release was read."""
+        return self.evidence.confirmed and self.version[:1].isdigit() and bool(self.targets or self.begins)
 
     def is_for(self, system: str, machine: str) -> bool:
         return system in self.systems and machine in self.machines
@@ -113,11 +121,12 @@ def _each() -> tuple[ExtensionFile, ...]:
 
 def _releases(row: ExtensionFile) -> Iterator[ExtensionFile]:
     for span in row.spans:
-        builds = [f"{torch}+{line}" for torch in _between(span.torches) for line in span.lines.split()]
+        torches, lines = tuple(_between(span.torches)), tuple(span.lines.split())
+        pairs = tuple(f"{torch}+{line}" for torch in torches for line in lines)
         yield msgspec.structs.replace(
             row,
             version=span.version,
-            builds=tuple(builds) or tuple(_between(span.torches)),
+            builds=pairs or torches or lines,
             pythons=tuple(_between(span.pythons)),
             address=row.address and row.address.replace("{tag}", span.tag or f"v{span.version}"),
         )
@@ -154,6 +163,18 @@ class AskedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 def fitting(package: str, asked: AskedFile) -> tuple[ExtensionFile, ...]:
     return tuple(row for row in files(package) if not lacking(row, asked))
+
+
+def nearest(package: str, asked: AskedFile) -> AskedFile:
+    """What is asked, with the nearest other line of its CUDA major where no file is for its own: an older one first."""
+    own = CudaLine.parse(asked.line)
+    if own is None or fitting(package, asked):
+        return asked
+    built = {CudaLine.parse(row.parts(build)[1]) for row in files(package) for build in row.builds}
+    same = [each for each in built if each and each.cuda.major == own.cuda.major]
+    same.sort(key=lambda each: (each.cuda > own.cuda, abs(each.cuda.minor - own.cuda.minor)))
+    others = (msgspec.structs.replace(asked, line=each.name) for each in same)
+    return next((each for each in others if fitting(package, each)), asked)
 
 
 def lacking(row: ExtensionFile, asked: AskedFile) -> str:
