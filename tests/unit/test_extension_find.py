@@ -462,6 +462,18 @@ def test_a_large_file_is_judged_by_its_metadata(monkeypatch: pytest.MonkeyPatch)
     assert "400 MiB" in seen.said
 
 
+def test_a_release_for_another_torch_is_refused_for_that_reason() -> None:
+    """triton-windows for torch 2.15 was refused for GPU code of a helper in it."""
+
+    def ask(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -> IndexAnswer:
+        return IndexAnswer(place="https://index/triton_windows-3.8.0.post29-cp312-cp312-win_amd64.whl", reached=True)
+
+    found = find(_question("triton-windows 2.15.0+cu130 3.12 windows 8.6"), ask=ask, look=_unread)
+    assert found.wheels == () and "on the index is for torch 2.14" in found.refused[0]
+    found = find(_question("sageattention 2.15.0+cu130 3.12 windows 8.6"), ask=_no_index, look=_unread)
+    assert found.wheels == () and "no ready-made wheel of triton-windows is known" in " ".join(found.refused)
+
+
 def test_every_pattern_says_no_other_torch_than_its_row() -> None:
     """Each name that the table can make is judged by its own words: none is refused, none says another CUDA."""
     made = 0

@@ -91,10 +91,12 @@ def words_beside(row: ExtensionFile, asked: AskedFile, cards: Sequence[NamedCard
 
 
 def serves(row: ExtensionFile, asked: AskedFile, cards: Sequence[NamedCard], glibc: Version | None) -> Judgement:
-    """Does what a row names load on the system, and has it code for the cards?"""
+    """Does what a row names load on the system, has it code for the cards, and is there what it needs?"""
     loaded = wheel_platform.loads(row.requirement, row.glibc, glibc)
-    if isinstance(loaded, Clash):
-        return loaded
+    beside = (ready_made(each, asked, cards, glibc) for each in row.needs)
+    lacking = next((each for each in (loaded, *beside) if isinstance(each, Clash)), None)
+    if lacking is not None:
+        return lacking
     _, line = row.parts(row.build_for(asked.torch, asked.line) or "")
     own = CudaLine.parse(line)
     cuda = row.toolkit or (own.cuda if own else None)

@@ -38,6 +38,7 @@ options, (_, wanted) = index.parse_args(sys.argv[1:])
 with index.main_context():
     session, target = index._build_session(options), make_target_python(options)
     finder = index._build_package_finder(options, session, target, False)
+    finder.format_control = options.format_control
     asked = Requirement(wanted)
     best = finder.find_best_candidate(asked.name, asked.specifier).best_candidate
 print(best.link.url_without_fragment if best else "")

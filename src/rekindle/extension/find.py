@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 import msgspec
+from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename
 from packaging.version import InvalidVersion
 from packaging.version import Version as Release
@@ -362,6 +363,9 @@ class _Search:
                 # All that is left for this Python: years older than what a build would bring.
                 self.refused.append(f"the index has no wheel of {requirement} for this Python and system but {version}")
                 return None
+            if made := self._made_for(version):
+                self.refused.append(f"{name} {by} is for torch {made}")
+                return None
             words = (f"{requirement}=={version}", *switch)
         seen = self._loaded(name) or self.look(told.place, self.question, pure)
         if seen.state is State.FAIL:
@@ -374,6 +378,12 @@ class _Search:
         doubt = seen.brings or doubt
         state, said = (seen.state, seen.said) if fits else (State.UNVERIFIED, f"{seen.said}; {doubt}")
         return self._found(name, by, state, said, words if fits or seen.free else (), page)
+
+    def _made_for(self, version: Release) -> str:
+        """For which other torch the rows have a release of the index."""
+        rows = [row for row in extension_files.files(self.question.package) if not (row.by or row.name or row.switch)]
+        own = [row for row in rows if Requirement(row.requirement).specifier.contains(version, prereleases=True)]
+        return ", ".join(_builds_of(own))
 
     @property
     def _glibc(self) -> Version | None:
