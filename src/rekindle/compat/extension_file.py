@@ -47,7 +47,8 @@ def ready_made(package: str, asked: AskedFile, cards: Sequence[NamedCard], glibc
     rows = extension_files.files(name)
     if not rows:
         return Unknown(missing=f"which ready-made wheels of {name} there are")
-    if any(isinstance(serves(row, asked, cards, glibc), Fits) for row in extension_files.fitting(name, asked)):
+    near = extension_files.nearest(name, asked)
+    if any(isinstance(serves(row, near, cards, glibc), Fits) for row in extension_files.fitting(name, near)):
         return Fits()
     torch = f"{asked.torch}+{asked.line}" if asked.line else asked.torch
     return Clash(sentence=f"no ready-made wheel of {name} is known for torch {torch}", source=rows[0].source)
@@ -72,20 +73,30 @@ class ChosenFile(NamedTuple):
 
 def chosen(package: str, asked: AskedFile, cards: Sequence[NamedCard]) -> ChosenFile | None:
     """The first file that fits, by the tables; None where they do not name one."""
-    for row in extension_files.fitting(known_as(package, asked.system), asked):
+    name = known_as(package, asked.system)
+    asked = extension_files.nearest(name, asked)
+    for row in extension_files.fitting(name, asked):
         if isinstance(serves(row, asked, cards, None), Fits):
             address = file_address(row, asked) if row.name else None
             words = (address,) if address else () if row.name else index_words(row, asked)
             if words:
-                return ChosenFile(words, made_by(row))
+                return ChosenFile((*words, *words_beside(row, asked, cards)), made_by(row))
     return None
 
 
+def words_beside(row: ExtensionFile, asked: AskedFile, cards: Sequence[NamedCard]) -> tuple[str, ...]:
+    """What pip is told besides, for the packages that a row needs."""
+    files = [chosen(each, asked, cards) for each in row.needs]
+    return tuple(word for file in files if file for word in file.words)
+
+
 def serves(row: ExtensionFile, asked: AskedFile, cards: Sequence[NamedCard], glibc: Version | None) -> Judgement:
-    """Does what a row names load on the system, and has it code for the cards?"""
+    """Does what a row names load on the system, has it code for the cards, and is there what it needs?"""
     loaded = wheel_platform.loads(row.requirement, row.glibc, glibc)
-    if isinstance(loaded, Clash):
-        return loaded
+    beside = (ready_made(each, asked, cards, glibc) for each in row.needs)
+    lacking = next((each for each in (loaded, *beside) if isinstance(each, Clash)), None)
+    if lacking is not None:
+        return lacking
     _, line = row.parts(row.build_for(asked.torch, asked.line) or "")
     own = CudaLine.parse(line)
     cuda = row.toolkit or (own.cuda if own else None)
@@ -115,23 +126,38 @@ def file_address(row: ExtensionFile, asked: AskedFile, cxx_abi: str | None = Non
 
 def index_words(row: ExtensionFile, asked: AskedFile) -> tuple[str, ...]:
     """What pip is told, where it finds the file itself: the requirement, and the options of its list."""
-    minor = Version(asked.torch).major_minor
-    fields = {"line": asked.line, "minor": minor, "digits": str(minor).replace(".", "")}
-    fields |= {"patch": asked.torch.replace(".", ""), "py": f"py{asked.python.replace('.', '')}"}
-    told = (row.switch or "").format(package=row.package, **fields).split()
-    return (row.requirement.format(**fields), *told)
+    fields = _fields(row, asked)
+    return (row.requirement.format(**fields), *(row.switch or "").format(**fields).split())
+
+
+def _fields(row: ExtensionFile, asked: AskedFile) -> dict[str, str]:
+    """What the patterns of a row are filled in with."""
+    torch, _ = row.parts(row.build_for(asked.torch, asked.line) or "")
+    minor, line = str(Version(asked.torch).major_minor), asked.line or ""
+    cuda = CudaLine.parse(line)
+    python = asked.python.replace(".", "")
+    return {
+        "package": row.package,
+        "version": row.version,
+        "torch": str(torch or asked.torch),
+        "minor": minor,
+        "digits": minor.replace(".", ""),
+        "patch": asked.torch.replace(".", ""),
+        "line": line,
+        "major": line[2:4],
+        "cuda": str(cuda.cuda) if cuda else "",
+        "python": f"cp{python}",
+        "py": f"py{python}",
+        "platform": _PLATFORMS[asked.system],
+    }
 
 
 def _file_name(row: ExtensionFile, asked: AskedFile, cxx_abi: str | None) -> str | None:
     """The name by the row's pattern, with the C++ ABI of the torch; None where none goes with it."""
-    torch, _ = row.parts(row.build_for(asked.torch, asked.line) or "")
-    line = asked.line or ""
+    fields = _fields(row, asked)
     own = [word for word, abi in ABIS.items() if cxx_abi in (None, abi)]
     for abi in own:
-        name = (row.name or "").format(
-            version=row.version, torch=torch, minor=Version(asked.torch).major_minor, line=line, major=line[2:4],
-            abi=abi, python="cp" + asked.python.replace(".", ""), platform=_PLATFORMS[asked.system],
-        )  # fmt: skip
+        name = (row.name or "").format(abi=abi, **fields)
         built = wheel_platform.built_for(name)
         built = msgspec.structs.replace(built, cxx_abi=None) if len(own) == 1 else built
         judged = wheel_platform.goes_with(

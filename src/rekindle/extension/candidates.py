@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from rekindle.core import files, run
 from rekindle.core import python as own_python
+from rekindle.core import run
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State, passed, unverified, warned
 from rekindle.extension.check import ForTorch, link_to, served_by
@@ -25,6 +25,25 @@ from rekindle.model.environment import Environment
 
 _FETCHING = 1800.0
 _ASKING = 300.0
+# What pip would take, without the file: `install --dry-run` fetches it whole where the index has no metadata beside it.
+_BEST = """
+import sys
+from pip._internal.cli.cmdoptions import make_target_python
+from pip._internal.commands import create_command
+from pip._internal.utils.logging import setup_logging
+from pip._vendor.packaging.requirements import Requirement
+setup_logging(verbosity=0, no_color=True, user_log_file=None)
+index = create_command("index")
+options, (_, wanted) = index.parse_args(sys.argv[1:])
+with index.main_context():
+    session, target = index._build_session(options), make_target_python(options)
+    finder = index._build_package_finder(options, session, target, False)
+    finder.format_control = options.format_control
+    asked = Requirement(wanted)
+    best = finder.find_best_candidate(asked.name, asked.specifier).best_candidate
+print(best.link.url_without_fragment if best else "")
+"""
+_ASK = ("--no-input", "--retries", "2", "--only-binary=:all:")
 _DRY = ("install", "--dry-run", "--ignore-installed", "--no-deps", "--only-binary=:all:", "-q", "--report", "-")
 
 
@@ -75,23 +94,22 @@ def on_index(
     A list that `switch` names is asked alone: what the index has beside it is not the list's.
     """
     alone, env = _alone(switch)
-    words = [*_DRY, *alone]
-    if environment is not None and environment.interpreter and environment.here and environment.pip:
-        result = _pip(environment, [*words, requirement], timeout=_ASKING, env=env)
-    else:
-        with files.scratch("none") as folder:
-            words += ["--target", str(folder), *own_python.for_system(system, machine), "--python-version", python]
-            result = run.call(own_python.pip(sys.executable, *words, requirement), env=env, timeout=_ASKING)
-    if result.ok:
-        return IndexAnswer(place=_first(result.out), reached=True)
-    return IndexAnswer(place=None, reached="Retrying" not in result.err and "onnection" not in result.err)
+    words = [*_ASK, *alone]
+    program = environment.interpreter if environment is not None and environment.here and environment.pip else None
+    if program is None:
+        words += [*own_python.for_system(system, machine), "--python-version", python]
+    script = own_python.isolated(program or sys.executable, "-c", _BEST, *words, "versions", requirement)
+    result = run.call(script, env=env, timeout=_ASKING)
+    place = result.out.strip() if result.ok else ""
+    reached = result.ok and "Retrying" not in result.err and "onnection" not in result.err
+    return IndexAnswer(place=place or None, reached=bool(place) or reached)
 
 
 def _alone(switch: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
     """pip's words and environment for one list and nothing else: variables stand above its settings."""
     page = next((word for word in switch if word.startswith("http")), None)
     if page is None:
-        return list(switch), os.environ
+        return [], os.environ
     if "-f" in switch:
         return ["--no-index"], {**os.environ, "PIP_FIND_LINKS": page}
     return ["--index-url", page], {**os.environ, "PIP_EXTRA_INDEX_URL": page}

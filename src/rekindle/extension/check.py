@@ -111,8 +111,11 @@ class TorchLink(NamedTuple):
         return f"it asks for {name}, which has to fit as well: `{find}` first"
 
 
-def link_to(where: str | Path, torch: ForTorch) -> TorchLink:
-    """Of a ready-made wheel with a torch: what it requires, its CUDA, and if that torch is installed its symbols."""
+def link_to(where: str | Path, torch: ForTorch, *, metadata: bool = False) -> TorchLink:
+    """Of a ready-made wheel with a torch: what it requires, its CUDA, and if that torch is installed its symbols.
+
+    `metadata`: only what it requires.
+    """
     with open_package(where) as package:
         requires = headers(package, "METADATA").get("Requires-Dist", [])
         line = torch_line(requires) or ""
@@ -120,7 +123,8 @@ def link_to(where: str | Path, torch: ForTorch) -> TorchLink:
             return TorchLink(f"it requires `{line}`, and this is {torch.version}")
         offered = Offered(Path(torch.installed.root)) if torch.installed else None
         links = TorchLink(None, pinned="==" in line, asks=tuple(requires))
-        for name in _for_line([name for name in package.files if is_module(name)], torch.cuda):
+        modules = [] if metadata else [name for name in package.files if is_module(name)]
+        for name in _for_line(modules, torch.cuda):
             binary = package.binary(name, symbols=offered is not None)
             needed = binary.elf.needed if binary.elf else tuple(binary.pe.imports) if binary.pe else ()
             majors = runtimes(needed)

@@ -13,26 +13,25 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 import msgspec
+from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename
 from packaging.version import InvalidVersion
 from packaging.version import Version as Release
 
 from rekindle.audit.cards import words as card_words
-from rekindle.audit.symbols import Offered
 from rekindle.compat import extension_file, wheel_platform
 from rekindle.compat import package as packages
 from rekindle.compat.companion import release_for
-from rekindle.compat.extension_torch import same_abi
 from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_cuda import ordinary_line
 from rekindle.core import codec
 from rekindle.core.command import Command, rekindle
-from rekindle.core.errors import NoRoute, RekindleError, Unverified
+from rekindle.core.errors import NoRoute, Unverified
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.extension import companions
 from rekindle.extension.candidates import IndexAnswer, on_index
-from rekindle.extension.check import ServedCards, TorchLink, link_to, served_by
+from rekindle.extension.looking import LookedInto, look_into
 from rekindle.extension.question import ExtensionQuestion
 from rekindle.knowledge.builds import extension_builds, extension_files, programs
 from rekindle.knowledge.builds.extension_files import ExtensionFile
@@ -117,16 +116,6 @@ class FoundExtension(msgspec.Struct, frozen=True, kw_only=True):
         state = State.WARN if self.wheels or self.build_cost else State.FAIL if self.listed else State.UNVERIFIED
         found += [Finding(id="extension.refused", state=state, found=said) for said in self.refused]
         return tuple(found)
-
-
-class LookedInto(msgspec.Struct, frozen=True):
-    """`bound`: its pin or symbols say that it is for this torch. `free`: nothing links torch; it `brings` what may."""
-
-    state: State
-    said: str
-    bound: bool = False
-    free: bool = False
-    brings: str = ""
 
 
 Asker = Callable[[str, Sequence[str], ExtensionQuestion], IndexAnswer]
@@ -235,6 +224,7 @@ def _answer(
 class _Search:
     def __init__(self, question: ExtensionQuestion, home: ExtensionHome | None, ask: Asker, look: Looker) -> None:
         self.question, self.home, self.ask, self.look = question, home, ask, look
+        self.asked = extension_files.nearest(question.package, question.asked)
         self.refused: list[str] = []
         self.seen_unfit: set[tuple[str | None, str]] = set()
         """Who built what: another file of a release that has no code for the cards has none either."""
@@ -252,7 +242,7 @@ class _Search:
 
     def _every(self) -> Iterator[FoundWheel]:
         """Of the project first: its files, else its list; then what others built, or changed for a card it has not."""
-        rows = extension_files.fitting(self.question.package, self.question.asked)
+        rows = extension_files.fitting(self.question.package, self.asked)
         own = [row for row in rows if row.by is None]
         barred = bool(self.refused)
         if not barred:
@@ -263,20 +253,26 @@ class _Search:
 
     def _of_rows(self, rows: Sequence[ExtensionFile]) -> Iterator[FoundWheel]:
         for row in rows:
-            judged = extension_file.serves(row, self.question.asked, self.question.cards, self._glibc)
+            judged = extension_file.serves(row, self.asked, self.question.cards, self._glibc)
             if isinstance(judged, Clash):
                 self.refused.append(judged.sentence)
             elif (row.by, row.version) not in self.seen_unfit:
                 before = len(self.refused)
                 for found in self._of_file(row) if row.name else self._of_index(row):
-                    notes = (found.why, _STRANGERS if row.by else None, row.note)
+                    notes = (found.why, self._other_line(row), _STRANGERS if row.by else None, row.note)
                     yield msgspec.structs.replace(
                         found, why="; ".join(filter(None, notes)), source=row.source, observed_at=row.observed_at
                     )
                 self.seen_unfit |= {(row.by, row.version)} if len(self.refused) > before else set()
 
+    def _other_line(self, row: ExtensionFile) -> str | None:
+        """What is said of a file of another line of the same CUDA major."""
+        if self.asked.line == self.question.line or row.build_for(self.asked.torch, self.question.line):
+            return None
+        return f"it was built for {self.asked.line}: within one CUDA major the runtimes are compatible"
+
     def _of_file(self, row: ExtensionFile) -> Iterator[FoundWheel]:
-        address = extension_file.file_address(row, self.question.asked, self.question.cxx_abi)
+        address = extension_file.file_address(row, self.asked, self.question.cxx_abi)
         if address is None:
             return
         name = name_of(address)
@@ -284,18 +280,21 @@ class _Search:
         if seen.state is State.FAIL:
             self.refused.append(f"{name}, {extension_file.made_by(row)}, {seen.said}")
             return
-        yield FoundWheel(
-            what=name,
-            by=extension_file.made_by(row),
-            state=seen.state,
-            why=seen.said,
-            words=(address,),
-            command=self.question.pip_install(address),
-            address=address,
-        )
+        beside = extension_file.words_beside(row, self.asked, self.question.cards)
+        yield self._found(name, extension_file.made_by(row), seen.state, seen.said, (address, *beside), address)
+
+    def _found(
+        self, what: str, by: str, state: State, why: str, words: tuple[str, ...], address: str | None
+    ) -> FoundWheel:
+        command = self.question.pip_install(*words) if words else None
+        return FoundWheel(what=what, by=by, state=state, why=why, words=words, command=command, address=address)
 
     def _of_index(self, row: ExtensionFile) -> Iterator[FoundWheel]:
-        requirement, *switch = extension_file.index_words(row, self.question.asked)
+        requirement, *switch = extension_file.index_words(row, self.asked)
+        if row.read and self.question.cards and self.question.installed is None:
+            said = f"GPU code of this release was read: {row.targets or f'from {row.begins} on'}"
+            yield self._found(requirement, "on the index", State.PASS, said, (requirement, *switch), None)
+            return
         found = self._asked(requirement, switch, pure=row.pure, known=True)
         if found is not None:
             yield msgspec.structs.replace(found, by=extension_file.made_by(row)) if row.by else found
@@ -304,7 +303,8 @@ class _Search:
         """A package without rows: its own list of wheels, else what the index has."""
         question, home = self.question, self.home
         release = release_for(question.package, question.torch) if extension_builds.project(question.package) else None
-        known = [row for row in extension_files.files(question.package) if not row.installs and not row.packages]
+        rows = [row for row in extension_files.files(question.package) if not row.installs]
+        known = [row for row in rows if row.by is None or not row.packages]
         here = [row for row in known if row.is_for(question.system, question.machine)]
         made = extension_homes.wheel_for(question.package, question.torch)
         # A row of two numbers is every release that begins with them.
@@ -314,11 +314,11 @@ class _Search:
             usual = ordinary_line(torch_release(question.torch), question.system, question.machine)
             switch = ["--index-url", index_of(question.line)] if question.line and question.line != usual else []
             found = self._asked(f"{question.package}=={release}", switch, pure=False, known=True)
-        elif home is not None and (listed := self._list(home)) is not None:
-            found = self._asked(exact, listed.split(" "), pure=False, known=True)
-            found = msgspec.structs.replace(found, source=home.source, observed_at=home.observed_at) if found else None
         elif any(row.builds_for(question.torch) for row in here) or any(row.by is None and row.name for row in known):
             found = None  # the rows name every file, and none is for this question: the index has none of them
+        elif home is not None and (listed := self._list(home, known)) is not None:
+            found = self._asked(exact, listed.split(" "), pure=False, known=True)
+            found = msgspec.structs.replace(found, source=home.source, observed_at=home.observed_at) if found else None
         elif self._none_for_windows:
             found = None
         else:
@@ -331,8 +331,9 @@ class _Search:
         """The project has no wheels for Windows; its row says who has."""
         return self.question.system == "windows" and self.home is not None and self.home.windows is not None
 
-    def _list(self, home: ExtensionHome) -> str | None:
-        if self.question.line is None or self._none_for_windows:
+    def _list(self, home: ExtensionHome, known: Sequence[ExtensionFile]) -> str | None:
+        """Its list for a torch that no row names: what the rows have of another, they have whole."""
+        if self.question.line is None or self._none_for_windows or _builds_of(known, self.question.torch):
             return None
         return home.lists(self.question.torch, self.question.line)
 
@@ -342,7 +343,6 @@ class _Search:
         page = next((word for word in switch if word.startswith("http")), None)
         by = "in the project's own list" if page else "on the index"
         words = (requirement, *switch)
-        command = self.question.pip_install(*words)
         if told.place is None:
             if told.reached:
                 where = f" at {page}" if page else ""
@@ -352,9 +352,10 @@ class _Search:
                 self.refused.append(f"no index could be asked for {requirement}")
                 return None
             said = f"{page or 'the index'} could not be read from here"
-            return FoundWheel(
-                what=requirement, by=by, state=State.UNVERIFIED, why=said, words=words, command=command, address=page
-            )
+            if requirement == self.question.package and not {"--only-binary", "--index-url"} & {*switch}:
+                # pip would take a newer source, or what another project has under that name.
+                words, said = (), f"{said}, so which release it has is not known, and there is no line to install it"
+            return self._found(requirement, by, State.UNVERIFIED, said, words, page)
         name = name_of(told.place)
         version = _version(name)
         if version is not None and requirement == self.question.package:
@@ -362,8 +363,10 @@ class _Search:
                 # All that is left for this Python: years older than what a build would bring.
                 self.refused.append(f"the index has no wheel of {requirement} for this Python and system but {version}")
                 return None
+            if made := self._made_for(version):
+                self.refused.append(f"{name} {by} is for torch {made}")
+                return None
             words = (f"{requirement}=={version}", *switch)
-            command = self.question.pip_install(*words)
         seen = self._loaded(name) or self.look(told.place, self.question, pure)
         if seen.state is State.FAIL:
             self.refused.append(f"{name} {by} {seen.said}")
@@ -373,15 +376,14 @@ class _Search:
         doubt = f"which torch it was compiled for is not known, so there is no line to install it: look at {look}"
         doubt = "nothing in it is linked to torch" if seen.free else doubt
         doubt = seen.brings or doubt
-        return FoundWheel(
-            what=name,
-            by=by,
-            state=seen.state if fits else State.UNVERIFIED,
-            why=seen.said if fits else f"{seen.said}; {doubt}",
-            words=words if fits or seen.free else (),
-            command=command if fits or seen.free else None,
-            address=page,
-        )
+        state, said = (seen.state, seen.said) if fits else (State.UNVERIFIED, f"{seen.said}; {doubt}")
+        return self._found(name, by, state, said, words if fits or seen.free else (), page)
+
+    def _made_for(self, version: Release) -> str:
+        """For which other torch the rows have a release of the index."""
+        rows = [row for row in extension_files.files(self.question.package) if not (row.by or row.name or row.switch)]
+        own = [row for row in rows if Requirement(row.requirement).specifier.contains(version, prereleases=True)]
+        return ", ".join(_builds_of(own))
 
     @property
     def _glibc(self) -> Version | None:
@@ -454,47 +456,3 @@ def _ask(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -
     if isinstance(found.place, str) and found.place.startswith("file:"):
         return IndexAnswer(place=Path(url2pathname(urlsplit(found.place).path)), reached=True)
     return found
-
-
-def look_into(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
-    """Its GPU code against the cards; its CUDA, its C++ ABI and its symbols against torch. Only headers are read."""
-    torch = question.beside
-    try:
-        served = served_by(place, question.cards, question.line)
-        link = link_to(place, torch)
-    except RekindleError:
-        return LookedInto(State.UNVERIFIED, "the file could not be read from here: its GPU code was not looked at")
-    judged = same_abi("it", served.cxx_abi, torch.cxx_abi) if link.torch else None
-    against = link.wrong or (judged.sentence if isinstance(judged, Clash) else None)
-    if against:
-        return LookedInto(State.FAIL, f"does not fit: {against}")
-    state, said = _code(served, link, question, pure)
-    held = torch.installed if state is State.PASS else None
-    if held and Offered(Path(held.root)).empty:
-        held, state = None, State.UNVERIFIED
-        said = "the torch there has no libraries to hold its symbols against"
-    elif held and link.torch:
-        said += ", and every symbol it needs is in the torch there"
-    brings = link.brings(question.system)
-    bound = link.pinned or (held is not None and link.torch)
-    return LookedInto(state, said, bound, not (link.torch or brings), brings)
-
-
-def _code(served: ServedCards, link: TorchLink, question: ExtensionQuestion, pure: bool) -> tuple[State, str]:
-    """Does what is in a file run on the cards? `pure`: GPU code in it (helpers of a compiler) is not what runs."""
-    if not pure and not served.targets and link.compiled and not link.cuda:
-        return State.FAIL, "has no GPU code"
-    if not pure and not served.targets:
-        why = "calls CUDA's libraries and has no GPU code of its own" if link.compiled else "has no compiled library"
-        return State.UNVERIFIED, f"it {why}: the file does not say which cards it runs on"
-    if not pure and served.lacks:
-        lacks = "; ".join(served.lacks)
-        if not served.partly:
-            return State.FAIL, lacks
-        return State.UNVERIFIED, f"only a part of it has code for the card, the rest {lacks}"
-    if not question.cards:
-        return State.UNVERIFIED, "no card is known to look for: name one with `--gpu`"
-    return (
-        State.PASS,
-        "it is compiled for the card as it runs" if pure else f"it has code for {', '.join(served.targets)}",
-    )

@@ -11,7 +11,8 @@ from packaging.utils import canonicalize_name
 from rekindle.audit.mending import install_command
 from rekindle.core.errors import ChecksFailed, NoRoute, UsageError
 from rekindle.extension import question as asking
-from rekindle.extension.find import FoundExtension, FoundWheel, LookedInto, find, look_into, name_of
+from rekindle.extension.find import FoundExtension, FoundWheel, find, name_of
+from rekindle.extension.looking import LookedInto, look_into
 from rekindle.model.environment import Environment
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 
@@ -10,9 +11,20 @@ from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import NamedRow, cached, rows
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.cuda_line import CudaLine
 from rekindle.model.requirement import canonical_name
 
 _BUILD = re.compile(r"(?P<torch>\d+(?:\.\d+)+)?\+?(?P<line>cu\d+)?")
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """A release, and the torches, CUDA lines and Pythons that it has files for."""
+
+    version: str
+    torches: str
+    lines: str
+    pythons: str
+    tag: str = ""
 
 
 class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,8 +37,10 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A release, a range (`>=3.4,<3.5`), or nothing: whichever pip takes."""
     installs: str | None = None
     """The name that pip knows it by, where that is not the package's own."""
-    builds: tuple[str, ...]
-    pythons: tuple[str, ...]
+    builds: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()
+    spans: tuple[Span, ...] = ()
+    """Every release of a list, the newest last, in place of `version`, `builds` and `pythons`."""
     systems: tuple[str, ...]
     machines: tuple[str, ...] = ("x86_64",)
     name: str | None = None
@@ -35,6 +49,8 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
     by: str | None = None
     note: str | None = None
     """What has to be known of it besides."""
+    needs: tuple[str, ...] = ()
+    """Packages of this table that pip has to be told beside it."""
     glibc: Version | None = None
     """What it needs of the system, where its name is not made here."""
     toolkit: Version | None = None
@@ -50,6 +66,11 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
     def requirement(self) -> str:
         exact = "==" if self.version[:1].isdigit() else ""
         return f"{self.installs or self.package}{exact}{self.version}"
+
+    @property
+    def read(self) -> bool:
+        """The GPU code of exactly this release was read."""
+        return self.evidence.confirmed and self.version[:1].isdigit() and bool(self.targets or self.begins)
 
     def is_for(self, system: str, machine: str) -> bool:
         return system in self.systems and machine in self.machines
@@ -91,10 +112,31 @@ _files = rows("extension_files.toml", "file", ExtensionFile)
 
 @cached
 def _each() -> tuple[ExtensionFile, ...]:
-    """A row for each package."""
-    named = [(row, name.partition("==")) for row in _files() for name in row.packages]
+    """A row for each package and release."""
+    every = [each for row in _files() for each in (_releases(row) if row.spans else (row,))]
+    named = [(row, name.partition("==")) for row in every for name in row.packages]
     shelves = (msgspec.structs.replace(row, package=name, version=version) for row, (name, _, version) in named)
-    return (*(row for row in _files() if row.package), *shelves)
+    return (*(row for row in every if row.package), *shelves)
+
+
+def _releases(row: ExtensionFile) -> Iterator[ExtensionFile]:
+    for span in row.spans:
+        torches, lines = tuple(_between(span.torches)), tuple(span.lines.split())
+        pairs = tuple(f"{torch}+{line}" for torch in torches for line in lines)
+        yield msgspec.structs.replace(
+            row,
+            version=span.version,
+            builds=pairs or torches or lines,
+            pythons=tuple(_between(span.pythons)),
+            address=row.address and row.address.replace("{tag}", span.tag or f"v{span.version}"),
+        )
+
+
+def _between(text: str) -> Iterator[str]:
+    """`2.5-2.7 2.9.1` is 2.5, 2.6, 2.7 and 2.9.1."""
+    for first, _, last in (word.partition("-") for word in text.split()):
+        head, _, low = first.rpartition(".")
+        yield from (f"{head}.{each}" for each in range(int(low), int(last.rpartition(".")[2] or low) + 1))
 
 
 def files(package: str) -> tuple[ExtensionFile, ...]:
@@ -121,6 +163,18 @@ class AskedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 def fitting(package: str, asked: AskedFile) -> tuple[ExtensionFile, ...]:
     return tuple(row for row in files(package) if not lacking(row, asked))
+
+
+def nearest(package: str, asked: AskedFile) -> AskedFile:
+    """What is asked, with the nearest other line of its CUDA major where no file is for its own: an older one first."""
+    own = CudaLine.parse(asked.line)
+    if own is None or fitting(package, asked):
+        return asked
+    built = {CudaLine.parse(row.parts(build)[1]) for row in files(package) for build in row.builds}
+    same = [each for each in built if each and each.cuda.major == own.cuda.major]
+    same.sort(key=lambda each: (each.cuda > own.cuda, abs(each.cuda.minor - own.cuda.minor)))
+    others = (msgspec.structs.replace(asked, line=each.name) for each in same)
+    return next((each for each in others if fitting(package, each)), asked)
 
 
 def lacking(row: ExtensionFile, asked: AskedFile) -> str:
