@@ -10,6 +10,7 @@ import re
 
 from rekindle.core.regex import re2
 from rekindle.review.readers.batch_grammar import BatchNode, BatchParser
+from rekindle.review.readers.conditions import holds
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.trace import Word, program_of
 
@@ -124,16 +125,14 @@ class _BatchReader:
         elif node.kind == "block":
             jump = self._body(node.body, checked or node.after in ("||", "&&") or _looks(nodes, index))
         elif node.kind in ("if", "for"):
-            self._condition(node)
-            self.recorder.conditional += 1
-            before = self.recorder.directory
-            self._body(node.body, checked)
-            if node.otherwise:
-                after, self.recorder.directory = self.recorder.directory, before
-                self._body(node.otherwise, checked)
-                self.recorder.directory = after if after != before else self.recorder.directory
-            self.recorder.conditional -= 1
-            self.ended = False
+            jumps: list[str | None] = []
+            self.recorder.branches(
+                (
+                    (lambda: self._condition(node), lambda: jumps.append(self._body(node.body, checked))),
+                    (lambda: True, lambda: jumps.append(self._body(node.otherwise, checked))),
+                )
+            )
+            jump = jumps[-1] if jumps else None
         if not self.inside and not node.after:
             self.frozen = None
         self.recorder.conditional -= failed
@@ -152,7 +151,7 @@ class _BatchReader:
         self.inside -= 1
         return jump
 
-    def _condition(self, node: BatchNode) -> None:
+    def _condition(self, node: BatchNode) -> bool | None:
         for match in _VARIABLE.finditer(node.condition):
             self.trace.asked.add((match[1] or match[3]).upper())
         for name in re.findall(r"(?i)\bdefined\s+(\w+)", node.condition):
@@ -161,6 +160,9 @@ class _BatchReader:
             self._nested(inner[1] or inner[2], node.line)
         if re.search(r"(?i)%errorlevel%", node.condition) and self._inside(node):
             self.trace.slip("block-errorlevel", node.line)
+        if node.kind == "for":
+            return None
+        return holds(re.sub(r"(?i)\Aif\b", "", node.condition), lambda name: self.recorder.sure(name, self.frozen))
 
     def _inside(self, node: BatchNode) -> bool:
         """In a block, after a command of the same block."""

@@ -31,7 +31,7 @@ _INSTALLS = {
     "micromamba_install": "micromamba install -y",
 }
 _OPTIONS = {"index_url": "--index-url", "extra_index_url": "--extra-index-url", "find_links": "-f", "channels": "-c"}
-_LONGEST_LIST, _CALLS = 500, 200
+_LONGEST_LIST, _CALLS, _PYTHONS = 500, 200, 8
 _PACKAGES = frozenset({"packages_to_install", "python_packages"})
 
 
@@ -114,8 +114,20 @@ class _CodeReader(ast.NodeVisitor):
         return None if self.recorder.trace.full else super().visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if node.name not in self.functions:
+        if node.name in self.functions:
+            return
+        decorators = [each for each in node.decorator_list if isinstance(each, ast.Call)]
+        pythons = [key.value for each in decorators for key in each.keywords if key.arg == "python"]
+        outer = self.recorder
+        # Each Python of a session of nox is a run of its own.
+        for word in [word for each in pythons for word in self.texts(each)][:_PYTHONS]:
+            self.recorder = outer.inner(f"job {node.name} row")
+            given = {"python-version": (word.text, word.line)}
+            outer.trace.uses("setup-python", word.line, self.recorder.scope, given=given)
             self.generic_visit(node)
+        if self.recorder is outer:
+            self.generic_visit(node)
+        self.recorder = outer
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self._assigned(node.targets, node.value)
