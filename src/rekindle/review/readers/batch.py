@@ -40,6 +40,7 @@ class _BatchReader:
         self.ended = False
         self.inside = 0  # how many blocks deep
         self.waiting: list[str] = []  # labels that a conditional goto leads to
+        self.chosen = False  # one of several such labels was
 
     def read(self, text: str, first: int) -> None:
         parser = BatchParser(text, first)
@@ -48,8 +49,10 @@ class _BatchReader:
             if node.kind == "label":
                 self.labels.setdefault(_label(node.raw), index)
         self._follow(0)
+        self.chosen = len(self.waiting) > 1
         while self.waiting and not self.trace.full:
             self._follow(self.labels.get(self.waiting.pop(0), len(self.nodes)))
+        self.chosen = False
         data = self._beyond()
         self._complaints(parser, data)
         # What no path leads to is read as well, but the rules about order leave it alone.
@@ -118,10 +121,11 @@ class _BatchReader:
             self.frozen = self.trace.order
         jump = None
         # What stands behind `||` runs only after a failure.
-        failed = _only_on_failure(nodes, index)
+        failed = _only_on_failure(nodes, index) or (self.chosen and "install" in node.raw)
         self.recorder.conditional += failed
         if node.kind == "command":
-            jump = self._command(nodes, index, checked)
+            for _ in self.recorder.worlds(node.raw):
+                jump = self._command(nodes, index, checked)
         elif node.kind == "block":
             jump = self._body(node.body, checked or node.after in ("||", "&&") or _looks(nodes, index))
         elif node.kind in ("if", "for"):

@@ -239,7 +239,8 @@ class _PowerShellReader(PowerShellValues):
         for child in node.named_children:
             if child.type == "command":
                 index = commands.index(child)
-                self._command(child, checked, tuple(names[index + 1 :]))
+                for _ in self.recorder.worlds(text_of(child)):
+                    self._command(child, checked, tuple(names[index + 1 :]))
             elif child.type not in ("redirections", "comment"):
                 self._expression(child, checked)
 

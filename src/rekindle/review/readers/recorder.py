@@ -24,6 +24,7 @@ from rekindle.review.trace import (
     program_of,
 )
 
+_WORLDS = 8
 _NAME = re.compile(r"\w+")
 _DEFINE = re.compile(r"-D([A-Za-z_]\w*)(?::\w+)?=(.*)\Z", re.DOTALL)
 # They name a place before the program.
@@ -94,6 +95,23 @@ class Recorder:
         if found is None or found.branch or not found.known or name.upper() in self.trace.offered:
             return None
         return found.text
+
+    def worlds(self, text: str) -> Iterator[None]:
+        """Once for each of the values that branches before it gave the variables of a command that installs."""
+        names = set(_NAME.findall(text)) if "install" in text and not self.conditional else set()
+        windows, order, outer = self.dialect.windows, self.trace.order, self.scope
+        set_in_branches = [name for name in names if (found := self.lookup(name)) is not None and found.branch]
+        several = {name: outer.either(name, order, windows=windows)[:_WORLDS] for name in sorted(set_in_branches)}
+        turns = max(map(len, several.values()), default=1)
+        self.conditional += turns > 1
+        for turn in range(turns):
+            if turns > 1:
+                self.scope = self.trace.open(outer, "")
+            for name, values in several.items():
+                self.scope.put(name, values[min(turn, len(values) - 1)])
+            yield
+        self.scope = outer
+        self.conditional -= turns > 1
 
     def branches(self, parts: Iterable[tuple[Callable[[], bool | None], Callable[[], None]]]) -> None:
         """Whether each holds, and its body: the branch that is taken where that is known, else all that may be."""

@@ -108,7 +108,8 @@ class _ShellReader(ShellValues):
         if kind in _QUIET:
             return
         if kind == "command":
-            self._command(node, checked, piped, (), after)
+            for _ in self.recorder.worlds(text_of(node)):
+                self._command(node, checked, piped, (), after)
         elif kind == "redirected_statement":
             self._redirected(node, checked, piped, after)
         elif kind in ("variable_assignment", "variable_assignments"):
@@ -144,7 +145,7 @@ class _ShellReader(ShellValues):
             return
         if kind == "for_statement":
             variable = node.child_by_field_name("variable")
-            values = [self.word(child) for child in node.children_by_field_name("value")]
+            values = [word for child in node.children_by_field_name("value") for word in self.words(child)]
             turns = values if values and len(values) <= _TURNS and all(each.known for each in values) else [None]
             for each in turns:
                 value = each.text if each else ""

@@ -26,7 +26,19 @@ from rekindle.review.trace import Scope, Trace, WithoutCards, Word
 # In the order in which they run, wherever they stand.
 _COMMANDS = (
     *("onCreateCommand", "updateContentCommand", "postCreateCommand", "postStartCommand", "bootcmd", "runcmd"),
-    *("before_install", "install", "before_script", "entrypoint", "command", "cmd", "shell", "raw", "bash", "script"),
+    *(
+        "before_install",
+        "install",
+        "setup",
+        "before_script",
+        "entrypoint",
+        "command",
+        "cmd",
+        "shell",
+        "raw",
+        "bash",
+        "script",
+    ),
     *("pwsh", "powershell", "run", "args", "after_script"),
 )
 _VARIABLES = ("variables", "env", "environment", "vars", "containerEnv", "remoteEnv")
