@@ -163,7 +163,12 @@ BUILD = (
         ("no-star-for-pip", 1, "a.bat", "pip install -U dist\\*.whl\n", "for %%f in (*.whl) do pip install %%f\n"),
         ("loop-variable", 1, "a.bat", "for /r %i in (*.whl) do echo %i\n", "for /r %%i in (*.whl) do echo %%i\n"),
         ("folder-lost", 2, "Dockerfile", OLD + "RUN cd apex\nRUN make\n", OLD + "RUN cd apex && make\n"),
-        ("folder-lost", 6, "ci.yml", RUNNER + "      - run: cd x\n", RUNNER + "      - run: cd x && make\n"),
+        ("folder-lost", 2, "Dockerfile", OLD + "RUN cd /a\nRUN make\n", OLD + "WORKDIR /a\nRUN cd /a\nRUN make\n"),
+        ("export-lost", 2, "Dockerfile", OLD + "RUN export A=1\nRUN make\n", OLD + "RUN export A=1 && make\n"),
+        (
+            "folder-lost", 6, "ci.yml", RUNNER + "      - run: cd x\n      - run: make\n",
+            RUNNER + "      - run: cd x && make\n",
+        ),
         (
             "studio-not-on-runner", 6, "ci.yml",
             RUNNER + '      - run: dir "C:\\Program Files (x86)\\Microsoft Visual Studio\\2019"\n',

@@ -226,8 +226,8 @@ class ScriptBuilds:
                         what = "extension" if self._compiles(item) else "other"
                     row = row or script_rules.extension(folder) or self._within_extension(item, wanted.source)
                     what, certain = ("extension", True) if row is not None and what != "torch" else (what, certain)
-            elif found.pages:
-                continue  # ready-made, from a page that is asked about on its own
+            elif found.pages or wanted.labelled:
+                continue  # ready-made, from a page that is asked about on its own, or by its name
             elif row is not None and row.from_source and wanted.requirement is not None and not found.binary:
                 if wanted.name in row.plain:
                     continue
@@ -407,7 +407,16 @@ def followed(trace: Trace, item: Invocation) -> list[Install]:
     if found.verb == "sync" or any(each.source in (".", "./") for each in found.wanted):
         installs += _project(trace, item, "pyproject.toml", Dialect.PROJECT)
     limits = _limits(trace, item, found.constraints)
-    return [msgspec.structs.replace(each, limits=limits) for each in installs] if limits else installs
+    return [_limited(each, limits) for each in installs] if limits else installs
+
+
+def _limited(found: Install, limits: dict[str, str]) -> Install:
+    """A name without a release takes that of its constraint."""
+    wanted = [
+        msgspec.structs.replace(each, requirement=limits.get(each.name, "")) if each.requirement == "" else each
+        for each in found.wanted
+    ]
+    return msgspec.structs.replace(found, limits=limits, wanted=tuple(wanted))
 
 
 def _opened(trace: Trace, item: Invocation, name: str) -> OtherFile | None:

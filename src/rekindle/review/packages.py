@@ -78,6 +78,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         branch = r"(?:@(?:main|master|HEAD|dev|develop))?"
         return bool(self.source and re.match(rf"git\+\w+://[^@#]+?{branch}(?:#|\Z)", self.source))
 
+    @property
+    def labelled(self) -> str | None:
+        """`natten==0.17.3+torch250cu124` is a file that says what it was built for; no source has such a number."""
+        found = re.search(r"===?\s*([\w.]+\+[\w.]+)", self.requirement or "")
+        return f"{self.name}-{found[1]}" if found and self.source is None and not self.wheel else None
+
     def applies(self, system: str, python: str | None) -> bool:
         """Whether its marker holds; one that cannot be read does."""
         asked = requirement(f"it ; {self.marker}") if self.marker else None

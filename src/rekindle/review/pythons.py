@@ -57,6 +57,8 @@ def _pythons(subject: Subject) -> tuple[list[tuple[int, int, Known]], Known | No
                 made.append((item.order, item.scope, Known.python(match[1], item.line)))
         if item.program in _INSTALLERS and (match := _INSTALLED.search(text[:500])):
             named.append(Known.python(match[1] or f"{match[2]}.{match[3]}", item.line))
+        if item.program in ("module", "ml") and (match := re.search(r"(?i)\bpython3?/(3\.\d{1,3})", text)):
+            made.append((item.order, item.scope, Known.python(match[1], item.line)))
         if item.program in ("uv", "virtualenv"):
             match = re.search(
                 r"(?:--python|-p)[ =](?:python)?(3\.\d{1,3}t?)|python (?:install|pin) (3\.\d{1,3}t?)", text

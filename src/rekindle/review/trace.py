@@ -258,6 +258,7 @@ class Trace:
         self.missing: dict[tuple[str, Dialect], int] = {}
         self.empty: dict[str, int] = {}  # what an ENV of a Dockerfile reads and nobody set before
         self.asked: set[str] = set()
+        self.offered: set[str] = set()  # what has a value of its own unless somebody outside gives another
         self.options: dict[str, int] = {}
         self.systems: dict[int, str] = {}
         self.order = 0

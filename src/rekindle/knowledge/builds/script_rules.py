@@ -103,10 +103,14 @@ class PinsTorch(Row, frozen=True, kw_only=True):
 
 
 class AsksTorch(Row, frozen=True, kw_only=True):
-    """The torch that a package asks for, from each of these releases on; the last is its newest."""
+    """The torch that a package asks for, from each of these releases on; the last is its newest.
+
+    `brings`: it asks for a torch itself. Without, a torch asks for one release of it, and it goes with that torch only.
+    """
 
     package: str
     releases: tuple[tuple[str, str], ...]
+    brings: bool = True
 
 
 class CudaDefault(Row, frozen=True, kw_only=True):
@@ -239,7 +243,8 @@ def on_pytorchs_index(name: str) -> bool:
 
 def needs_torch(name: str) -> bool:
     """Whether a package brings a torch where there is none."""
-    return any(name in row.packages for row in script_rules().needs_torch) or pins_torch(name) or bool(asks_torch(name))
+    listed = any(name in row.packages for row in script_rules().needs_torch) or pins_torch(name)
+    return listed or any(row.package == name and row.brings for row in script_rules().asks_torch)
 
 
 def asks_torch(name: str) -> tuple[tuple[str, str], ...]:

@@ -10,6 +10,7 @@ import re
 
 from rekindle.core.regex import re2
 from rekindle.review.readers.batch_grammar import BatchNode, BatchParser
+from rekindle.review.readers.conditions import holds
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.trace import Word, program_of
 
@@ -39,6 +40,7 @@ class _BatchReader:
         self.ended = False
         self.inside = 0  # how many blocks deep
         self.waiting: list[str] = []  # labels that a conditional goto leads to
+        self.chosen = False  # one of several such labels was
 
     def read(self, text: str, first: int) -> None:
         parser = BatchParser(text, first)
@@ -47,8 +49,10 @@ class _BatchReader:
             if node.kind == "label":
                 self.labels.setdefault(_label(node.raw), index)
         self._follow(0)
+        self.chosen = len(self.waiting) > 1
         while self.waiting and not self.trace.full:
             self._follow(self.labels.get(self.waiting.pop(0), len(self.nodes)))
+        self.chosen = False
         data = self._beyond()
         self._complaints(parser, data)
         # What no path leads to is read as well, but the rules about order leave it alone.
@@ -117,23 +121,22 @@ class _BatchReader:
             self.frozen = self.trace.order
         jump = None
         # What stands behind `||` runs only after a failure.
-        failed = _only_on_failure(nodes, index)
+        failed = _only_on_failure(nodes, index) or (self.chosen and "install" in node.raw)
         self.recorder.conditional += failed
         if node.kind == "command":
-            jump = self._command(nodes, index, checked)
+            for _ in self.recorder.worlds(node.raw):
+                jump = self._command(nodes, index, checked)
         elif node.kind == "block":
             jump = self._body(node.body, checked or node.after in ("||", "&&") or _looks(nodes, index))
         elif node.kind in ("if", "for"):
-            self._condition(node)
-            self.recorder.conditional += 1
-            before = self.recorder.directory
-            self._body(node.body, checked)
-            if node.otherwise:
-                after, self.recorder.directory = self.recorder.directory, before
-                self._body(node.otherwise, checked)
-                self.recorder.directory = after if after != before else self.recorder.directory
-            self.recorder.conditional -= 1
-            self.ended = False
+            jumps: list[str | None] = []
+            self.recorder.branches(
+                (
+                    (lambda: self._condition(node), lambda: jumps.append(self._body(node.body, checked))),
+                    (lambda: True, lambda: jumps.append(self._body(node.otherwise, checked))),
+                )
+            )
+            jump = jumps[-1] if jumps else None
         if not self.inside and not node.after:
             self.frozen = None
         self.recorder.conditional -= failed
@@ -152,7 +155,7 @@ class _BatchReader:
         self.inside -= 1
         return jump
 
-    def _condition(self, node: BatchNode) -> None:
+    def _condition(self, node: BatchNode) -> bool | None:
         for match in _VARIABLE.finditer(node.condition):
             self.trace.asked.add((match[1] or match[3]).upper())
         for name in re.findall(r"(?i)\bdefined\s+(\w+)", node.condition):
@@ -161,6 +164,9 @@ class _BatchReader:
             self._nested(inner[1] or inner[2], node.line)
         if re.search(r"(?i)%errorlevel%", node.condition) and self._inside(node):
             self.trace.slip("block-errorlevel", node.line)
+        if node.kind == "for":
+            return None
+        return holds(re.sub(r"(?i)\Aif\b", "", node.condition), lambda name: self.recorder.sure(name, self.frozen))
 
     def _inside(self, node: BatchNode) -> bool:
         """In a block, after a command of the same block."""

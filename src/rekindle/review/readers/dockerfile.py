@@ -152,6 +152,8 @@ class _DockerReader:
         given = value.strip().partition("=")[0] if name == "ARG" else ""
         if given in self.trace.build_arguments:
             value = f'{given}="{self.trace.build_arguments[given]}"'
+        elif given:
+            self.trace.offered.add(given.upper())
         pairs = list(_PAIR.finditer(value))
         if not pairs:
             key, _, rest = value.strip().partition(" ")

@@ -15,6 +15,7 @@ _FOR_ONE = re.compile(r"([^\s:=#][^:=#]*):(?![:=])\s*")
 _FREE = re.compile(r"(?<!\$)\$(?:\(([\w.-]+)\)|\{([\w.-]+)\}|([A-Za-z@<^*]))")
 _DEFINE = re.compile(r"(?:override\s+)?define\s+([\w.-]+)")
 _CONDITION = re.compile(r"(?:ifn?eq|ifn?def|else|endif|endef|-?include|sinclude|vpath|unexport)\b")
+_EQUAL = re.compile(r"ifn?eq\s+(?:\(([^,]*),([^,]*)\)|[\"']([^\"']*)[\"']\s+[\"']([^\"']*)[\"'])\Z")
 _LONGEST, _ROUNDS = 1 << 17, 8
 
 
@@ -31,10 +32,12 @@ def read_makefile(trace: Trace, text: str) -> None:
             reader.values[name], name = " ; ".join(body), ""
         elif named := _DEFINE.match(line):
             name, body = named[1], []
-        elif rows[0].startswith("\t") and (inside or not _SET.match(line)):
+        elif rows[0].startswith("\t") and False not in reader.open and (inside or not _SET.match(line)):
             reader.recipe(row, rows)
         elif _CONDITION.match(line):
-            reader.depth += line.startswith(("ifeq", "ifneq", "ifdef", "ifndef")) - line.startswith("endif")
+            reader.condition(line)
+        elif False in reader.open:
+            continue  # a branch that is not taken
         elif line and not line.startswith("#"):
             inside = not reader.sets(line, row, reader.values) and not line.startswith("export ")
             if inside:
@@ -64,17 +67,44 @@ class _MakeReader:
         self.shared = Recorder(trace)
         self.values: dict[str, str] = {}
         self.unknown: set[str] = set()
-        self.depth = 0
+        self.open: list[bool | None] = []  # whether the branches hold that this line stands in
+        self.taken: list[bool | None] = []  # whether one of the branches so far was
         self.own: dict[str, dict[str, str]] = {}
         self.recipes: list[tuple[dict[int, str], dict[str, str], str]] = [({}, {}, "")]
+
+    def condition(self, line: str) -> None:
+        """`ifeq (a,b)`, `else`, `endif`: which branch the lines behind it stand in."""
+        otherwise = line.startswith("else")
+        if line.startswith("endif") or (otherwise and not self.open):
+            del self.open[-1:], self.taken[-1:]
+            return
+        if not (otherwise or line.startswith("if")):
+            return
+        before = self.taken.pop() if otherwise else False
+        self.open = self.open[:-1] if otherwise else self.open
+        answer = self._holds(line.removeprefix("else").strip()) if "if" in line else True
+        self.open.append(False if before else None if before is None and answer else answer)
+        self.taken.append(before or (None if before is None else answer))
+
+    def _holds(self, line: str) -> bool | None:
+        found = _EQUAL.match(line)
+        if found is None:
+            return None
+        sides = [_filled(each, self.values).strip() for each in found.groups() if each is not None]
+        asked = self.shared.trace.offered | {name.upper() for name in self.unknown}
+        if "$" in "".join(sides) or not asked.isdisjoint(re.findall(r"\w+", line.upper())):
+            return None
+        return (sides[0] == sides[1]) is line.startswith("ifeq")
 
     def sets(self, line: str, row: int, values: dict[str, str]) -> bool:
         found = _SET.match(line)
         if found is None:
             return False
         name, how, value = found[1], found[2] or "", found[3].partition(" #")[0].strip()
-        if self.depth and name in values and how in ("", ":", "::") and values[name] != value:
+        if None in self.open and name in values and how in ("", ":", "::") and values[name] != value:
             self.unknown.add(name)  # which of the branches holds is not known
+        if how == "?":
+            self.shared.trace.offered.add(name.upper())
         if how != "?" or name not in values:
             value = _filled(value, self.values | values) if ":" in how and "$" in value else value
             before = values.get(name, self.values.get(name, "")) if how == "+" else ""

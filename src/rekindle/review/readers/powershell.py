@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from rekindle.core.regex import re2
 from rekindle.review.document import Dialect
+from rekindle.review.readers.conditions import holds
 from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of, touches
 from rekindle.review.readers.powershell_values import PowerShellValues, environment_name
 from rekindle.review.readers.recorder import Recorder
@@ -25,6 +27,7 @@ _SETS = re2.compile(
 )
 _MOST = 120_000
 """The grammar takes time by the square of a text that is none of its language: 23 s for 265 kB."""
+_CONDITIONS = ("pipeline", "while_condition", "for_condition", "switch_condition")
 _CHAIN = "pipeline_chain_tail"
 _LOOKS = re.compile(r"(?i)\$LASTEXITCODE|\$\?")
 
@@ -163,24 +166,33 @@ class _PowerShellReader(PowerShellValues):
             self._conditional(node, checked)
 
     def _conditional(self, node: Node, checked: bool) -> None:
-        self.recorder.conditional += 1
-        before = self.recorder.directory
         if node.type == "foreach_statement":
+            self.recorder.conditional += 1
             self._turns(node, checked)
+            self.recorder.conditional -= 1
+        inside = [child for child in node.named_children if child.type == "elseif_clauses"]
+        clauses = [each for child in inside for each in child.named_children]
+        clauses += [child for child in node.named_children if child.type == "else_clause"]
+        self.recorder.branches(
+            (partial(self._asked, part), partial(self._body, part, checked)) for part in (node, *clauses)
+        )
+
+    def _body(self, node: Node, checked: bool) -> None:
         for child in node.named_children:
-            if child.type in ("pipeline", "while_condition", "for_condition", "switch_condition"):
-                for name in re.findall(r"(?i)\$(?:env:)?(\w+)", text_of(child)):
-                    self.trace.asked.add(name.upper())
-                if child.type == "pipeline" and node.type != "foreach_statement":
-                    self._pipeline(child, True)
-            else:
-                after = self.recorder.directory
-                if child.type in ("else_clause", "elseif_clauses"):
-                    self.recorder.directory = before  # every branch starts where the `if` stands
+            if child.type not in ("else_clause", "elseif_clauses", *_CONDITIONS):
                 self.walk(child, checked=checked)
-                if child.type in ("else_clause", "elseif_clauses") and after != before:
-                    self.recorder.directory = after
-        self.recorder.conditional -= 1
+
+    def _asked(self, node: Node) -> bool | None:
+        """Whether the condition of a branch holds; an `else` has none."""
+        answer = True if node.type == "else_clause" else None
+        for child in node.named_children:
+            if child.type in _CONDITIONS:
+                self.trace.asked.update(each.upper() for each in re.findall(r"(?i)\$(?:env:)?(\w+)", text_of(child)))
+            if child.type == "pipeline" and node.type != "foreach_statement":
+                self._pipeline(child, True)
+                choice = node.type in ("if_statement", "elseif_clause")
+                answer = holds(text_of(child).lower(), self.recorder.sure) if choice else None
+        return answer
 
     def _turns(self, node: Node, checked: bool) -> None:
         """Each value of a list that is known but the last, with which the loop is then read like any other block."""
@@ -205,6 +217,7 @@ class _PowerShellReader(PowerShellValues):
             if name.lower() in self.passed:
                 continue
             self.recorder.set(name, text, self.line(parameter), known=known, how="shell")
+            self.trace.offered.add(name.upper())
 
     def _pipeline(self, node: Node, checked: bool) -> None:
         children = node.children
@@ -226,7 +239,8 @@ class _PowerShellReader(PowerShellValues):
         for child in node.named_children:
             if child.type == "command":
                 index = commands.index(child)
-                self._command(child, checked, tuple(names[index + 1 :]))
+                for _ in self.recorder.worlds(text_of(child)):
+                    self._command(child, checked, tuple(names[index + 1 :]))
             elif child.type not in ("redirections", "comment"):
                 self._expression(child, checked)
 

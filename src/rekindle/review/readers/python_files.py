@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rekindle.review.packages import listed
+from rekindle.review.readers.lists import read_project
 from rekindle.review.readers.notes import prompted
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
@@ -31,7 +32,8 @@ _INSTALLS = {
     "micromamba_install": "micromamba install -y",
 }
 _OPTIONS = {"index_url": "--index-url", "extra_index_url": "--extra-index-url", "find_links": "-f", "channels": "-c"}
-_LONGEST_LIST, _CALLS = 500, 200
+_LONGEST_LIST, _CALLS, _PYTHONS = 500, 200, 8
+_INLINE = re.compile(r"(?m)^# /// script[ \t]*\n((?:#(?! ///[ \t]*$).*\n)+)# ///[ \t]*$")
 _PACKAGES = frozenset({"packages_to_install", "python_packages"})
 
 
@@ -73,6 +75,10 @@ def _cell(recorder: Recorder, rows: list[tuple[int, str]]) -> None:
 def read_code(trace: Trace, text: str) -> None:
     """Lists that `setup()` is given, what a session or an image of a container installs, commands, flags for nvcc."""
     recorder = Recorder(trace)
+    if own := _INLINE.search(text):
+        # What `uv run` reads: the comments are a project, at the lines where they stand.
+        above = "\n" * text.count("\n", 0, own.start())
+        read_project(trace, f"{above}[project]\n" + re.sub(r"(?m)^# ?", "", own[1]))
     try:
         tree = ast.parse(text)
         reader = _CodeReader(recorder, tree)
@@ -100,7 +106,11 @@ class _CodeReader(ast.NodeVisitor):
         stored = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
         self.stored = Counter(stored)
         called = {_called(node) for node in ast.walk(tree)}
-        own = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.args.args)
+        own = (
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef) and (node.args.args or node.args.vararg)
+        )
         self.functions = {node.name: node for node in own if node.name in called}
         self.values: dict[str, list[Word]] = {}
         self.images: dict[str, Scope] = {}
@@ -114,8 +124,20 @@ class _CodeReader(ast.NodeVisitor):
         return None if self.recorder.trace.full else super().visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if node.name not in self.functions:
+        if node.name in self.functions:
+            return
+        decorators = [each for each in node.decorator_list if isinstance(each, ast.Call)]
+        pythons = [key.value for each in decorators for key in each.keywords if key.arg == "python"]
+        outer = self.recorder
+        # Each Python of a session of nox is a run of its own.
+        for word in [word for each in pythons for word in self.texts(each)][:_PYTHONS]:
+            self.recorder = outer.inner(f"job {node.name} row")
+            given = {"python-version": (word.text, word.line)}
+            outer.trace.uses("setup-python", word.line, self.recorder.scope, given=given)
             self.generic_visit(node)
+        if self.recorder is outer:
+            self.generic_visit(node)
+        self.recorder = outer
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self._assigned(node.targets, node.value)
@@ -193,6 +215,9 @@ class _CodeReader(ast.NodeVisitor):
         names = [each.arg for each in function.args.args]
         given = [*zip(names, call.args, strict=False), *((each.arg, each.value) for each in call.keywords)]
         self.values |= {name: self.texts(value) for name, value in given if name}
+        if function.args.vararg is not None:
+            rest = [word for each in call.args[len(names) :] for word in self.texts(each)]
+            self.values[function.args.vararg.arg] = rest[:_LONGEST_LIST]
         self.inside, self.calls = self.inside + 1, self.calls + 1
         for each in function.body:
             self.visit(each)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,6 +24,8 @@ from rekindle.review.trace import (
     program_of,
 )
 
+_WORLDS = 8
+_NAME = re.compile(r"\w+")
 _DEFINE = re.compile(r"-D([A-Za-z_]\w*)(?::\w+)?=(.*)\Z", re.DOTALL)
 # They name a place before the program.
 _INSIDE = ("singularity exec", "apptainer exec")
@@ -87,6 +89,49 @@ class Recorder:
     def lookup(self, name: str, at: int | None = None) -> Value | None:
         return self.scope.get(name, self.trace.order if at is None else at, windows=self.dialect.windows)
 
+    def sure(self, name: str, at: int | None = None) -> str | None:
+        """The one value that a variable has here, whoever starts the script."""
+        found = self.lookup(name, at)
+        if found is None or found.branch or not found.known or name.upper() in self.trace.offered:
+            return None
+        return found.text
+
+    def worlds(self, text: str) -> Iterator[None]:
+        """Once for each of the values that branches before it gave the variables of a command that installs."""
+        names = set(_NAME.findall(text)) if "install" in text and not self.conditional else set()
+        windows, order, outer = self.dialect.windows, self.trace.order, self.scope
+        set_in_branches = [name for name in names if (found := self.lookup(name)) is not None and found.branch]
+        several = {name: outer.either(name, order, windows=windows)[:_WORLDS] for name in sorted(set_in_branches)}
+        turns = max(map(len, several.values()), default=1)
+        self.conditional += turns > 1
+        for turn in range(turns):
+            if turns > 1:
+                self.scope = self.trace.open(outer, "")
+            for name, values in several.items():
+                self.scope.put(name, values[min(turn, len(values) - 1)])
+            yield
+        self.scope = outer
+        self.conditional -= turns > 1
+
+    def branches(self, parts: Iterable[tuple[Callable[[], bool | None], Callable[[], None]]]) -> None:
+        """Whether each holds, and its body: the branch that is taken where that is known, else all that may be."""
+        before = after = self.directory
+        may = False
+        self.conditional += 1
+        for asked, body in parts:
+            self.directory = before  # every branch starts where the `if` stands
+            answer = asked()
+            if answer is not False:
+                sure = answer is True and not may
+                self.conditional -= sure
+                body()
+                self.conditional += sure
+                after, may = self.directory if after == before else after, True
+            if answer:
+                break
+        self.conditional -= 1
+        self.directory = after
+
     def glued(self, before: Word, after: Word) -> Word:
         """One word that the grammar took for two: `a-$X-$Y.whl` ends at the second `$` for it."""
         name = re.match(r"[A-Za-z_]\w*", after.raw) if before.raw.endswith("$") else None
@@ -127,6 +172,8 @@ class Recorder:
         if carried or not self.trace.afford(value, line):
             value, known = value[:200], False
         known = known and GIVEN not in value
+        if self.trace.offered and any(each.upper() in self.trace.offered for each in _NAME.findall(raw[:200])):
+            self.trace.offered.add(name.upper())
         item = Assignment(
             name=name,
             value=value,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from rekindle.review.document import Dialect
+from rekindle.review.readers.conditions import holds
 from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of, touches
 from rekindle.review.readers.recorder import Recorder
+from rekindle.review.readers.shell_values import ShellValues
 from rekindle.review.trace import LIST, Assignment, Redirect, Word, program_of
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ _CALLS = 200
 _TURNS = 8  # of a loop
 _SHELLS = ("bash", "sh", "dash", "zsh", "su")
 _HANDED = re.compile(r"-[a-z]*c\Z")
+_BRANCHES = ("elif_clause", "else_clause", "case_item")
 _QUIET = frozenset({"comment", "heredoc_body", "heredoc_end", "\n", ";", "&", ";;"})
 
 
@@ -34,6 +38,13 @@ def read_shell(recorder: Recorder, text: str, first: int = 1) -> None:
     reader.errors(root)
 
 
+def _conditions(node: Node) -> list[Node]:
+    """What an `if`, `elif` or `while` asks; the grammar names it in the first and the last only."""
+    named = [child for child in node.children_by_field_name("condition") if child.is_named]
+    ends = next((at for at, child in enumerate(node.children) if child.type == "then"), 0)
+    return named or [child for child in node.children[:ends] if child.is_named]
+
+
 def _handed_on(words: list[Word]) -> Word | None:
     """The script inside a command: of `bash -c`, `sudo su - me -c` and `eval`."""
     if words[0].text == "eval" and len(words) == 2:
@@ -45,19 +56,14 @@ def _handed_on(words: list[Word]) -> Word | None:
     return words[options[0] + 1] if options else None
 
 
-class _ShellReader:
+class _ShellReader(ShellValues):
     def __init__(self, recorder: Recorder, text: str, first: int) -> None:
-        self.recorder = recorder
-        self.trace = recorder.trace
-        self.first = first
+        super().__init__(recorder, first)
         self.lines = text.split("\n")
         self.functions: dict[str, Node] = {}
         self.called: set[str] = set()
         self.calls = 0
         self.depth = 0
-
-    def line(self, node: Node) -> int:
-        return first_line(node) + self.first
 
     def errors(self, root: Node) -> None:
         """What the grammar could not take, line by line."""
@@ -102,7 +108,8 @@ class _ShellReader:
         if kind in _QUIET:
             return
         if kind == "command":
-            self._command(node, checked, piped, (), after)
+            for _ in self.recorder.worlds(text_of(node)):
+                self._command(node, checked, piped, (), after)
         elif kind == "redirected_statement":
             self._redirected(node, checked, piped, after)
         elif kind in ("variable_assignment", "variable_assignments"):
@@ -131,15 +138,14 @@ class _ShellReader:
             self._compound(node, checked)
 
     def _compound(self, node: Node, checked: bool) -> None:
-        """if, for, while, case, { … }: the condition is looked at, the body is conditional."""
+        """for, while, { … }: the condition is looked at, the body of a loop is conditional."""
         kind = node.type
-        conditional = kind in (
-            "if_statement", "for_statement", "while_statement", "case_statement", "elif_clause", "else_clause",
-            "c_style_for_statement", "case_item",
-        )  # fmt: skip
+        if kind in ("if_statement", "case_statement"):
+            self._branches(node, checked)
+            return
         if kind == "for_statement":
             variable = node.child_by_field_name("variable")
-            values = [self.word(child) for child in node.children_by_field_name("value")]
+            values = [word for child in node.children_by_field_name("value") for word in self.words(child)]
             turns = values if values and len(values) <= _TURNS and all(each.known for each in values) else [None]
             for each in turns:
                 value = each.text if each else ""
@@ -148,25 +154,43 @@ class _ShellReader:
                     self.recorder.conditional += 1
                     self.statement(body, checked=checked)
                     self.recorder.conditional -= 1
-        conditions = {child.id for child in node.children_by_field_name("condition")}
-        before = self.recorder.directory
-        self.recorder.conditional += conditional
+        loop = kind in ("for_statement", "while_statement", "c_style_for_statement")
+        self.recorder.conditional += loop
+        self._asked(node)
+        self._body(node, checked)
+        self.recorder.conditional -= loop
+
+    def _branches(self, node: Node, checked: bool) -> None:
+        """`if` and `case`: the branch that is taken where that is known, else each as one that may be."""
+        parts = [node] if node.type == "if_statement" else []
+        parts += [child for child in node.named_children if child.type in _BRANCHES]
+        self.recorder.branches(
+            (partial(self._matches, node, part), partial(self._body, part, checked)) for part in parts
+        )
+
+    def _asked(self, node: Node) -> bool | None:
+        """Whether the condition of a branch holds; an `else` has none."""
+        conditions = _conditions(node)
+        for child in conditions:
+            self.trace.asked.update(re.findall(r"\$\{?([A-Za-z_]\w*)", text_of(child)))
+            if child.type != "test_command":
+                self.statement(child, checked=True)
+        return holds(text_of(conditions[-1]), self.recorder.sure) if conditions else node.type == "else_clause"
+
+    def _matches(self, node: Node, item: Node) -> bool | None:
+        if item.type != "case_item":
+            return self._asked(item)
+        value = text_of(node.child_by_field_name("value"))
+        patterns = [text_of(child) for child in item.children_by_field_name("value")]
+        answers = [each == "*" or holds(f"{value} == {each}", self.recorder.sure) for each in patterns]
+        return True if True in answers else None if None in answers else False
+
+    def _body(self, node: Node, checked: bool) -> None:
+        given = {child.id for child in (*_conditions(node), *node.children_by_field_name("value"))}
         for child in node.named_children:
-            if self.trace.full:
-                break
-            if child.id in conditions:
-                for name in re.findall(r"\$\{?([A-Za-z_]\w*)", text_of(child)):
-                    self.trace.asked.add(name)
-                if child.type != "test_command":
-                    self.statement(child, checked=True)
-            elif child.type not in ("word", "string", "variable_name", "test_command", "concatenation", "raw_string"):
-                after = self.recorder.directory
-                if child.type in ("elif_clause", "else_clause", "case_item"):
-                    self.recorder.directory = before  # every branch starts where the `if` stands
+            plain = child.type in ("word", "string", "variable_name", "test_command", "concatenation", "raw_string")
+            if not (plain or child.id in given or child.type in _BRANCHES or self.trace.full):
                 self.statement(child, checked=checked)
-                if child.type in ("elif_clause", "else_clause", "case_item") and after != before:
-                    self.recorder.directory = after
-        self.recorder.conditional -= conditional
 
     def _subshell(self, node: Node, checked: bool) -> None:
         outer, folder = self.recorder.scope, self.recorder.directory
@@ -178,14 +202,18 @@ class _ShellReader:
     def _list(self, node: Node, checked: bool, outer: str) -> None:
         """`a && b || c`: whoever has an operator behind it is looked at."""
         children = list(node.children)
+        runs: bool | None = True
         for index, child in enumerate(children):
             if child.is_named and child.type not in _QUIET:
                 sign = children[index + 1].type if index + 1 < len(children) else outer
-                before = children[index - 1].type if index else ""
-                # The right side of `||` runs only after a failure.
-                self.recorder.conditional += before == "||"
-                self.statement(child, checked=checked or sign == "||", after=sign)
-                self.recorder.conditional -= before == "||"
+                # The right side of `||` runs only after a failure, that of a test only where it holds.
+                if runs is not False:
+                    self.recorder.conditional += runs is None
+                    self.statement(child, checked=checked or sign == "||", after=sign)
+                    self.recorder.conditional -= runs is None
+                answer = holds(text_of(child), self.recorder.sure)
+                test = child.type == "test_command" or sign == "||"
+                runs = answer is (sign != "||") if answer is not None else None if test else True
 
     def _pipeline(self, node: Node, checked: bool, after: str) -> None:
         parts = [child for child in node.named_children if child.type not in _QUIET]
@@ -278,7 +306,7 @@ class _ShellReader:
             if child.type == "variable_assignment":
                 prefix.append(self._prefix(child))
             elif child.type == "command_name":
-                words += self._words(child.named_children[0] if child.named_children else child)
+                words += self.words(child.named_children[0] if child.named_children else child)
             elif child.type in ("file_redirect", "herestring_redirect"):
                 redirects = (*redirects, self._redirect(child))
             elif child.is_named and child.type not in ("heredoc_redirect", "comment"):
@@ -286,12 +314,12 @@ class _ShellReader:
                 words[-1:] = (
                     [self.recorder.glued(words[-1], self.word(child))]
                     if touching
-                    else [*words[-1:], *self._words(child)]
+                    else [*words[-1:], *self.words(child)]
                 )
             ended = child.end_byte
         if not words:
             return
-        words += [word for child in behind for word in self._words(child)]
+        words += [word for child in behind for word in self.words(child)]
         name = words[0].text
         line, last = self.line(node), last_line(node) + self.first
         if name in ("source", ".") and len(words) > 1:
@@ -385,115 +413,8 @@ class _ShellReader:
         if body is not None:
             self.statement(body, checked=checked)
 
-    def _words(self, node: Node) -> list[Word]:
-        return self.word(node).apart(bare=node.type in ("simple_expansion", "expansion"))
-
-    def word(self, node: Node) -> Word:
-        text, known = self._value(node, 0)
-        raw = text_of(node)
-        return Word(text, raw, self.line(node), raw[:1] in "\"'", known)
-
-    def _value(self, node: Node, depth: int) -> tuple[str, bool]:
-        kind = node.type
-        if depth > 12:
-            return text_of(node), False
-        if kind in ("word", "number", "special_character", "string_content", "variable_name", "extglob_pattern"):
-            raw = text_of(node)
-            return (
-                (re.sub(r"\\(\n|.)", lambda m: "" if m[1] == "\n" else m[1], raw), True) if "\\" in raw else (raw, True)
-            )
-        if kind == "raw_string":
-            return text_of(node)[1:-1], True
-        if kind == "ansi_c_string":
-            return text_of(node)[2:-1], True
-        if kind in ("string", "concatenation", "command_name", "array", "translated_string"):
-            return self._parts(node, depth)
-        if kind == "simple_expansion":
-            return self._variable(text_of(node).lstrip("$"), node)
-        if kind == "expansion":
-            return self._expansion(node, depth)
-        if kind == "command_substitution":
-            return self._substitution(node)
-        return text_of(node), False
-
-    def _parts(self, node: Node, depth: int) -> tuple[str, bool]:
-        between = LIST if node.type == "array" else ""
-        pieces: list[str] = []
-        known = True
-        for child in node.named_children:
-            if child.type == "comment":
-                continue
-            text, sure = self._value(child, depth + 1)
-            pieces.append(text)
-            known = known and sure
-        if node.type == "string" and not pieces:
-            return text_of(node)[1:-1], True
-        if node.type == "string":
-            return self._spaced(node, pieces), known
-        return between.join(pieces), known
-
-    def _spaced(self, node: Node, pieces: list[str]) -> str:
-        """The grammar drops blanks between two expansions in a string; here they are put back."""
-        whole = node.text or b""
-        text, at = "", 1
-        for child, piece in zip((c for c in node.named_children if c.type != "comment"), pieces, strict=False):
-            begin = child.start_byte - node.start_byte
-            text += whole[at:begin].decode("utf-8", "replace") + piece
-            at = child.end_byte - node.start_byte
-        return text + whole[at:-1].decode("utf-8", "replace")
-
-    def _variable(self, name: str, node: Node) -> tuple[str, bool]:
-        found = self.recorder.lookup(name)
-        if found is not None:
-            return found.text, found.known
-        if re.fullmatch(r"[A-Za-z_]\w*", name):
-            self.recorder.missed(name, self.line(node))
-        return text_of(node), False
-
-    def _expansion(self, node: Node, depth: int) -> tuple[str, bool]:
-        """`${X}`, `${X:-default}`, `${X%.*}`; other forms are not followed."""
-        inner = text_of(node)[2:-1]
-        match = re.match(r"([A-Za-z_]\w*)(\[[@*]\])?", inner)
-        if not match:
-            return text_of(node), False
-        rest = inner[match.end() :]
-        if rest[:2] in (":-", "-", ":=", "=") or rest[:1] in ("-", "="):
-            self.trace.asked.add(match[1])
-            found = self.recorder.lookup(match[1])
-            if found is not None and (found.text or not rest.startswith(":")):
-                return found.text, found.known
-            default = [child for child in node.named_children if child.type not in ("variable_name",)]
-            text = self._value(default[-1], depth + 1)[0] if default else ""
-            if "=" in rest[:2]:
-                self.recorder.set(match[1], text.strip("\"'"), self.line(node), known="$" not in text, how="shell")
-            # The default holds unless somebody outside says otherwise.
-            return text.strip("\"'"), "$" not in text
-        if rest.startswith((":?", "?", ":+", "+")):
-            self.trace.asked.add(match[1])
-        text, known = self._variable(match[1], node)
-        if not rest:
-            return text, known
-        cut = re.fullmatch(r"(%%?|##?)(.+)", rest)
-        if known and cut and re.fullmatch(r"[\w.*/-]+", cut[2]):
-            return _trimmed(text, cut[1], cut[2]), True
-        gone = re.fullmatch(r"//([^/]+)/([^/]*)", rest)
-        if known and gone and "*" not in gone[1] and "$" not in rest:
-            return text.replace(gone[1].replace("\\", ""), gone[2]), True
-        return text_of(node), False
-
-    def _substitution(self, node: Node) -> tuple[str, bool]:
+    def substituted(self, node: Node) -> tuple[str, bool]:
         self.recorder.child = True
         self._subshell(node, True)
         self.recorder.child = False
         return text_of(node), False
-
-
-def _trimmed(text: str, sign: str, pattern: str) -> str:
-    expression = ".*".join(re.escape(part) for part in pattern.split("*"))
-    if sign.startswith("#"):
-        greedy = expression if sign == "##" else expression.replace(".*", ".*?")
-        return re.sub(rf"\A(?:{greedy})", "", text, count=1)
-    for start in range(len(text)) if sign == "%%" else range(len(text) - 1, -1, -1):
-        if re.fullmatch(expression, text[start:]):
-            return text[:start]
-    return text

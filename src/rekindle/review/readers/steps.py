@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import islice, product
 
 import msgspec
 
@@ -25,11 +26,24 @@ from rekindle.review.trace import Scope, Trace, WithoutCards, Word
 # In the order in which they run, wherever they stand.
 _COMMANDS = (
     *("onCreateCommand", "updateContentCommand", "postCreateCommand", "postStartCommand", "bootcmd", "runcmd"),
-    *("before_install", "install", "before_script", "entrypoint", "command", "cmd", "shell", "raw", "bash", "script"),
+    *(
+        "before_install",
+        "install",
+        "setup",
+        "before_script",
+        "entrypoint",
+        "command",
+        "cmd",
+        "shell",
+        "raw",
+        "bash",
+        "script",
+    ),
     *("pwsh", "powershell", "run", "args", "after_script"),
 )
 _VARIABLES = ("variables", "env", "environment", "vars", "containerEnv", "remoteEnv")
 _BUILD = {"context", "dockerfile", "dockerFile", "dockerfile_inline", "args"}
+_ROWS = 40
 _PYTHONS = ("versionSpec", "python_version", "python")
 # `{{ name }}` of Ansible, `<< parameters.name >>` of CircleCI, `$(name)` of Azure.
 _FILLED = re.compile(r"\$?\{\{[ \t]*([\w.]+)[ \t]*\}\}|<<[ \t]*([\w.]+)[ \t]*>>|\$\((\w+)\)")
@@ -92,8 +106,20 @@ class _StepsReader(YamlReader):
             for item in self.items(each) if each.id == "sequence" else [each]:
                 own = top and (name == "jobs" or (each.id == "mapping" and "script" in self.mapping(each)))
                 jobs = list(self.mapping(item).values()) if name == "jobs" and each.id == "mapping" else [item]
-                for job in jobs:
-                    self.part(job, self.trace.open(scope, f"job {name}") if own else scope, {**given, **shared})
+                for job, row in ((part, row) for part in jobs for row in (self._rows(part) if own else [{}])):
+                    inner = self.trace.open(scope, f"job {name}{' row' if row else ''}") if own else scope
+                    for key, value in row.items():
+                        Recorder(self.trace, scope=inner).set(key, value.value, value.start_mark.line + 1)
+                    self.part(job, inner, {**given, **shared})
+
+    def _rows(self, job: Node) -> list[dict[str, Node]]:
+        """The runs of a job: GitLab's `parallel: matrix:`, Azure's `strategy: matrix:`."""
+        given = self.mapping(job)
+        listed = [self.mapping(each) for each in self.items(self.path(given.get("parallel"), "matrix"))]
+        axes = [{key: list(self.items(each)) or [each] for key, each in row.items()} for row in listed]
+        rows = [dict(zip(row, each, strict=True)) for row in axes for each in islice(product(*row.values()), _ROWS)]
+        rows += [self.mapping(each) for each in self.mapping(self.path(given.get("strategy"), "matrix")).values()]
+        return [{key: each for key, each in row.items() if each.id == "scalar"} for row in rows[:_ROWS]] or [{}]
 
     def items(self, node: Node | None) -> Iterator[Node]:
         return iter(node.value if node is not None and node.id == "sequence" and self._afford(len(node.value)) else ())

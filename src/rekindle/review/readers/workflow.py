@@ -12,15 +12,13 @@ import msgspec
 
 from rekindle.core.regex import re2
 from rekindle.review.document import LANGUAGES, Dialect
+from rekindle.review.readers.conditions import LONGEST, holds
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
 from rekindle.review.trace import GIVEN, Scope, Trace
 
 _MOST_ROWS = 400
-_CLAUSE = re.compile(
-    r"(!?)(contains|startsWith)\(([\w.-]+),\s*('[^']*')\)|([\w.-]+)(?:\s*([!=]=)\s*('[^']*'|[\w.-]+))?"
-)
 Row = dict[str, tuple[str, int]]
 """What the names of a matrix are in one run, each with its line."""
 _EXPRESSION = re2.compile(r"\$\{\{\s*(.+?)\s*\}\}")
@@ -110,22 +108,13 @@ class _WorkflowReader(YamlReader):
 
     def _holds(self, text: str, job: _Job) -> bool | None:
         """Whether a condition holds in this run of the matrix; None: it asks for something else."""
-        answers: list[bool | None] = []
-        known = {"runner.os": (job.system or "", 0)} if job.system else {}
-        known |= {f"matrix.{name}": value for name, value in job.row.items()}
-        for part in re.sub(r"\$\{\{|\}\}", "", text).split("&&"):
-            found = _CLAUSE.fullmatch(part.strip()) if "||" not in text else None
-            have = known.get(found[3] or found[5]) if found else None
-            if found is None or have is None:
-                answers.append(None)
-                continue
-            value, asked = have[0].lower(), (found[4] or found[7] or "").strip("'").lower()
-            if found[2]:
-                holds = value.startswith(asked) if found[2] == "startsWith" else asked in value
-                answers.append(holds != bool(found[1]))
-            else:
-                answers.append((value == asked) == (found[6] == "==") if found[6] else value not in ("", "false"))
-        return False if False in answers else None if None in answers else True
+        if len(text) > LONGEST:
+            return None
+        known = {"runner.os": job.system} if job.system else {}
+        known |= {f"matrix.{name}": value for name, (value, _) in job.row.items()}
+        plain = re.sub(r"\$\{\{|\}\}", "", text)
+        filled = re.sub(r"[A-Za-z]\w*\.[\w.-]+(?!')", lambda name: f"'{known.get(name[0]) or '$'}'", plain)
+        return holds(re.sub(r"'\$'", "$", filled).lower(), lambda _: None)
 
     def _uses(self, step: dict[str, Node], job: _Job) -> None:
         given = {}

@@ -13,6 +13,7 @@ from rekindle.review.builds import image_system
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.packages import option_meant
 from rekindle.review.pythons import environment_python, image_of, python_of
+from rekindle.review.readers.recorder import joined
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation
@@ -35,6 +36,7 @@ def check(subject: Subject) -> Iterator[Raised]:
             yield raised("continuation-powershell", item.words[-1].line)
     yield from _paths(subject)
     yield from _bytes(subject)
+    yield from _lost(subject) if subject.document.dialect in (Dialect.DOCKERFILE, Dialect.WORKFLOW) else ()
 
 
 @cached
@@ -95,6 +97,31 @@ def _raised(row: ScriptLine, number: int, said: str, line: str) -> Raised:
     right = line.replace(said, row.instead, 1) if row.instead and said else None
     fields = {"what": said, "instead": row.instead, "why": row.why}
     return raised(row.rule, number, corrected=right, certain=False, source=row.source, **fields)
+
+
+# What looks for something in the folder that it is started in.
+_HERE = re.compile(
+    r"(?:^|\s)(?:\.{1,2}(?:/|\s|\[|$)|-r\s+[\w.]|c?make\b|ninja\b|git\s+[a-z]|python\S*\s+[\w.]|bash\s+\w)"
+)
+
+
+def _lost(subject: Subject) -> Iterator[Raised]:
+    """`RUN cd x` and `RUN export X=1`, alone: gone with the shell that ran them."""
+    trace = subject.trace
+    for scope in trace.scopes:
+        if not re.match(r"run \d|step", scope.label):
+            continue
+        items = [each for each in trace.invocations if each.scope == scope.number]
+        given = [each for each in trace.assignments if each.scope == scope.number and each.how == "environment"]
+        text = items[0].text if items else ""
+        if len(items) == 1 and re.fullmatch(r"cd\s+\S+", text):
+            folder = joined(items[0].directory, items[0].words[1].text)
+            later = [each for each in trace.invocations if each.order > items[0].order]
+            same = [each for each in later if subject.stage(each.scope) == subject.stage(scope.number)]
+            if folder != items[0].directory and any(_HERE.search(e.text) and e.directory != folder for e in same):
+                yield raised("folder-lost", items[0].line, what=text)
+        elif given and not items and scope.label != "step":
+            yield raised("export-lost", given[0].line, what=given[0].text[:80])
 
 
 def _options(item: Invocation) -> Iterator[Raised]:

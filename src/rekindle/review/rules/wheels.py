@@ -302,8 +302,9 @@ def _others(subject: Subject) -> Iterator[Raised]:
         compiled = [each for each in listed if extension(each.name) and each.name not in PROJECTS]
         paged = next(iter(compiled or listed), None)
         for wanted in others:
-            built = built_for(wanted.wheel) if wanted.wheel else None
-            if built and built.system != torch.system and (subject.notes or found.item.conditional):
+            file = wanted.wheel or (wanted.labelled if wanted.name not in PROJECTS else None)
+            built = built_for(file) if file else None
+            if wanted.wheel and built and built.system != torch.system and (subject.notes or found.item.conditional):
                 continue  # somebody else's branch
             answers = [judged(built)] if built else []
             answers += [judged(page) for page in found.pages if wanted is paged]
