@@ -28,8 +28,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
 from rekindle.build.progress import outputs  # noqa: E402
-from rekindle.build.progress.eta import Estimator  # noqa: E402
-from rekindle.build.progress.weights import Times, Weights  # noqa: E402
+from rekindle.build.progress.weights import (  # noqa: E402
+    Estimator,
+    Times,
+    Weights,
+)
 
 DATA = ROOT / "benchmarks" / "data" / "eta"
 LEAST = 500

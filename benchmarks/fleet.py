@@ -30,10 +30,9 @@ from rekindle.fleet import dispatch, planning, run, shelved, work
 from rekindle.fleet.dispatch import Dispatcher, DispatchRules, call
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.job import JobState
-from rekindle.fleet.journal import FleetJournal
 from rekindle.fleet.run import _client
 from rekindle.fleet.shelved import ShelvedJob
-from rekindle.fleet.state import FleetState
+from rekindle.fleet.state import FleetJournal, FleetState
 from rekindle.wheels.shelf import shelf
 
 SPARK = Path(__file__).resolve().parents[1] / "tests" / "projects" / "spark"

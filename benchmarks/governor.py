@@ -32,9 +32,9 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parents[1] / "tests")]
 
 from rekindle.build.configure.request import BuildRequest, Compiler  # noqa: E402
-from rekindle.build.governor import gate as making  # noqa: E402
+from rekindle.build.governor import governor as making  # noqa: E402
 from rekindle.build.governor import record  # noqa: E402
-from rekindle.build.governor.expectation import Expectation  # noqa: E402
+from rekindle.build.governor.memory import Expectation  # noqa: E402
 from rekindle.build.governor.server import Governor  # noqa: E402
 from support.groups import MemoryGroup, memory_group  # noqa: E402
 

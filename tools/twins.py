@@ -21,9 +21,9 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from rekindle.build.graft.border import PLACE  # noqa: E402
+from rekindle.build.graft.backend import PLACE  # noqa: E402
 from rekindle.core.run import call  # noqa: E402
-from rekindle.wheels.verify import operators  # noqa: E402
+from rekindle.wheels.verify import trial  # noqa: E402
 
 DISPATCHER = """
 import json, torch
@@ -39,7 +39,7 @@ print("MARK" + json.dumps({
     "registered": {name: cuda(c._dispatch_dump(name)) for name in names},
     "computed": {name: cuda(c._dispatch_dump_table(name)) for name in names},
 }))
-""".replace("MARK", operators.MARK)
+""".replace("MARK", trial.MARK)
 
 
 def main() -> int:
@@ -48,7 +48,7 @@ def main() -> int:
         folders = [str(options.first)] if options.first else []
         paths = os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
         env = {**os.environ, "PYTHONPATH": paths}
-        trip = operators.Trip(python=options.python, env=env, processes=options.processes, seconds=options.seconds)
+        trip = trial.Trip(python=options.python, env=env, processes=options.processes, seconds=options.seconds)
         options.answers.write_text(json.dumps(ask(trip)), encoding="utf-8")
         return 0
     one, other = (json.loads(path.read_text(encoding="utf-8")) for path in (options.official, options.other))
@@ -60,12 +60,12 @@ def main() -> int:
     return 1 if found else 0
 
 
-def ask(trip: operators.Trip) -> dict[str, Any]:
+def ask(trip: trial.Trip) -> dict[str, Any]:
     said = call([trip.python, "-c", DISPATCHER], env=trip.env, timeout=300)
-    lines = operators.lines_of(said.out)
+    lines = trial.lines_of(said.out)
     if not lines:
         raise SystemExit(f"{trip.python} did not answer: {said.err.strip()[-400:]}")
-    table = operators.compare(trip)
+    table = trial.compare_operators(trip)
     if not table.whole:
         raise SystemExit(table.problem or f"{table.not_reached} operators were not reached: give it more --seconds")
     rows = {"/".join(one.key): [one.result, one.why] for one in table.results}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build.graft import assemble
+from rekindle.build.graft import backend
 from rekindle.build.graft import base as bases
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import State
@@ -57,7 +57,7 @@ def test_the_border_of_the_halves_and_a_half_that_lacks_a_name(official: Path) -
 def test_the_list_of_architectures_stands_once_in_the_python_half(official: Path) -> None:
     with zipfile.ZipFile(official) as archive:
         library = archive.read("torch/lib/libtorch_python.so")
-    made = assemble.relabelled(library, "sm_35 compute_35")
+    made = backend.relabelled(library, "sm_35 compute_35")
     assert len(made) == len(library) and made.count(b"\0sm_35 compute_35\0") == 1
 
 

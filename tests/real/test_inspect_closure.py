@@ -10,8 +10,8 @@ import pytest
 
 from rekindle.formats.package import Folder, open_package
 from rekindle.knowledge.cuda.libraries import loader_places
-from rekindle.wheels.closure.closure import Elsewhere, closure
 from rekindle.wheels.closure.linkage import Closure
+from rekindle.wheels.closure.search_path import Elsewhere, closure
 from rekindle.wheels.inspect.identity import read_binaries
 from rekindle.wheels.inspect.inspection import inspect
 from support.artefacts import wheel

@@ -20,7 +20,7 @@ import pytest
 
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.wheels.shelf import serve, shelf
-from rekindle.wheels.shelf.entry import install_command
+from rekindle.wheels.shelf.store import install_command
 from support import small_wheels
 from support.artefacts import unverified
 from support.cuda import machine

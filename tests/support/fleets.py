@@ -17,7 +17,8 @@ from pathlib import Path
 import psutil
 
 from rekindle.fleet import scheduler, shelved
-from rekindle.fleet.journal import FleetEvent, read
+from rekindle.fleet.state import FleetEvent
+from rekindle.fleet.state import read_events as read
 from support.artefacts import unverified
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.build import build_record, command, env_command, overview
+from rekindle.build import command, env_command, overview
 from rekindle.build.configure import request
-from rekindle.build.run import tidy
+from rekindle.build.run import folders as tidy
 from rekindle.build.run.folders import Folders
 from rekindle.build.run.journal import Journal
 from rekindle.core.errors import Interrupted, NotFound
@@ -78,7 +78,7 @@ def test_tidying_keeps_the_wheel_the_logs_and_the_journal(tmp_path: Path) -> Non
     would = tidy.tidy(folders, dry_run=True)
     assert would.bytes == 5000 and not would.done and folders.build.exists()
     done = tidy.tidy(folders, dry_run=False)
-    assert done.bytes == 5000 and "freed" in tidy.text(done)
+    assert done.bytes == 5000 and "freed" in tidy.tidy_text(done)
     left = {path.name for path in folders.root.iterdir()} - {"lock", "running.json"}
     assert left == {"journal.jsonl", "logs", "wheels", "repaired"}
     assert (folders.root / "repaired" / "torch-1.whl").read_bytes() == b"wheel"
@@ -100,7 +100,7 @@ def test_a_record_is_fit_to_be_published(tmp_path: Path) -> None:
     journal.write("failed", step="compile", seconds=7.0, note=f"broken | in {Path.home()}/secret and {folders.root}/b")
     resolved = request.resolve(request.BuildFile(torch="1.12.1", python="3.9"), load(Path(READY)))
     shown = overview.overview(resolved, load(Path(READY)), folder=str(folders.root), jobs=4, here=False)
-    text = build_record.write(folders, shown, "1.12.1+cpu").read_text(encoding="utf-8")
+    text = overview.write_record(folders, shown, "1.12.1+cpu").read_text(encoding="utf-8")
     assert "## Errors met" in text and "broken \\| in ~/secret and WORK/b" in text
     assert "SHA-256" in text and "| package | done | 3.0 |" in text
     assert str(tmp_path) not in text
@@ -164,7 +164,7 @@ def test_the_record_of_a_build_whose_compiles_all_failed_is_written() -> None:
     from rekindle.build.governor.record import Compile
 
     failed = [Compile(object="a.o", start=0.0, seconds=1.0, peak_kb=1, code=1)]
-    assert "| target |" in build_record.compiles(failed)
+    assert "| target |" in overview.compiles_table(failed)
 
 
 def test_a_source_that_lies_here_is_not_to_be_downloaded() -> None:

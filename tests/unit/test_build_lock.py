@@ -11,9 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.build.configure import patches, request
+from rekindle.build import command
+from rekindle.build.configure import request
+from rekindle.build.configure import tree as patches
 from rekindle.build.configure.tools import Tool, Tools
-from rekindle.build.run import locked, own_python
+from rekindle.build.run import own_python
 from rekindle.cli.main import run
 from rekindle.core.errors import BadInput, MissingTool, NotFound
 from rekindle.core.findings import State
@@ -153,10 +155,10 @@ def test_plan_and_build_name_the_same_patches(plan: Path) -> None:
     )
     nothing = Tool(name="", path="")
     tools = Tools(cmake=nothing, ninja=nothing, python=nothing, cxx=nothing)
-    setting = patches.setting(resolved, tools)
+    setting = patches.patch_setting(resolved, tools)
     assert setting.compiler == "msvc"
     whole = msgspec.structs.replace(resolved, patches=None, python_version=Version("3.11"))
-    asked = patches.wanted(
+    asked = patches.wanted_patches(
         msgspec.structs.replace(whole, cuda=request.Cuda(root="c", nvcc="n", version=Version("11.8"))), tools
     )
     assert set(asked) == {pinned.id for pinned in lock.read(plan).patches}
@@ -176,22 +178,22 @@ def test_a_source_at_another_commit_is_refused(tmp_path: Path) -> None:
     machine = load(MACHINE)
     wanted = request.BuildFile(torch="2.7.1", source=str(tree), commit="e" * 40)
     resolved = request.resolve(wanted, machine)
-    plain = locked.check(resolved, None)
+    plain = command.check_pins(resolved, None)
     assert [finding.state for finding in plain] == [State.UNVERIFIED], "no git: said, not passed over"
     git(tree, "init", "-q")
     git(tree, "add", "-A")
     git(tree, "commit", "-q", "-m", "one")
     with pytest.raises(BadInput, match="eeeeeeeeeeee"):
-        locked.check(resolved, None)
+        command.check_pins(resolved, None)
     right = msgspec.structs.replace(resolved, commit=git(tree, "rev-parse", "HEAD"))
-    assert [finding.state for finding in locked.check(right, None)] == [State.PASS]
+    assert [finding.state for finding in command.check_pins(right, None)] == [State.PASS]
     git(tree, "pack-refs", "--all")
-    assert [finding.state for finding in locked.check(right, None)] == [State.PASS]
+    assert [finding.state for finding in command.check_pins(right, None)] == [State.PASS]
     (tree / "version.txt").write_bytes(b"2.7.1\r\n")
-    assert [finding.state for finding in locked.check(right, None)] == [State.PASS], "line ends of Windows"
+    assert [finding.state for finding in command.check_pins(right, None)] == [State.PASS], "line ends of Windows"
     (tree / "version.txt").write_text("2.7.1a\n", encoding="utf-8")
     with pytest.raises(BadInput, match=r"source was edited: `version\.txt`"):
-        locked.check(right, None)
+        command.check_pins(right, None)
 
 
 def test_a_dry_run_for_a_recorded_machine_looks_at_the_source(

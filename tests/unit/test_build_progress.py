@@ -18,12 +18,10 @@ import msgspec
 import pytest
 
 from rekindle.build.governor.record import Shown, Standing
-from rekindle.build.progress import outputs, view, weights
-from rekindle.build.progress.eta import Estimator, TimeLeft
+from rekindle.build.progress import outputs, watch, weights
 from rekindle.build.progress.outputs import RunningProgram, Watcher
-from rekindle.build.progress.view import Now
-from rekindle.build.progress.watch import CompileStep, Progress
-from rekindle.build.progress.weights import Times, Weight, Weights
+from rekindle.build.progress.watch import CompileStep, Now, Progress
+from rekindle.build.progress.weights import Estimator, TimeLeft, Times, Weight, Weights
 from rekindle.knowledge.builds.costs import compile_times
 from rekindle.knowledge.builds.sweeps import file_seconds
 from support.artefacts import unverified
@@ -272,14 +270,14 @@ def moment(**values: object) -> Now:
 
 def test_the_log_says_where_it_is_and_what_takes_long() -> None:
     jobs = "2 of 4 running, 1 waiting for memory"
-    assert view.log_lines(moment(), "06:12:03") == [
+    assert watch.log_lines(moment(), "06:12:03") == [
         f"06:12:03  compile  331/1598  about 1 h 52 min left  {jobs}  11.0 GiB memory and 41.0 GiB disk free",
         "          still compiling aten/src/ATen/core/Tensor.cpp, 4 min, 3.0 GiB",
     ]
 
 
 def test_a_step_without_counts_says_how_long_it_has_been_at_it() -> None:
-    lines = view.log_lines(
+    lines = watch.log_lines(
         moment(step="configure", total=0, done=0, running=(), waiting=0, estimate=None, last_line="-- Found x"),
         "06:12:03",
     )
@@ -288,18 +286,18 @@ def test_a_step_without_counts_says_how_long_it_has_been_at_it() -> None:
 
 def test_an_estimate_without_weights_is_called_rough() -> None:
     rough = moment(estimate=TimeLeft(seconds=600.0, share=0.2, known=0.1))
-    assert "roughly 10 min left" in view.log_lines(rough, "")[0]
+    assert "roughly 10 min left" in watch.log_lines(rough, "")[0]
 
 
 @pytest.mark.parametrize("width", [20, 33, 60, 80, 200])
 def test_the_view_fits_any_terminal_and_is_ascii(width: int) -> None:
-    lines = view.live_lines(moment(), width, 24)
+    lines = watch.live_lines(moment(), width, 24)
     assert max(map(len, lines)) <= width
     assert "\n".join(lines).isascii()
 
 
 def test_the_view_shows_files_with_age_and_memory_and_what_is_left() -> None:
-    text = "\n".join(view.live_lines(moment(), 80))
+    text = "\n".join(watch.live_lines(moment(), 80))
     facts = "2 of 4 running, 1 waiting for memory, 11.0 GiB memory and 41.0 GiB disk free"
     files = "4 min|3.0 GiB|aten/src/ATen/core/Tensor.cpp|41 s|512 MiB"
     for words in f"331/1598 files|25%|40 min gone|about 1 h 52 min left|{facts}|{files}".split("|"):
@@ -308,7 +306,7 @@ def test_the_view_shows_files_with_age_and_memory_and_what_is_left() -> None:
 
 def test_many_files_at_once_do_not_fill_the_screen() -> None:
     jobs = tuple(RunningProgram(output=name, seconds=1.0, memory=GIB) for name in objects(64))
-    lines = view.live_lines(moment(running=jobs), 80, 12)
+    lines = watch.live_lines(moment(running=jobs), 80, 12)
     assert len(lines) <= 12 and "more" in lines[-1]
 
 
@@ -327,12 +325,12 @@ class Tty(io.StringIO):
     ],
 )
 def test_a_view_that_redraws_only_where_it_can(stream: io.StringIO, environ: dict[str, str], live: bool) -> None:
-    assert (view.terminal(stream, environ) is not None) is live
+    assert (watch.terminal(stream, environ) is not None) is live
 
 
 def test_the_live_view_is_drawn_and_wiped_away() -> None:
     stream = Tty()
-    live = view.terminal(stream, {"TERM": "xterm"})
+    live = watch.terminal(stream, {"TERM": "xterm"})
     assert live is not None
     live.show(moment())
     live.show(moment(done=332))
@@ -366,15 +364,15 @@ def test_a_total_that_was_shown_neither_shrinks_nor_jumps() -> None:
 
 def test_before_a_tenth_of_the_work_a_range_is_told() -> None:
     early = TimeLeft(seconds=3600.0, known=1.0, share=0.09)
-    assert "  30 min to 2 h 00 min left  " in view.log_lines(moment(estimate=early), "")[0]
+    assert "  30 min to 2 h 00 min left  " in watch.log_lines(moment(estimate=early), "")[0]
     assert (
-        "  about 1 h 00 min left" in view.log_lines(moment(estimate=msgspec.structs.replace(early, share=0.1)), "")[0]
+        "  about 1 h 00 min left" in watch.log_lines(moment(estimate=msgspec.structs.replace(early, share=0.1)), "")[0]
     )
 
 
 def test_a_program_that_makes_no_known_file_is_not_called_a_compile() -> None:
     shell = RunningProgram(seconds=90.0, memory=None, program="sh", output=None)
-    assert "still running sh, " in "\n".join(view.log_lines(moment(running=(shell,)), ""))
+    assert "still running sh, " in "\n".join(watch.log_lines(moment(running=(shell,)), ""))
 
 
 def test_a_silent_program_is_still_heard_of() -> None:
@@ -510,5 +508,5 @@ def test_on_recorded_builds_the_time_left_is_within_an_eighth_and_twice_as_good_
 
 
 def test_generators_beside_the_compiles_do_not_make_three_of_one() -> None:
-    assert "  2 running, " in view.log_lines(moment(jobs=1), "")[0]
-    assert "2 of 1 running" not in "\n".join(view.live_lines(moment(jobs=1), 80))
+    assert "  2 running, " in watch.log_lines(moment(jobs=1), "")[0]
+    assert "2 of 1 running" not in "\n".join(watch.live_lines(moment(jobs=1), 80))

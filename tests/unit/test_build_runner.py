@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from rekindle.build.configure.environment import MARK
-from rekindle.build.run import build, program
+from rekindle.build.run import build
+from rekindle.build.run import journal as program
 from rekindle.build.run.folders import Folders, held
 from rekindle.build.run.journal import Journal
 from rekindle.core.errors import Locked, MissingTool
@@ -29,7 +30,7 @@ def run_python(tmp_path: Path, code: str, mark: str = "m") -> program.ProgramRes
     env = {**os.environ, MARK: mark}
     args = [sys.executable, "-c", code]
     journal = Journal(tmp_path / "journal.jsonl")
-    return program.run(args, _record(tmp_path / "step.log", journal, "compile"), env=env, cwd=tmp_path)
+    return program.run_program(args, _record(tmp_path / "step.log", journal, "compile"), env=env, cwd=tmp_path)
 
 
 def test_every_line_of_the_log_has_its_time_and_the_command_is_first(tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ def test_the_exit_code_is_the_programs_own(tmp_path: Path) -> None:
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j")
     with pytest.raises(MissingTool, match="no-such-program"):
-        program.run(["no-such-program"], _record(tmp_path / "l", journal, "x"), env=os.environ, cwd=tmp_path)
+        program.run_program(["no-such-program"], _record(tmp_path / "l", journal, "x"), env=os.environ, cwd=tmp_path)
 
 
 def test_the_journal_names_the_process_before_it_ends(tmp_path: Path) -> None:
@@ -67,7 +68,7 @@ def test_a_finished_log_is_compressed_and_says_the_same(tmp_path: Path) -> None:
 
     log = tmp_path / "step.log"
     log.write_bytes(b"hello\n")
-    packed = program.compress(log)
+    packed = program.compress_log(log)
     assert not log.exists() and gzip.decompress(packed.read_bytes()) == b"hello\n"
 
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rekindle.build import command as locked
 from rekindle.build.command import BuildCommand
 from rekindle.build.configure import render, request
-from rekindle.build.run import locked
 from rekindle.build.script import standalone, standalone_folder, standalone_steps, write
 from rekindle.build.script import text as script_text
 from rekindle.core.errors import BadInput
@@ -187,16 +187,16 @@ def test_a_source_without_its_submodules_is_refused_with_the_command_that_fills_
         compiler=request.Compiler(kind="gcc", cxx="g++", c="gcc", cuda_host="g++"),
     )  # fmt: skip
     with pytest.raises(BadInput, match=r"`third_party/fmt` and 1 more is empty") as refused:
-        locked.check(asked, None)
+        locked.check_pins(asked, None)
     assert "submodule update --init --recursive" in str(refused.value.hint)
     (source / ".git").rmdir()
     with pytest.raises(BadInput) as refused:
-        locked.check(asked, None)
+        locked.check_pins(asked, None)
     assert "git" not in str(refused.value.hint) and "leave `--source` out" in str(refused.value.hint)
     for name in ("fmt", "onnx"):
         (source / "third_party" / name).mkdir(exist_ok=True)
         (source / "third_party" / name / "CMakeLists.txt").touch()
-    assert locked.check(asked, None) == ()
+    assert locked.check_pins(asked, None) == ()
 
 
 def test_a_dry_run_writes_nothing_and_the_answer_has_a_schema(tmp_path: Path) -> None:
@@ -613,7 +613,7 @@ def test_the_scripts_own_packing_gives_the_wheel_that_rekindle_gives(tmp_path: P
     import csv
     import zipfile
 
-    from rekindle.build.run.pack import wheel_of_tree
+    from rekindle.build.script.standalone_steps import wheel_of_tree
 
     tree = tmp_path / "tree"
     (tree / "app" / "lib").mkdir(parents=True)

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from rekindle.build.configure import check, cmake_result, options, request
+from rekindle.build.configure import check, cmake_result, options, preflight, request
 from rekindle.build.configure.options import Options
 from rekindle.build.run.folders import Folders
-from rekindle.build.script import needs, script, standalone, standalone_libraries, standalone_steps
+from rekindle.build.script import script, standalone, standalone_libraries, standalone_steps
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.formats import binary, pe
@@ -41,7 +41,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
         monkeypatch.setenv(name, value)
     wanted = request.BuildFile(torch="1.12.1", cuda=None, cudnn=None, python="3.9")
     resolved = request.resolve(wanted, load(MACHINE))
-    made: dict[str, object] = {"steps": [], **needs.known_libraries(resolved), "cudnn_parts": PARTS, "expected": {},
+    made: dict[str, object] = {"steps": [], **preflight.known_libraries(resolved), "cudnn_parts": PARTS, "expected": {},
                                "architectures": [], "cuda": ""}  # fmt: skip
     for module in (standalone, standalone_libraries, standalone_steps):
         monkeypatch.setattr(module, "PLAN", made)
@@ -291,10 +291,12 @@ def test_the_preflight_asks_for_the_zlib_that_cudnn_loads(
     cuda = request.Cuda(root=str(tmp_path / "cuda"), nvcc="nvcc", version=Version("11.4"))
     for version, wanted in (("8.7.0", True), ("8.2.4", False), ("9.1.0", False)):
         own = request.BuildCudnn(root=str(tmp_path / "cudnn"), version=Version(version))
-        assert bool(needs.loaded_by_cudnn(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own))) == wanted
+        assert bool(preflight.loaded_by_cudnn(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own))) == wanted
     own = request.BuildCudnn(root=str(tmp_path / "cudnn"), version=Version("8.7.0"))
     listed = [
-        each for each in needs.needs(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own), set()) if each.get("dll")
+        each
+        for each in preflight.script_needs(msgspec.structs.replace(resolved, cuda=cuda, cudnn=own), set())
+        if each.get("dll")
     ]
     plan.update(NOTHING | {"needs": listed})
     monkeypatch.setenv("RK_CUDNN", str(tmp_path / "cudnn"))
@@ -487,7 +489,7 @@ def test_the_preflight_asks_for_what_doctor_asks_for() -> None:
 
     file = request.BuildFile(torch="1.12.1", cuda=Version("11.4"), python="3.9")
     resolved = request.resolve(file, load(MACHINE))
-    paths = {row["path"] for row in needs.needs(resolved, {"environment"})}
+    paths = {row["path"] for row in preflight.script_needs(resolved, {"environment"})}
     assert {f"RK_CUDA/include/{header}" for header in toolkits.HEADERS} <= paths
     assert "KitsRoot10/Include/*/um/windows.h" in paths
 
@@ -533,7 +535,7 @@ def test_the_preflight_says_where_else_a_thing_lies(
 ) -> None:
     """Most people have Visual Studio Community, and the script's usual place is that of the Build Tools."""
     resolved = request.resolve(request.BuildFile(torch="1.12.1", cuda=Version("11.4"), python="3.9"), load(MACHINE))
-    rows = [row for row in needs.needs(resolved, {"environment"}) if row["what"] == "Visual Studio"]
+    rows = [row for row in preflight.script_needs(resolved, {"environment"}) if row["what"] == "Visual Studio"]
     plan.update(NOTHING | {"needs": rows})
     there = tmp_path / "Program Files/Microsoft Visual Studio/2022/Community"
     (there / "VC/Auxiliary/Build").mkdir(parents=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build.configure import smoke
+from rekindle.build.configure import tools
 from rekindle.build.configure.request import BuildRequest, Compiler, Cuda
 from rekindle.core.findings import State
 from rekindle.core.run import Result
@@ -34,8 +34,8 @@ REQUEST = BuildRequest(
 def test_a_busy_machine_is_not_a_compiler_that_does_not_fit(
     said: Result, words: str, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(smoke.programs, "call", lambda *given, **more: said)
-    (found,) = smoke.smoke(REQUEST, tmp_path, {}, gpu=False)
+    monkeypatch.setattr(tools.programs, "call", lambda *given, **more: said)
+    (found,) = tools.smoke_test(REQUEST, tmp_path, {}, gpu=False)
     assert found.state is State.FAIL and words in found.found
     assert found.fix and advice in found.fix.text
 
@@ -52,5 +52,5 @@ def test_a_busy_machine_is_not_a_compiler_that_does_not_fit(
 def test_the_small_program_is_run_only_on_a_card_that_it_was_compiled_for(
     targets: tuple[str, ...], card: str, runs: bool
 ) -> None:
-    assert smoke.can_run(map(Target.parse, targets), [None, Capability.parse(card)]) is runs
-    assert not smoke.can_run(map(Target.parse, targets), [])
+    assert tools.can_run(map(Target.parse, targets), [None, Capability.parse(card)]) is runs
+    assert not tools.can_run(map(Target.parse, targets), [])

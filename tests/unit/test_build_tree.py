@@ -15,9 +15,8 @@ from rekindle.build.configure import request as request_room
 from rekindle.build.configure import tree
 from rekindle.build.configure.request import BuildCudnn, BuildFile, BuildRequest, Compiler, Cuda
 from rekindle.build.configure.tools import jobs_for
-from rekindle.build.run.folders import Folders, folder_of, wheel_version
-from rekindle.build.run.pack import wheel_of_tree
-from rekindle.build.run.tidy import clean
+from rekindle.build.run.folders import Folders, clean, folder_of, wheel_version
+from rekindle.build.script.standalone_steps import wheel_of_tree
 from rekindle.core.errors import BadInput, NotFound, UsageError
 from rekindle.core.version import Version
 from rekindle.machine.model import Machine, Memory, Processor

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.api import audit
-from rekindle.build.run import tidy
+from rekindle.build.run import folders
 from rekindle.cli import main
 from rekindle.core import files, paths, run
 from rekindle.core.command import Shell
@@ -163,7 +163,7 @@ def test_nothing_behind_a_junction_is_removed_with_a_build(tmp_path: Path, monke
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "j").symlink_to(tmp_path / "mine", target_is_directory=True)
     monkeypatch.setattr(Path, "is_symlink", lambda _: False)
-    tidy.remove(tmp_path / "b")
+    folders.remove(tmp_path / "b")
     assert (tmp_path / "mine" / "precious").exists() and not (tmp_path / "b").exists()
 
 

@@ -20,11 +20,10 @@ from rekindle.fleet.announcement import AnnouncedToolkit, Announcement
 from rekindle.fleet.dispatch import Dispatcher, DispatchRules, _Placed
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.job import FleetJob, JobResult
-from rekindle.fleet.journal import FleetJournal, event
 from rekindle.fleet.shelved import ShelvedJob
-from rekindle.fleet.state import FleetState, status_of
+from rekindle.fleet.state import FleetJournal, FleetState, event, status_of
 from rekindle.wheels.shelf import shelf
-from rekindle.wheels.shelf.entry import ShelvedWheel
+from rekindle.wheels.shelf.store import ShelvedWheel
 from support.cuda import project
 from support.small_wheels import make as small_wheel
 

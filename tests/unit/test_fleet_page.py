@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 from rekindle.fleet.job import FleetJob, FleetLock, JobKind, JobState
-from rekindle.fleet.journal import FleetJournal, event
 from rekindle.fleet.matrix_file import MatrixCell
 from rekindle.fleet.planning import FleetPlan, FleetTotals, Planned
-from rekindle.fleet.state import FleetState
+from rekindle.fleet.state import FleetJournal, FleetState, event
 from rekindle.web import fleet_page
 from support.command import rekindle_command
 

@@ -18,12 +18,11 @@ import pytest
 from rekindle.core.errors import BadInput, ChecksFailed, Locked, NotFound, UnknownName, UsageError
 from rekindle.core.version import Version
 from rekindle.diagnose.diagnosis import diagnose_text
-from rekindle.fleet import journal, planning, scheduler, shelved, state, view, work
+from rekindle.fleet import planning, scheduler, shelved, state, view, work
 from rekindle.fleet.announcement import AnnouncedToolkit, Announcement, lacks
 from rekindle.fleet.job import FleetJob, FleetLock, JobKind, JobState
-from rekindle.fleet.journal import FleetJournal, event
 from rekindle.fleet.shelved import ShelvedJob
-from rekindle.fleet.state import FleetState
+from rekindle.fleet.state import FleetJournal, FleetState, event
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.shelf import shelf
 from support import fatbins, small_wheels
@@ -158,16 +157,16 @@ def test_the_journal_survives_a_torn_line_and_refuses_a_broken_one(tmp_path: Pat
     again = FleetJournal(path)
     assert [each.event for each in again.events] == ["begin"]
     again.write(event("done", key="k"))
-    assert [each.event for each in journal.read(path)] == ["begin", "done"]
+    assert [each.event for each in state.read_events(path)] == ["begin", "done"]
     path.write_bytes(b"garbage\n" + path.read_bytes())
     with pytest.raises(BadInput):
-        journal.read(path)
+        state.read_events(path)
 
 
 def test_deaths_are_counted_apart_when_others_were_there_and_forgotten_by_a_retry() -> None:
     events = [event("died", key="k", alone=False), event("died", key="k", alone=True), event("died", key="x")]
-    assert journal.deaths(events, "k") == (2, 1)
-    assert journal.deaths([*events, event("retry", key="k")], "k") == (0, 0)
+    assert state.deaths(events, "k") == (2, 1)
+    assert state.deaths([*events, event("retry", key="k")], "k") == (0, 0)
 
 
 def test_status_tells_from_the_journal_what_is_where(tmp_path: Path, planned: planning.Planned) -> None:
@@ -286,7 +285,7 @@ def test_a_job_that_this_machine_cannot_build_says_what_it_lacks(tmp_path: Path,
 
 def test_the_disk_is_asked_once_for_many_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr("rekindle.fleet.journal.os.fsync", asked.append)
+    monkeypatch.setattr("rekindle.fleet.state.os.fsync", asked.append)
     log = FleetJournal(tmp_path / "journal.jsonl")
     log.write(event("begin", key="a" * 64))
     assert not log.unsettled, "a beginning may be lost: it is begun again"
@@ -295,7 +294,7 @@ def test_the_disk_is_asked_once_for_many_lines(tmp_path: Path, monkeypatch: pyte
     assert log.unsettled and not asked
     log.settle()
     assert len(asked) == 1 and not log.unsettled
-    assert len(journal.read(tmp_path / "journal.jsonl")) == 51
+    assert len(state.read_events(tmp_path / "journal.jsonl")) == 51
 
 
 def static_wheel(folder: Path, payload: bytes) -> Path:

@@ -14,7 +14,8 @@ import pytest
 
 from rekindle.core import paths
 from rekindle.core.errors import BadInput
-from rekindle.fleet import matrix_file, planning, shelved, sources
+from rekindle.fleet import job as sources
+from rekindle.fleet import matrix_file, planning, shelved
 from rekindle.fleet.job import JobState
 from rekindle.fleet.shelved import ShelvedJob
 from rekindle.formats import unpacking
@@ -328,22 +329,22 @@ def test_the_overrides_of_a_matrix_are_limited_and_hold_in_their_order(tmp_path:
 
 
 def test_a_source_travels_as_the_same_bytes_and_nothing_escapes(tmp_path: Path) -> None:
-    packed = sources.pack(project("spark"))
-    sources.unpack(packed, tmp_path / "a")
-    assert sources.digest(tmp_path / "a") == sources.digest(project("spark"))
-    assert sources.pack(tmp_path / "a") == packed
+    packed = sources.pack_source(project("spark"))
+    sources.unpack_source(packed, tmp_path / "a")
+    assert sources.digest_source(tmp_path / "a") == sources.digest_source(project("spark"))
+    assert sources.pack_source(tmp_path / "a") == packed
     for name in ("../out", "/abs", "a/../../b", "c:d"):
         with pytest.raises(BadInput):
-            sources.unpack(archive_of(name), tmp_path / "b")
+            sources.unpack_source(archive_of(name), tmp_path / "b")
 
 
 def test_windows_refuses_a_source_with_the_name_of_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "system", lambda: "windows")
     with pytest.raises(BadInput, match="the name of a device on Windows"):
-        sources.unpack(archive_of("csrc/aux.c"), tmp_path / "a")
+        sources.unpack_source(archive_of("csrc/aux.c"), tmp_path / "a")
     monkeypatch.setattr(paths, "system", lambda: "linux")
     if os.name != "nt":
-        sources.unpack(archive_of("csrc/aux.c"), tmp_path / "b")
+        sources.unpack_source(archive_of("csrc/aux.c"), tmp_path / "b")
         assert (tmp_path / "b" / "csrc" / "aux.c").is_file()
 
 
@@ -353,7 +354,7 @@ def test_a_source_of_nothing_but_folders_is_refused(tmp_path: Path) -> None:
         for number in range(500):
             archive.addfile(tarfile.TarInfo(f"m{number}/" + "d/" * 44 + "f"))
     with pytest.raises(BadInput, match="more than 20,000 folders"):
-        sources.unpack(stream.getvalue(), tmp_path / "a")
+        sources.unpack_source(stream.getvalue(), tmp_path / "a")
     package = tmp_path / "part.tar"
     package.write_bytes(stream.getvalue())
     with pytest.raises(BadInput, match="more than 20,000 folders"):

@@ -14,8 +14,8 @@ import yaml
 from rekindle.core import own
 from rekindle.core.errors import BadInput, UsageError
 from rekindle.fleet import planning
-from rekindle.fleet.export import workflow, write
-from rekindle.fleet.export.workflow import Exported, ExportSettings
+from rekindle.fleet.export import write
+from rekindle.fleet.export.write import Exported, ExportSettings
 from rekindle.fleet.factory import template
 from support.command import rekindle_command
 
@@ -31,7 +31,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> None:
 def exported(folder: Path, text: str = TORCH, **settings: object) -> Exported:
     (folder / "matrix.toml").write_text(text, encoding="utf-8")
     plan = planning.make(folder / "matrix.toml").plan
-    return workflow.exported(plan, ExportSettings(**settings))  # type: ignore[arg-type]
+    return write.exported(plan, ExportSettings(**settings))  # type: ignore[arg-type]
 
 
 def test_a_torch_gets_as_many_rounds_as_its_time_needs(tmp_path: Path) -> None:
@@ -89,14 +89,14 @@ def test_the_scripts_are_scripts(tmp_path: Path) -> None:
 def test_objects_go_from_round_to_round_not_build_trees(tmp_path: Path) -> None:
     steps = next(iter(write.workflow(exported(tmp_path))["jobs"].values()))["steps"]
     cached = [step["with"]["path"] for step in steps if "cache/" in step.get("uses", "")]
-    assert cached == [workflow.COMPILED, workflow.COMPILED]
+    assert cached == [write.COMPILED, write.COMPILED]
 
 
 def test_terms_are_accepted_by_a_person_only(tmp_path: Path) -> None:
     made = exported(tmp_path)
-    assert "--accept-licence" not in json.dumps(write.workflow(made)) and "terms" in workflow.notes(made)
+    assert "--accept-licence" not in json.dumps(write.workflow(made)) and "terms" in write.notes(made)
     said = exported(tmp_path, accept_licence=True)
-    assert "install --accept-licence" in json.dumps(write.workflow(said)) and "terms" not in workflow.notes(said)
+    assert "install --accept-licence" in json.dumps(write.workflow(said)) and "terms" not in write.notes(said)
 
 
 def test_somebody_elses_file_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,4 +141,4 @@ def test_the_name_of_a_matrix_runs_nowhere(tmp_path: Path, name: str) -> None:
 def test_an_expression_of_github_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         write.workflow(exported(tmp_path, matrix="x${{ secrets.REKINDLE_KEY }}.toml"))
-    assert "\nevil" not in workflow.notes(exported(tmp_path, rekindle="x\nevil: 1"))
+    assert "\nevil" not in write.notes(exported(tmp_path, rekindle="x\nevil: 1"))

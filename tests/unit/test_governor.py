@@ -11,8 +11,7 @@ import pytest
 from rekindle.build.configure.compiler_cache import through
 from rekindle.build.configure.environment import Action, BuildEnvironment, VariableChange
 from rekindle.build.governor import record
-from rekindle.build.governor.admission import Compiling, Expectation, choose, kind_of
-from rekindle.build.governor.memory import Watch, of_windows
+from rekindle.build.governor.memory import Compiling, Expectation, Watch, choose, kind_of, of_windows
 from rekindle.build.governor.record import Compile, Shown, Standing
 from rekindle.build.progress import watch, weights
 from rekindle.build.progress.outputs import RunningProgram

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.build.configure.request import BuildFile
-from rekindle.build.graft import assemble, ninja_file, sources
+from rekindle.build.graft import backend, ninja_file
 from rekindle.build.graft import base as bases
 from rekindle.build.graft.backend import packages_of
 from rekindle.core.errors import BadInput, NotFound, UsageError
@@ -112,7 +112,7 @@ def tree(root: Path) -> Path:
         path = root / "s" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    generated = root / "b" / sources.GENERATED
+    generated = root / "b" / ninja_file.GENERATED
     generated.mkdir(parents=True)
     for name in ("RegisterCUDA_0.cpp", "RegisterCUDAEverything.cpp", "RegisterCPU_0.cpp", "UfuncCUDA_add.cu"):
         (generated / name).write_text("", encoding="utf-8")
@@ -121,17 +121,17 @@ def tree(root: Path) -> Path:
 
 def test_the_gpu_half_is_what_the_tree_says(tmp_path: Path) -> None:
     root = tree(tmp_path)
-    found = sources.sources(root / "s", root / "b", _KEPLER, linux=True)
+    found = ninja_file.sources(root / "s", root / "b", _KEPLER, linux=True)
     assert found.files["c10_cuda"] == ("c10/cuda/CUDAStream.cpp", "c10/cuda/impl/CUDATest.cpp")
     assert found.files["torch_cuda_linalg"] == ("aten/src/ATen/native/cuda/linalg/B.cpp",)
     assert set(found.files["torch_cuda"]) == {
         *(f"aten/src/ATen/native/cuda/{name}.cu" for name in ("Small", "Large", "Heavy")),
         "torch/csrc/CudaIPCTypes.cpp",
-        f"{sources.GENERATED}/RegisterCUDA_0.cpp",
-        f"{sources.GENERATED}/UfuncCUDA_add.cu",
+        f"{ninja_file.GENERATED}/RegisterCUDA_0.cpp",
+        f"{ninja_file.GENERATED}/UfuncCUDA_add.cu",
     }
     assert found.left == ("tensorpipe's CUDA channel",)
-    windows = sources.sources(root / "s", root / "b", _KEPLER, linux=False)
+    windows = ninja_file.sources(root / "s", root / "b", _KEPLER, linux=False)
     assert set(windows.files) == {"c10_cuda", "torch_cuda"}
     assert "aten/src/ATen/native/cuda/linalg/B.cpp" in windows.files["torch_cuda"]
 
@@ -141,8 +141,8 @@ def test_attention_is_compiled_for_cards_that_have_kernels_for_it(tmp_path: Path
     name = "aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernels/cutlassF_f32_aligned.cu"
     (root / "s" / name).parent.mkdir(parents=True)
     (root / "s" / name).write_text("", encoding="utf-8")
-    old = sources.sources(root / "s", root / "b", _KEPLER, linux=True)
-    new = sources.sources(root / "s", root / "b", [Capability(3, 5), Capability(6, 1)], linux=True)
+    old = ninja_file.sources(root / "s", root / "b", _KEPLER, linux=True)
+    new = ninja_file.sources(root / "s", root / "b", [Capability(3, 5), Capability(6, 1)], linux=True)
     assert (old.attention, name in old.files["torch_cuda"]) == (False, False)
     assert (new.attention, name in new.files["torch_cuda"]) == (True, True)
 
@@ -151,7 +151,7 @@ def test_a_tree_that_lacks_a_file_of_its_own_lists_is_refused(tmp_path: Path) ->
     root = tree(tmp_path)
     (root / "s" / "torch" / "csrc" / "CudaIPCTypes.cpp").unlink()
     with pytest.raises(BadInput, match=r"lacks `torch/csrc/CudaIPCTypes.cpp`"):
-        sources.sources(root / "s", root / "b", _KEPLER, linux=True)
+        ninja_file.sources(root / "s", root / "b", _KEPLER, linux=True)
 
 
 def test_the_architectures_are_written_as_nvcc_and_torch_say_them() -> None:
@@ -165,13 +165,13 @@ def test_the_architectures_are_written_as_nvcc_and_torch_say_them() -> None:
 
 def test_the_list_of_architectures_is_changed_in_its_place() -> None:
     library = b"\0before\0sm_37 sm_50 sm_60 sm_86\0after\0"
-    made = assemble.relabelled(library, "sm_35 compute_35")
+    made = backend.relabelled(library, "sm_35 compute_35")
     assert len(made) == len(library)
     assert made == b"\0before\0sm_35 compute_35\0\0\0\0\0\0\0\0\0after\0".replace(b"\0" * 9, b"\0" * 8)
     with pytest.raises(BadInput, match="does not fit"):
-        assemble.relabelled(library, "sm_35 compute_35 sm_37 sm_50 sm_52")
+        backend.relabelled(library, "sm_35 compute_35 sm_37 sm_50 sm_52")
     with pytest.raises(BadInput, match="2 times"):
-        assemble.relabelled(library + library, "sm_35")
+        backend.relabelled(library + library, "sm_35")
 
 
 def test_the_headers_say_what_was_compiled(tmp_path: Path) -> None:
@@ -280,4 +280,4 @@ def test_nvtx_is_taken_as_headers_where_the_release_does(tmp_path: Path) -> None
 
 def test_headers_of_the_cpu_half_s_library_are_brought() -> None:
     """`EmbeddingBag.h` of 2.7 includes FBGEMM's, also where a GPU's file includes it."""
-    assert "third_party/fbgemm" in sources.SUBMODULES
+    assert "third_party/fbgemm" in ninja_file.SUBMODULES

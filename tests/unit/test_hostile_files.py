@@ -21,7 +21,7 @@ from rekindle.formats import binary
 from rekindle.formats.access import Buffer
 from rekindle.formats.archive import Archive
 from rekindle.formats.package import Wheel
-from rekindle.wheels.closure.closure import closure
+from rekindle.wheels.closure.search_path import closure
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import read_binaries
 from rekindle.wheels.inspect.integrity import record_findings

@@ -13,7 +13,7 @@ from rekindle.core.errors import RekindleError
 from rekindle.core.untrusted import Sha256
 from rekindle.formats import binary
 from rekindle.formats.access import Buffer
-from rekindle.wheels.closure.closure import closure
+from rekindle.wheels.closure.search_path import closure
 from tools.hostile import elf, handed
 from tools.hostile.readers import READERS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rekindle.build.governor.jobserver import JobServer
+from rekindle.build.governor.endpoint import JobServer
 
 
 def test_one_job_needs_no_token() -> None:

@@ -24,8 +24,7 @@ from rekindle.machine import snapshot
 from rekindle.machine.gpu import smi
 from rekindle.machine.host import CouldNotRead, Host, Recording, Replay, Said, matters
 from rekindle.machine.model import FoundDriver, FoundGpu, Machine
-from rekindle.machine.probe import look
-from rekindle.machine.probes import together
+from rekindle.machine.probe import look, together
 from support.artefacts import unverified
 
 MACHINES = Path(__file__).parents[1] / "machines"

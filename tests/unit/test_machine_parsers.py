@@ -23,12 +23,12 @@ from rekindle.core.run import Result
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.gpu.capability import Target
-from rekindle.machine.gpu import cards, query, smi
+from rekindle.machine.gpu import cards, smi
 from rekindle.machine.host import CouldNotRead, Recording, Replay, Said
 from rekindle.machine.probe import look
-from rekindle.machine.python import interpreters, torch_installed
+from rekindle.machine.python import interpreters
 from rekindle.machine.system import memory
-from rekindle.machine.toolchain import cudnn, gcc, msvc, nvcc, programs
+from rekindle.machine.toolchain import cudnn, gcc, gpu_code, msvc, toolkits
 
 MACHINES = Path(__file__).parents[1] / "machines"
 TIMES = min(int(os.environ.get("REKINDLE_FUZZ", "200")), 10_000)
@@ -113,7 +113,7 @@ def test_a_banner_of_something_else_is_not_understood() -> None:
     ],
 )
 def test_nvcc_tells_its_version(machine: str, question: str, version: str) -> None:
-    assert nvcc.parse_version(said(machine, question)) == Version(version)
+    assert toolkits.parse_nvcc_version(said(machine, question)) == Version(version)
 
 
 DEBIAN_DRY_RUN = """\
@@ -136,20 +136,20 @@ NVIDIA_DRY_RUN = """\
 
 
 def test_a_dry_run_names_the_programs_that_would_be_called() -> None:
-    debian = nvcc.parse_dry_run(DEBIAN_DRY_RUN, separator=":")
+    debian = toolkits.parse_dry_run(DEBIAN_DRY_RUN, separator=":")
     assert debian.here == "/usr/lib/nvidia-cuda-toolkit/bin"
     assert debian.called == {"cicc": "cicc", "ptxas": "ptxas"}
     assert debian.version == Version("11.8.89")
     files = {"/usr/local/bin/ptxas", "/usr/bin/ptxas"}
-    found = nvcc.resolve("ptxas", debian.search, join=_join, exists=files.__contains__, ending="")
+    found = toolkits.resolve_program("ptxas", debian.search, join=_join, exists=files.__contains__, ending="")
     assert found == "/usr/local/bin/ptxas"
-    own = nvcc.parse_dry_run(NVIDIA_DRY_RUN, separator=":")
+    own = toolkits.parse_dry_run(NVIDIA_DRY_RUN, separator=":")
     assert own.called["cicc"] == "/usr/local/cuda-13.0/bin/../nvvm/bin/cicc"
 
 
 def test_without_a_dry_run_the_profile_tells_which_ptxas_comes_first() -> None:
     """NVIDIA's profile puts its own folder in front (`+=`), whatever PATH says."""
-    found = nvcc.parse_profile(WINDOWS_PROFILE, here="C:\\v13\\bin", path="C:\\v12\\bin;C:\\Windows", separator=";")
+    found = toolkits.parse_profile(WINDOWS_PROFILE, here="C:\\v13\\bin", path="C:\\v12\\bin;C:\\Windows", separator=";")
     assert found.search == (
         "C:\\v13\\bin/../nvvm/bin",
         "C:\\v13\\bin",
@@ -157,7 +157,7 @@ def test_without_a_dry_run_the_profile_tells_which_ptxas_comes_first() -> None:
         "C:\\v12\\bin",
         "C:\\Windows",
     )
-    behind = nvcc.parse_profile("PATH =+ :$(_HERE_)\n", here="/own", path="/usr/bin", separator=":")
+    behind = toolkits.parse_profile("PATH =+ :$(_HERE_)\n", here="/own", path="/usr/bin", separator=":")
     assert behind.search == ("/usr/bin", "/own")
 
 
@@ -176,7 +176,9 @@ def _join(*parts: str) -> str:
 
 
 def test_targets_are_listed_in_order() -> None:
-    assert nvcc.parse_targets("sm_90\nsm_35\nsm_120\n") == tuple(Target.parse(t) for t in ("sm_35", "sm_90", "sm_120"))
+    assert toolkits.parse_targets("sm_90\nsm_35\nsm_120\n") == tuple(
+        Target.parse(t) for t in ("sm_35", "sm_90", "sm_120")
+    )
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_compilers_tell_their_version(text: str, version: str) -> None:
     ],
 )
 def test_programs_tell_their_version(text: str, version: str) -> None:
-    assert programs.parse_version(text) == Version(version)
+    assert gcc.parse_program_version(text) == Version(version)
 
 
 def test_windows_numbers_of_a_driver() -> None:
@@ -224,7 +226,7 @@ def test_windows_numbers_of_a_driver() -> None:
     ],
 )
 def test_torch_tells_its_cuda(text: str, version: str, cuda: str | None) -> None:
-    assert torch_installed.parse(text) == (version, Version(cuda) if cuda else None)
+    assert gpu_code.parse_torch_version(text) == (version, Version(cuda) if cuda else None)
 
 
 def test_the_kernel_modules_version() -> None:
@@ -252,24 +254,24 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
         "Tesla K40c, 00000000:02:00.0, 0x102410DE, 11441, 472.50, TCC\n",
         lambda text: smi.parse_query(text, list(smi.FIELDS)),
     ),
-    "the driver's answer": (said("wsl", "ask_cuda_driver.py"), query.parse),
-    "nvcc --version": (said("k40c-windows", 'v11.4\\bin\\nvcc.exe" --version'), nvcc.parse_version),
-    "nvcc --list-gpu-code": (said("k40c-windows", 'v11.4\\bin\\nvcc.exe" --list-gpu-code'), nvcc.parse_targets),
-    "nvcc --dryrun": (DEBIAN_DRY_RUN, lambda text: nvcc.parse_dry_run(text, separator=":")),
-    "nvcc --dryrun of NVIDIA's": (NVIDIA_DRY_RUN, lambda text: nvcc.parse_dry_run(text, separator=":")),
+    "the driver's answer": (said("wsl", "ask_cuda_driver.py"), smi.parse_answer),
+    "nvcc --version": (said("k40c-windows", 'v11.4\\bin\\nvcc.exe" --version'), toolkits.parse_nvcc_version),
+    "nvcc --list-gpu-code": (said("k40c-windows", 'v11.4\\bin\\nvcc.exe" --list-gpu-code'), toolkits.parse_targets),
+    "nvcc --dryrun": (DEBIAN_DRY_RUN, lambda text: toolkits.parse_dry_run(text, separator=":")),
+    "nvcc --dryrun of NVIDIA's": (NVIDIA_DRY_RUN, lambda text: toolkits.parse_dry_run(text, separator=":")),
     "nvcc.profile": (
         WINDOWS_PROFILE,
-        lambda text: nvcc.parse_profile(text, here="C:\\v13\\bin", path="C:\\Windows", separator=";"),
+        lambda text: toolkits.parse_profile(text, here="C:\\v13\\bin", path="C:\\Windows", separator=";"),
     ),
     "vswhere": (said("k40c-windows", "-format json -utf8"), msvc.parse_vswhere),
     "cl": (said("rtx5070-windows", 'cl.exe"'), msvc.parse_cl),
     "g++ --version": ("g++ (Debian 12.2.0-14+deb12u1) 12.2.0\nCopyright (C) 2022\n", gcc.parse_version),
-    "cmake --version": ("cmake version 3.25.1\n\nCMake suite\n", programs.parse_version),
+    "cmake --version": ("cmake version 3.25.1\n\nCMake suite\n", gcc.parse_program_version),
     "a Python": (
         said("k40c-windows", "ask_python.py"),
         lambda text: interpreters.parse(WINDOWS, "C:\\rk\\env\\Scripts\\python.exe", text),
     ),
-    "torch/version.py": ("__version__ = '2.1.2+cu121'\ndebug = False\ncuda = '12.1'\n", torch_installed.parse),
+    "torch/version.py": ("__version__ = '2.1.2+cu121'\ndebug = False\ncuda = '12.1'\n", gpu_code.parse_torch_version),
     "cudnn_version.h": (
         "#define CUDNN_MAJOR 8\n#define CUDNN_MINOR 9\n#define CUDNN_PATCHLEVEL 5\n",
         cudnn.parse_header,

@@ -225,12 +225,12 @@ def test_a_python_that_is_a_link_is_found_by_where_it_leads(an_environment: Path
 
 
 def test_threads_that_only_read_start_nothing_either(nothing_starts: list[object]) -> None:
-    from rekindle.machine.gpu import cards
-    from rekindle.machine.host import Host, each
+    from rekindle.machine.host import each
+    from rekindle.machine.probe import graphics
 
     with processes.reads_only():
         assert not any(said.started for said in each(lambda word: call([sys.executable, word]), ["-V", "-h"]))
-        cards.probe(Host(), time_limit=30.0)
+        graphics()
         with pytest.raises(PermissionError):
             processes.Started([sys.executable])
     assert nothing_starts == []

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.build import provision
+from rekindle.build import command
 from rekindle.build.configure import environment, options, preflight
 from rekindle.build.configure.request import BuildFile, BuildRequest, Compiler
 from rekindle.core.version import Version
 from rekindle.machine.host import Recording, Replay
 from rekindle.machine.model import FoundOpenblas, Machine
-from rekindle.machine.toolchain import blas
+from rekindle.machine.toolchain import gcc
 from rekindle.toolchain import assemble
 from rekindle.toolchain.assemble import Layout
 from rekindle.toolchain.model import KitFile, KitPlatform, Offering
@@ -45,15 +45,15 @@ def request(found: FoundOpenblas | None, profile: str = "minimal") -> BuildReque
 def test_debians_is_found_before_a_private_one() -> None:
     kit = (f"{KIT}/include/cblas.h", f"{KIT}/lib/libopenblas.so")
     system = ("/usr/include/aarch64-linux-gnu/cblas.h", "/usr/lib/aarch64-linux-gnu/libopenblas.so")
-    both = blas.openblas(recorded(*kit, *system, kits=("openblas-0.3.21",)))
+    both = gcc.openblas(recorded(*kit, *system, kits=("openblas-0.3.21",)))
     assert [(each.root, each.usual) for each in both] == [("/usr", True), (KIT, False)]
-    assert not blas.openblas(recorded(system[1])), "a library without its header cannot be compiled against"
-    named = blas.openblas(recorded("/o/include/cblas.h", "/o/lib/libopenblas.so", variables={"OpenBLAS_HOME": "/o/"}))
+    assert not gcc.openblas(recorded(system[1])), "a library without its header cannot be compiled against"
+    named = gcc.openblas(recorded("/o/include/cblas.h", "/o/lib/libopenblas.so", variables={"OpenBLAS_HOME": "/o/"}))
     assert [(each.root, each.found_by) for each in named] == [("/o", "OpenBLAS_HOME")]
 
 
 def test_a_private_mkl_is_found_too() -> None:
-    (found,) = blas.intel(recorded(kits=("mkl-2026.2.0",)))
+    (found,) = gcc.intel(recorded(kits=("mkl-2026.2.0",)))
     assert found.root == "/home/you/t/kits/mkl-2026.2.0" and found.version == Version("2026.2.0")
 
 
@@ -78,15 +78,15 @@ def test_without_one_the_build_is_warned_and_provision_brings_it() -> None:
     assert found.state.value == "WARN" and found.fix and "toolchain install openblas" in found.fix.commands[0]
     bare = Machine(os="linux", arch="aarch64")
     wanted = BuildFile(torch="1.13.1", profile="minimal")
-    assert provision.lacking(wanted, bare).tools == ("openblas",)
-    assert provision.lacking(wanted, bare, {"BLAS": "Eigen"}).tools == ()
+    assert command.lacking(wanted, bare).tools == ("openblas",)
+    assert command.lacking(wanted, bare, {"BLAS": "Eigen"}).tools == ()
     there = Machine(os="linux", arch="aarch64", openblas=(FoundOpenblas(root="/usr", found_by="system", usual=True),))
-    assert provision.lacking(wanted, there).tools == ()
-    assert provision.lacking(wanted, Machine(os="windows", arch="x86_64")).tools == ()
+    assert command.lacking(wanted, there).tools == ()
+    assert command.lacking(wanted, Machine(os="windows", arch="x86_64")).tools == ()
 
 
 def test_the_fast_profile_on_x86_takes_mkl_from_pip(tmp_path: Path) -> None:
-    assert provision.lacking(BuildFile(torch="1.13.1"), Machine(os="linux", arch="x86_64")).tools == ()
+    assert command.lacking(BuildFile(torch="1.13.1"), Machine(os="linux", arch="x86_64")).tools == ()
 
 
 @pytest.mark.parametrize("name", ["include/{}/openblas-pthread/cblas.h", "lib/{}/openblas-pthread/libopenblas.so"])

@@ -20,7 +20,7 @@ import pytest
 
 from rekindle.audit.answer import Audit
 from rekindle.build.progress.outputs import RunningProgram
-from rekindle.build.progress.view import Now
+from rekindle.build.progress.watch import Now
 from rekindle.core import codec, web_server
 from rekindle.core.errors import StepFailed
 from rekindle.core.findings import Finding, State

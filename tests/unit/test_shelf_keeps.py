@@ -26,8 +26,8 @@ from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.shelf import health, provenance, shelf, store
-from rekindle.wheels.shelf.entry import ShelvedWheel
 from rekindle.wheels.shelf.provenance import BuildFacts
+from rekindle.wheels.shelf.store import ShelvedWheel
 from support import small_wheels, torch_like
 from support.command import rekindle_command
 from support.crashes import dies_before

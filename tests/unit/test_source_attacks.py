@@ -18,7 +18,7 @@ from rekindle.core import codec
 from rekindle.core.errors import BadInput, FetchFailed
 from rekindle.source import checkout, request, tarball
 from rekindle.source import git as source_git
-from rekindle.source.origin import Mirrors, Network
+from rekindle.source.git import Mirrors, Network
 from support import pace, repositories, trees
 from support.repositories import git
 from support.tarballs import make_tarball

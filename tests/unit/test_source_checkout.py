@@ -15,7 +15,7 @@ import pytest
 from rekindle.cli.main import run
 from rekindle.core.errors import BadInput, NotFound, NotWritable, UsageError
 from rekindle.source import checkout, git
-from rekindle.source.origin import Mirrors, Network
+from rekindle.source.git import Mirrors, Network
 from support import repositories, trees
 from support.command import rekindle_program
 from support.crashes import dies_before

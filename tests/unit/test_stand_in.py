@@ -18,9 +18,9 @@ from rekindle.formats.access import Buffer, File
 from rekindle.formats.package import open_package
 from rekindle.knowledge.gpu.capabilities import launch_limits as limits
 from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
-from rekindle.wheels.verify import operators, stand_in, stand_in_reading, stand_in_run, trial
-from rekindle.wheels.verify.operators import OperatorResult, Trip
+from rekindle.wheels.verify import stand_in, stand_in_reading, stand_in_run, trial
 from rekindle.wheels.verify.stand_in import StandInRequest
+from rekindle.wheels.verify.trial import OperatorResult, Trip
 from support import fatbins
 from support.fatbins import container
 from support.small_wheels import make
@@ -256,7 +256,7 @@ def test_a_trial_that_could_not_begin_accuses_nobody(tmp_path: Path) -> None:
 
 
 def test_operators_are_counted_with_reasons() -> None:
-    found = operators.counted(
+    found = trial.operator_counts(
         [
             {"table": 3, "share": 2},
             {"begin": 0, "op": "add"},
@@ -268,7 +268,7 @@ def test_operators_are_counted_with_reasons() -> None:
     )
     assert (found.passed, found.failed, found.crashed, found.skipped) == (1, 1, 1, {"no sample": 1})
     assert found.whole
-    assert not operators.counted([{"problem": "no numpy", "table": 0}]).whole
+    assert not trial.operator_counts([{"problem": "no numpy", "table": 0}]).whole
 
 
 FAKE = """
@@ -287,8 +287,8 @@ tell(end=4)
 
 def test_a_crash_ends_one_operator_not_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = trial_program(tmp_path, FAKE)
-    monkeypatch.setattr(operators, "SCRIPT", script)
-    found = operators.compare(Trip(python=Path(sys.executable), env={}, processes=1))
+    monkeypatch.setattr(trial, "OPERATORS_SCRIPT", script)
+    found = trial.compare_operators(Trip(python=Path(sys.executable), env={}, processes=1))
     assert [one.op for one in found.results if one.result == "passed"] == ["op0", "op2", "op3"]
     assert [one.op for one in found.results if one.result == "crashed"] == ["op1"]
     assert found.whole
@@ -298,7 +298,7 @@ def test_what_fails_only_behind_the_mask_is_a_host_branch() -> None:
     def ran(result: str, *log: str, why: str = "") -> stand_in_run.RunResult:
         one = OperatorResult(op="mm", dtype="float16", part="forward", result=result, why=why)
         counts = {"passed": int(result == "passed"), "failed": int(result == "failed")}
-        found = operators.Operators(table=1, **counts, skipped={}, crashed=0, not_reached=0, results=(one,))
+        found = trial.Operators(table=1, **counts, skipped={}, crashed=0, not_reached=0, results=(one,))
         return stand_in_run.RunResult(operators=found, log=log)
 
     old = Target.parse("compute_61")
@@ -328,7 +328,7 @@ def test_what_fails_only_behind_the_mask_is_a_host_branch() -> None:
 
 def test_the_script_for_the_environment_is_old_python() -> None:
     """It runs in the environment's own Python, which may be as old as torch 1.13's oldest."""
-    ast.parse(operators.SCRIPT.read_text(encoding="utf-8"), feature_version=(3, 7))
+    ast.parse(trial.OPERATORS_SCRIPT.read_text(encoding="utf-8"), feature_version=(3, 7))
 
 
 def test_the_small_library_from_nvcc_has_a_container_without_kernels(

@@ -22,8 +22,8 @@ from rekindle.stack.from_machine import situation_here
 from rekindle.stack.resolver import resolve
 from rekindle.stack.situation import SYSTEMS, Wish
 from rekindle.web import answers
-from rekindle.web.site import answered
-from rekindle.web.table import InstallerTable, installer_table, types
+from rekindle.web.site import InstallerTable, answered, installer_table
+from rekindle.web.site import table_types as types
 from support.artefacts import unverified
 from support.command import rekindle_command
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.build import provision
+from rekindle.build import command as provision
 from rekindle.build.configure import request
 from rekindle.build.configure.request import BuildFile
 from rekindle.core import console, files
@@ -40,14 +40,22 @@ from rekindle.machine.toolchain import gcc, toolkits
 from rekindle.stack import source_build
 from rekindle.stack.situation import Situation
 from rekindle.toolchain import assemble as assembling
-from rekindle.toolchain import command, progress, report
+from rekindle.toolchain import command, model, report
 from rekindle.toolchain import install as installing
 from rekindle.toolchain import verify as verifying
 from rekindle.toolchain.assemble import Layout, assemble
 from rekindle.toolchain.install import Installation
-from rekindle.toolchain.model import Kit, KitFile, KitPlatform, Offering, Part, ToolSpec
-from rekindle.toolchain.providers import contract, debian, index
-from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
+from rekindle.toolchain.model import (
+    FoundOffering,
+    Kit,
+    KitFile,
+    KitPlatform,
+    Offering,
+    Part,
+    ProviderSettings,
+    ToolSpec,
+)
+from rekindle.toolchain.providers import debian, index
 from rekindle.toolchain.store import Store
 from support import packages
 from support.command import rekindle_command
@@ -454,8 +462,8 @@ def test_an_origin_says_which_package_it_was() -> None:
 
 
 def test_every_provider_keeps_the_contract() -> None:
-    for provider in contract.providers():
-        assert provider.NAME in contract.NAMES and provider.GROUP >= 1
+    for provider in model.providers():
+        assert provider.NAME in model.NAMES and provider.GROUP >= 1
         assert callable(provider.find) and callable(provider.fetch)
 
 
@@ -629,7 +637,7 @@ def test_provision_takes_the_gcc_that_starts_here_when_the_cuda_is_there(
     kit = FoundToolkit(root="/k", nvcc="/k/bin/nvcc", version=Version("12.4.131"))
     machine = Machine(os="linux", arch="x86_64", toolkits=(kit,))
     wanted = BuildFile(torch="2.6.0", cuda=Version("12.4"), arch_list="6.1")
-    assert provision.provision(wanted, machine, accept_licence=False, say=lambda _: None, ask=None)
+    assert provision.install_lacking(wanted, machine, accept_licence=False, say=lambda _: None, ask=None)
     assert bench.asked == ["gcc==13", "gcc==12"]
 
 
@@ -664,7 +672,7 @@ def test_one_archive_is_not_called_archives_and_unpacking_is_not_silent(
 ) -> None:
     """NCCL is one wheel: `fetching 1 archives`; CUDA 11.8 was unpacked for minutes without a line."""
     whole = staged(stage)
-    monkeypatch.setattr(progress, "PULSE", 0.02)
+    monkeypatch.setattr(assembling, "PULSE", 0.02)
     kept = Store.keep
 
     def slow(self: Store, data: Iterable[bytes], *, executable: bool) -> tuple[str, int]:
@@ -754,8 +762,8 @@ def test_a_download_that_goes_on_counts_what_is_there_and_not_twice(
 ) -> None:
     """300 of 1,000 MB were there; 100 more came in ten seconds: 600 are left, not 900."""
     sizes = iter([300_000_000, 400_000_000])
-    monkeypatch.setattr(progress, "size_of", lambda folder: next(sizes))
-    line = progress.fetching(tmp_path, 1_000_000_000, kept=300_000_000)
+    monkeypatch.setattr(assembling, "size_of", lambda folder: next(sizes))
+    line = assembling.fetching(tmp_path, 1_000_000_000, kept=300_000_000)
     assert line(10.0) == "fetched 400 of 1,000 MB, 10.0 MB/s, 60 s left"
 
 

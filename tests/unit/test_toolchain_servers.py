@@ -21,9 +21,8 @@ from rekindle.core.version import Version
 from rekindle.toolchain import command
 from rekindle.toolchain import install as installing
 from rekindle.toolchain.install import Installation
-from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
+from rekindle.toolchain.model import KitPlatform, Offering, Part, ProviderSettings, ToolSpec
 from rekindle.toolchain.providers import conda, debian, folder, redistrib
-from rekindle.toolchain.providers.contract import ProviderSettings
 from rekindle.toolchain.store import Store
 from rekindle.toolchain.verify import verify
 from support import packages

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.wheels.verify import operators
+from rekindle.wheels.verify import trial
 from tools import twins
 
 OFFICIAL = {
@@ -50,4 +50,4 @@ def test_any_other_difference_is_one(table: str, name: str, entry: list[str]) ->
 def test_a_python_without_torch_is_an_error_and_no_answer(tmp_path: Path) -> None:
     python = tmp_path / "no-such-python"
     with pytest.raises(SystemExit, match="did not answer"):
-        twins.ask(operators.Trip(python=python, env={}))
+        twins.ask(trial.Trip(python=python, env={}))

@@ -18,8 +18,8 @@ from rekindle.cli.main import run
 from rekindle.core import codec, paths
 from rekindle.core.errors import BadInput, FetchFailed, NotFound, NotWritable, StepFailed
 from rekindle.core.untrusted import Commit, CondaPin, InsidePath, PipRequirement, PipVersion, PlainFileName, Sha256
-from rekindle.fleet import journal as fleet_journal
 from rekindle.fleet import matrix_file
+from rekindle.fleet import state as fleet_journal
 from rekindle.fleet.job import FleetJob, JobOrder, JobResult
 from rekindle.install import conda, record
 from rekindle.knowledge.cuda import library_packages
@@ -30,9 +30,8 @@ from rekindle.source.checkout import Mark
 from rekindle.source.journal import PatchRecord
 from rekindle.stack import plan as plans
 from rekindle.toolchain import command
-from rekindle.toolchain.model import Part
+from rekindle.toolchain.model import Part, ProviderSettings
 from rekindle.toolchain.providers import debian, index, redistrib
-from rekindle.toolchain.providers.contract import ProviderSettings
 
 NULLS = "0" * 64
 links = pytest.mark.skipif(os.name == "nt", reason="not everybody may make links there")
@@ -526,7 +525,7 @@ def test_a_tree_and_a_run_with_pipes_in_them_are_not_waited_for(tmp_path: Path) 
     assert tree.head(tmp_path) is None
     os.mkfifo(tmp_path / "journal.jsonl")
     with pytest.raises(NotFound, match="not a plain file"):
-        fleet_journal.read(tmp_path / "journal.jsonl")
+        fleet_journal.read_events(tmp_path / "journal.jsonl")
 
 
 def test_the_plan_of_a_run_names_no_other_folder() -> None:

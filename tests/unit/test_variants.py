@@ -23,8 +23,8 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.model import FoundDriver, FoundGpu, Machine
 from rekindle.machine.snapshot import Snapshot
 from rekindle.model.wheel import read_name
+from rekindle.wheels.inspect.identity import VariantFile
 from rekindle.wheels.inspect.inspection import inspect
-from rekindle.wheels.inspect.variant import VariantFile
 from rekindle.wheels.repair.variant import label
 from rekindle.wheels.shelf import index, shelf
 from rekindle.wheels.shelf.shelf import Addition

@@ -11,18 +11,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from rekindle.build import build_record
+from rekindle.build import overview
 from rekindle.build.configure import request as requests
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.formats.package import open_package
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.model import FoundCompiler
-from rekindle.wheels.closure.closure import closure
 from rekindle.wheels.closure.linkage import findings
+from rekindle.wheels.closure.search_path import closure
 from rekindle.wheels.inspect.identity import read_binaries
-from rekindle.wheels.verify import ask_torch_checks, operators, stand_in, stand_in_run, warm
-from rekindle.wheels.verify.operators import OperatorResult
+from rekindle.wheels.verify import ask_torch_checks, stand_in, stand_in_run, trial
+from rekindle.wheels.verify.trial import OperatorResult
 from support import small_wheels
 from support.compiled import Compiler
 
@@ -93,7 +93,7 @@ def test_a_compiler_may_be_asked_for_by_any_of_its_names() -> None:
 
 def _ran(result: str, why: str = "") -> stand_in_run.RunResult:
     one = OperatorResult(op="add", dtype="float32", part="forward", result=result, why=why)
-    found = operators.Operators(
+    found = trial.Operators(
         table=1,
         passed=int(result == "passed"),
         failed=int(result == "failed"),
@@ -137,18 +137,21 @@ def test_every_container_is_given_to_the_driver_once(tmp_path: Path, data: bytes
     subprocess.run(driver, check=True, timeout=60)
     library = tmp_path / "libtorch_cuda.so"
     library.write_bytes(data)
-    places = [warm.PtxPlace(file=library, offset=start, size=4) for start in (0, 4)]
-    plan = warm.WarmPlan(python=Path(sys.executable), folder=tmp_path, processes=2, seconds=30.0)
-    done = warm.warm(plan, places, {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)})
+    places = [stand_in_run.PtxPlace(file=library, offset=start, size=4) for start in (0, 4)]
+    plan = stand_in_run.WarmPlan(python=Path(sys.executable), folder=tmp_path, processes=2, seconds=30.0)
+    done = stand_in_run.warm(plan, places, {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)})
     assert done.problem is None
     assert done.compiled + sum(done.errors.values()) == 2
-    assert warm.line(done, K40).state is state
+    assert stand_in_run.warm_line(done, K40).state is state
 
 
 def test_containers_that_were_not_tried_are_not_a_pass() -> None:
-    assert warm.line(warm.counted([{"error": 0, "seconds": 1.0}, {"left": 3}]), K40).state is State.UNVERIFIED
-    assert warm.line(warm.counted([]), K40).state is State.UNVERIFIED
-    assert warm.line(warm.counted([{"problem": "no driver"}]), K40).state is State.UNVERIFIED
+    assert (
+        stand_in_run.warm_line(stand_in_run.warm_counts([{"error": 0, "seconds": 1.0}, {"left": 3}]), K40).state
+        is State.UNVERIFIED
+    )
+    assert stand_in_run.warm_line(stand_in_run.warm_counts([]), K40).state is State.UNVERIFIED
+    assert stand_in_run.warm_line(stand_in_run.warm_counts([{"problem": "no driver"}]), K40).state is State.UNVERIFIED
 
 
 FAKE_NVRTC = """
@@ -208,7 +211,7 @@ def test_what_the_driver_compiled_can_be_kept(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="a folder `/b` is Linux's")
 def test_a_short_build_folder_does_not_eat_other_paths(tmp_path: Path) -> None:
-    text = build_record.plain("/usr/bin/g++-11 in /b/env, logs in `/b`, not /bin and not /b2", Path("/b"))
+    text = overview.without_places("/usr/bin/g++-11 in /b/env, logs in `/b`, not /bin and not /b2", Path("/b"))
     assert text == "/usr/bin/g++-11 in WORK/env, logs in `WORK`, not /bin and not /b2"
 
 

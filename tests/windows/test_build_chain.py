@@ -22,7 +22,7 @@ import psutil
 import pytest
 from programs import program
 
-from rekindle.build.run import program as runner
+from rekindle.build.run import journal as runner
 from rekindle.build.run.journal import Journal
 from rekindle.core import run
 from rekindle.core.errors import Interrupted
@@ -91,7 +91,7 @@ from rekindle.build.run.journal import Journal
 folder = Path(sys.argv[1])
 journal = Journal(folder / "journal.jsonl")
 record = runner.StepLog(step="compile", log=folder / "log", journal=journal)
-done = runner.run([sys.argv[2], "-j1", "first", "second"], record, env=os.environ, cwd=folder)
+done = runner.run_program([sys.argv[2], "-j1", "first", "second"], record, env=os.environ, cwd=folder)
 sys.exit(done.code)
 """
 
@@ -124,7 +124,7 @@ def test_our_runner_logs_decodes_and_returns_the_code_of_the_chain(project: Path
     journal = Journal(project / "journal.jsonl")
     log = project / "build.log"
     record = runner.StepLog(step="compile", log=log, journal=journal)
-    done = runner.run([str(project / "build.cmd")], record, env=tools(), cwd=project, observe=seen.append)
+    done = runner.run_program([str(project / "build.cmd")], record, env=tools(), cwd=project, observe=seen.append)
     assert done.code == 42
     assert "part says 42" in seen
     text = log.read_text(encoding="utf-8")
@@ -143,7 +143,9 @@ def test_ctrl_c_is_heard_while_the_compiler_is_silent(project: Path) -> None:
     timer.start()
     try:
         with pytest.raises(Interrupted, match="interrupted during compile"):
-            runner.run([sys.executable, "-c", "import time; time.sleep(100)"], record, env=os.environ, cwd=project)
+            runner.run_program(
+                [sys.executable, "-c", "import time; time.sleep(100)"], record, env=os.environ, cwd=project
+            )
     finally:
         timer.cancel()  # or it would interrupt whatever runs next
     assert time.monotonic() - begun < 40

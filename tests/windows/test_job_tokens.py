@@ -13,7 +13,7 @@ from pathlib import Path
 
 from programs import compile_c, program
 
-from rekindle.build.governor.jobserver import JobServer
+from rekindle.build.governor.endpoint import JobServer
 from rekindle.core import run
 
 JOBS = 6

@@ -140,7 +140,7 @@ def test_a_junction_is_not_walked_into() -> None:
 
 
 def test_a_token_semaphore_is_new_and_never_overfull() -> None:
-    from rekindle.build.governor.jobserver import Semaphore
+    from rekindle.build.governor.endpoint import Semaphore
 
     name = f"rekindle-test-{os.getpid()}"
     first = Semaphore(name, 0, 1)

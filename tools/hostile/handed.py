@@ -31,8 +31,8 @@ from rekindle.core.errors import BadInput
 from rekindle.core.untrusted import PipRequirement, PlainFileName
 from rekindle.core.version import Version
 from rekindle.diagnose.diagnosis import diagnose_file
-from rekindle.fleet import journal as fleet_journal
 from rekindle.fleet import matrix_file
+from rekindle.fleet import state as fleet_journal
 from rekindle.fleet.job import JobOrder, JobResult
 from rekindle.fleet.state import FleetState, status_of
 from rekindle.install import apply, record
@@ -47,7 +47,7 @@ from rekindle.toolchain.model import kit_id
 from rekindle.toolchain.providers import conda, redistrib
 from rekindle.toolchain.store import Store
 from rekindle.wheels.shelf import health, index, remote, shelf
-from rekindle.wheels.verify import share
+from rekindle.wheels.verify import signed_report
 
 NULLS = "0" * 64
 LIES: tuple[Any, ...] = (
@@ -219,7 +219,8 @@ MESSAGE = {
     "event": {"at": "2026-11-16T00:00:00Z", "event": "done", "key": NULLS, "wheel": WHEEL, "sha256": NULLS, "log": "x"},
 }  # fmt: skip
 FIELD_REPORT = {
-    "schema": share.SCHEMA, "made_at": "2026-11-16", "wheel": WHEEL, "wheel_sha256": NULLS, "report_sha256": NULLS,
+    "schema": signed_report.SCHEMA, "made_at": "2026-11-16", "wheel": WHEEL, "wheel_sha256": NULLS,
+    "report_sha256": NULLS,
     "torch": "2.7.1", "cuda": "11.8", "targets": {"sm_61": 1}, "system": "linux", "machine": "x86_64", "state": "PASS",
     "cards": [{"name": "GTX 1080", "capability": "6.1"}], "checks": [{"id": "V1", "state": "PASS", "card": "GTX 1080"}],
 }  # fmt: skip

@@ -16,7 +16,7 @@ from rekindle.core import codec, console, signing
 from rekindle.core.findings import State
 from rekindle.fleet.factory import site
 from rekindle.wheels.shelf import index, provenance
-from rekindle.wheels.shelf.entry import ShelvedWheel
+from rekindle.wheels.shelf.store import ShelvedWheel
 from rekindle.wheels.verify.verify import Verification
 from tools.hostile import handed, mostly, texts
 

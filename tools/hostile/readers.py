@@ -22,17 +22,17 @@ from rekindle.build.run import journal as build_journal
 from rekindle.core import signing
 from rekindle.core.errors import RekindleError
 from rekindle.diagnose.diagnosis import diagnose_text
-from rekindle.fleet import sources
+from rekindle.fleet import job
 from rekindle.formats import binary, elf, ninja_log, package, sections, static, unpacking
 from rekindle.formats.access import Buffer
 from rekindle.formats.archive import Archive
 from rekindle.machine import snapshot
 from rekindle.source import cmake, tarball
 from rekindle.stack import plan
-from rekindle.wheels.closure.closure import closure
+from rekindle.wheels.closure.search_path import closure
 from rekindle.wheels.inspect import identity, integrity
 from rekindle.wheels.inspect.identity import read_binaries
-from rekindle.wheels.verify import share
+from rekindle.wheels.verify import signed_report
 from tools.hostile import code, handed, judged, tars, texts, zips
 from tools.hostile import elf as elves
 from tools.hostile import pe as pes
@@ -158,7 +158,7 @@ def parts_of_a_toolkit(path: Path) -> None:
 
 def a_sent_source(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        sources.unpack(data, Path(folder, "in"))
+        job.unpack_source(data, Path(folder, "in"))
         if {path.name for path in Path(folder).iterdir()} != {"in"}:
             raise Fault("something was written outside")
 
@@ -271,5 +271,5 @@ READERS: dict[str, Reader] = {
     "statement of a wheel": Reader(judged.signed(signing.IN_TOTO, judged._statement), judged.stated),
     "list of a factory": Reader(handed.as_json(judged.RECORDS), handed.in_folder("site/shelf.json", judged.brought)),
     "build file": Reader(handed.as_toml(lambda: judged.BUILD_FILE), handed.in_folder("b.toml", request.read)),
-    "field report": Reader(handed.as_json(handed.FIELD_REPORT), in_file(share.read, "report.json")),
+    "field report": Reader(handed.as_json(handed.FIELD_REPORT), in_file(signed_report.read_share, "report.json")),
 }

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rekindle.core.findings import State, worst
-from rekindle.wheels.verify import share
-from rekindle.wheels.verify.share import FieldReport
+from rekindle.wheels.verify import signed_report
+from rekindle.wheels.verify.signed_report import FieldReport
 from tools.observe import table
 
 NAME = "torch/field_reports"
@@ -63,7 +63,7 @@ def main() -> None:
     asked = parser.parse_args()
     if not asked.source.startswith("https://"):
         parser.error("--source: an https:// address that others can open")
-    new = [row for file in asked.files for row in rows_of(share.read(file), asked.source)]
+    new = [row for file in asked.files for row in rows_of(signed_report.read_share(file), asked.source)]
     path = table.KNOWLEDGE / f"{NAME}.json"
     path.write_text(
         table.render({"reports": merged(table.read("field_reports")["reports"], new)}), encoding="utf-8", newline="\n"

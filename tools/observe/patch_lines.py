@@ -17,7 +17,7 @@ from pathlib import Path
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.patches import Edit, Patch, patches
 from rekindle.source import git
-from rekindle.source.origin import Mirrors
+from rekindle.source.git import Mirrors
 
 FIRST = Version("1.10.0")
 CONTEXT = 1

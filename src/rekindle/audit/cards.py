@@ -30,9 +30,8 @@ def cards_for(
     names: Sequence[str], machine: Path | None, driver: str | None, *, system: str | None = None
 ) -> DrivenCards:
     """Cards and driver. What is named wins over what is found; `system` as people write it: `wsl2`."""
-    from rekindle.machine.gpu import cards as graphics
     from rekindle.machine.host import Host
-    from rekindle.machine.probes import TIME_LIMIT
+    from rekindle.machine.probe import TIME_LIMIT, graphics
     from rekindle.machine.system.surroundings import wsl
     from rekindle.stack.from_machine import situation_here
 
@@ -41,7 +40,7 @@ def cards_for(
     if machine is not None or names:
         place = situation_here(gpus=names, system=inside, driver=driver, snapshot=machine)
         return DrivenCards(cards_of(names, place), place.driven_by, place.no_driver)
-    here = graphics.probe(run, time_limit=TIME_LIMIT)
+    here = graphics(time_limit=TIME_LIMIT)
     counting = read_system(inside).driver_system
     told = read_driver(driver, counting).driver if driver else None
     running = Driver(here.driver.counted, counting) if here.driver and here.driver.counted else None

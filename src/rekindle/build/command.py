@@ -1,35 +1,45 @@
-"""What `rekindle build` does, between the command line and the build itself."""
+"""What `rekindle build` does, between the command line and the build itself.
+
+What a plan pins (the commit of the source, the bundle's wheels) is held against what is here before anything is done;
+with `--provision` what the machine lacks is assembled first.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from rekindle.build import build_record, overview, provision
-from rekindle.build.configure import compiler_cache, options, request, smoke, tools
+from rekindle.build import overview
+from rekindle.build.configure import compiler_cache, options, request, tools
 from rekindle.build.configure.compiler_cache import find_launcher, remote
 from rekindle.build.configure.options import Choices
-from rekindle.build.configure.request import BuildFile, BuildRequest
+from rekindle.build.configure.request import BuildFile, BuildRequest, Compiler, fitting_cudnns, mkl_of
 from rekindle.build.governor import governor
-from rekindle.build.progress import view
-from rekindle.build.progress.view import Now
-from rekindle.build.progress.watch import HEARTBEAT, Progress
+from rekindle.build.graft.ninja_file import SUBMODULES
+from rekindle.build.progress import watch
+from rekindle.build.progress.watch import HEARTBEAT, Now, Progress
 from rekindle.build.run import build as whole
-from rekindle.build.run import locked, steps, tidy
+from rekindle.build.run import folders as tidy
+from rekindle.build.run import own_python, steps
 from rekindle.build.run.build import BuildReport, StepReport
 from rekindle.build.run.fixes import Consent
-from rekindle.build.run.folders import Folders, folder_of, wheel_version, without_spaces
+from rekindle.build.run.folders import Folders, folder_of, source_of, wheel_version, without_spaces
+from rekindle.compat.host_compiler import takes_gcc
+from rekindle.compat.judgement import Fits
 from rekindle.core import codec, files
-from rekindle.core.command import rekindle
-from rekindle.core.errors import BadInput, Interrupted, RekindleError, UsageError
-from rekindle.core.findings import Finding, State
+from rekindle.core.command import Command, rekindle
+from rekindle.core.errors import BadInput, Interrupted, MissingTool, RekindleError, StepFailed, UsageError
+from rekindle.core.findings import Finding, Fix, State, passed, unverified
+from rekindle.core.version import Version
 from rekindle.machine.model import Machine
+from rekindle.source import checkout, git, tree
+from rekindle.toolchain import command as toolchain
 
 Ask = Callable[[str], bool]
 
@@ -91,12 +101,24 @@ def build(command: BuildCommand, tell: Callable[[str], None], listener: BuildLis
             raise
         # The tools are named above; the usual hint would be to add what was given.
         raise type(error)(error.message, hint="without `--dry-run` they are installed first") from error
-    choices = _choices(command, resolved, seen)
+    choices = codec.like(
+        Choices,
+        command,
+        overrides=options.parse(command.pairs),
+        jobs=command.jobs or tools.jobs_for(seen, cuda=resolved.cuda is not None),
+        ceiling=command.jobs or seen.processor.cores,
+        work=str(command.work.resolve()) if command.work else None,
+        bundle=str(command.bundle.resolve()) if command.bundle else None,
+        gpu=tools.can_run(resolved.gpu_targets, (gpu.capability for gpu in seen.gpus)),
+        launcher=find_launcher(command.launcher or ("ccache" if command.exchanges_cache else None), os.environ),
+        cache_place=remote(command.launcher),
+        again=again(command.words or ("build", str(command.plan))),
+    )
     if command.machine is not None and not command.dry_run:
         raise UsageError("cannot build from a snapshot", hint="add `--dry-run` to see what would be done there")
     bundle = Path(choices.bundle) if choices.bundle else None
     # A source that is named is here, also where the machine is a recorded one.
-    pinned = locked.check(resolved, bundle) if command.machine is None or command.source is not None else ()
+    pinned = check_pins(resolved, bundle) if command.machine is None or command.source is not None else ()
     folders = Folders(without_spaces(Path(choices.work) if choices.work else folder_of(resolved)))
     here = command.machine is None
     if command.tidy:
@@ -117,7 +139,7 @@ def build(command: BuildCommand, tell: Callable[[str], None], listener: BuildLis
     if resolved.torch and not command.yes and not folders.journal.exists():
         _confirm(_question())
     listen = listener.now if listener else None
-    progress = Progress(tell, live=view.terminal(), every=_heartbeat(), listen=listen)
+    progress = Progress(tell, live=watch.terminal(), every=_heartbeat(), listen=listen)
     choices = _with_cache(command, resolved, choices, folders, tell)
     folders.root.mkdir(parents=True, exist_ok=True)
     files.write_text(folders.overview, codec.to_json(shown))
@@ -133,7 +155,7 @@ def build(command: BuildCommand, tell: Callable[[str], None], listener: BuildLis
     finally:
         # Also of a build that failed: what went wrong is what others look for.
         with contextlib.suppress(RekindleError, OSError):
-            written = str(build_record.write(folders, shown, wheel_version(resolved)))
+            written = str(overview.write_record(folders, shown, wheel_version(resolved)))
         if listener:
             listener.ended(outcome)
     if command.export_cache is not None:
@@ -171,12 +193,10 @@ def _provisioned(command: BuildCommand, seen: Machine, tell: Callable[[str], Non
     wanted = wanted_by(command)
     overrides = options.parse(command.pairs)
     if command.dry_run:
-        for tool in provision.lacking(wanted, seen, overrides).tools:
+        for tool in lacking(wanted, seen, overrides).tools:
             tell(f"would install {tool}")
         return seen
-    done = provision.provision(
-        wanted, seen, overrides, accept_licence=command.accept_licence, say=tell, ask=_question()
-    )
+    done = install_lacking(wanted, seen, overrides, accept_licence=command.accept_licence, say=tell, ask=_question())
     return look(None) if done else seen
 
 
@@ -228,22 +248,6 @@ def again(words: Sequence[str]) -> str:
         if word not in ("--clean", "--from", "--auto-fix") and before != "--from" and not word.startswith("--from=")
     ]
     return str(rekindle(*kept))
-
-
-def _choices(command: BuildCommand, resolved: BuildRequest, seen: Machine) -> Choices:
-    return codec.like(
-        Choices,
-        command,
-        overrides=options.parse(command.pairs),
-        jobs=command.jobs or tools.jobs_for(seen, cuda=resolved.cuda is not None),
-        ceiling=command.jobs or seen.processor.cores,
-        work=str(command.work.resolve()) if command.work else None,
-        bundle=str(command.bundle.resolve()) if command.bundle else None,
-        gpu=smoke.can_run(resolved.gpu_targets, (gpu.capability for gpu in seen.gpus)),
-        launcher=find_launcher(command.launcher or ("ccache" if command.exchanges_cache else None), os.environ),
-        cache_place=remote(command.launcher),
-        again=again(command.words or ("build", str(command.plan))),
-    )
 
 
 def elsewhere_root(resolved: BuildRequest) -> str:
@@ -306,7 +310,7 @@ def _tidied(folders: Folders, resolved: BuildRequest, *, dry_run: bool) -> Build
 
 def text(report: BuildReport) -> str:
     if report.tidied is not None:
-        return tidy.text(report.tidied)
+        return tidy.tidy_text(report.tidied)
     planned = [step.name for step in report.steps if step.state == "planned"]
     lines = [overview.text(report.overview), f"steps      {', '.join(planned)}"] if planned and report.overview else []
     lines.append(f"wheel   {report.wheel}" if report.wheel else f"version {report.version}")
@@ -321,3 +325,135 @@ def text(report: BuildReport) -> str:
     if report.wheel and not planned:
         lines.append("`rekindle build --tidy` with the same plan frees what the finished build no longer needs")
     return "\n".join(lines)
+
+
+def check_pins(request: BuildRequest, bundle: Path | None) -> tuple[Finding, ...]:
+    """Stops at what differs from the plan; says what could not be compared."""
+    if bundle is not None:
+        own_python.check_bundle(bundle, request.wheels)
+    check_submodules(request)
+    source = source_of(request)
+    if request.commit is None or not (request.source or source.is_dir()):
+        return ()
+    found = tree.head(source)
+    if found is None:
+        text = f"`{source}` is not a git checkout: whether it is commit {request.commit[:12]} could not be checked"
+        fix = Fix(text="leave `--source` out to build the pinned commit, or name a clone")
+        return (unverified("commit", text, fix=fix),)
+    if found != request.commit:
+        message = f"`{source}` is at commit {found[:12]}, but the plan pins {request.commit[:12]}"
+        raise BadInput(message, hint="check out the pinned commit, or write a plan for this release")
+    return (_as_committed(source, found) if request.source else _passed(found),)
+
+
+def check_submodules(request: BuildRequest) -> None:
+    """A clone without them, or GitHub's .zip, would stop in configure, after everything was installed."""
+    if not request.torch or not request.source:
+        return
+    source = Path(request.source)
+    mark = checkout.mark_of(source)
+    lacking = git.empty(source, mark.without if mark else ())
+    if request.base is not None:
+        lacking = tuple(name for name in lacking if name in SUBMODULES)
+    if not lacking:
+        return
+    more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+    message = f"`{source}` lacks its submodules: `{lacking[0]}`{more} is empty"
+    fill = Command("git", "-C", str(source), "submodule", "update", "--init", "--recursive")
+    whole = "leave `--source` out: Rekindle brings the complete source"
+    raise BadInput(message, hint=f"`{fill}`, or {whole}" if (source / ".git").exists() else whole)
+
+
+def _as_committed(source: Path, commit: str) -> Finding:
+    """A source of the user's own: nobody has edited its files since the commit."""
+    try:
+        edited = checkout.edited(source, commit)
+    except (MissingTool, StepFailed) as error:
+        text = f"the source is at commit {commit[:12]}; whether its files were edited could not be checked"
+        return unverified("commit", text, fix=error.message)
+    if edited:
+        more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
+        message = (
+            f"the source was edited: `{edited[0]}`{more} of `{source}` is not as in {commit[:12]}, the plan's commit"
+        )
+        hint = "undo that (`git stash`), or leave `--source` out; a build file without `commit` builds what you edited"
+        raise BadInput(message, hint=hint)
+    return _passed(commit)
+
+
+def _passed(commit: str) -> Finding:
+    return passed("commit", f"the source is at the pinned commit {commit[:12]}")
+
+
+class Lacking(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools to install, as `rekindle toolchain install` takes them, and the CUDA that they go with."""
+
+    tools: tuple[str, ...] = ()
+    cuda: Version | None = None
+
+
+def lacking(wanted: BuildFile, machine: Machine, overrides: Mapping[str, str] | None = None) -> Lacking:
+    """What is not here of what the build asks for. MSVC is not among it: only Microsoft's installer brings that."""
+    tools: list[str] = []
+    cuda = wanted.cuda
+    if cuda is not None and wanted.cuda_root is None:
+        here = [kit for kit in machine.toolkits if kit.nvcc and kit.version and kit.version.starts_with(cuda)]
+        # One that lacks cuBLAS compiles a kernel, and then no PyTorch.
+        if not any(not kit.missing for kit in here):
+            tools.append(f"cuda=={cuda}")
+        if machine.os == "linux" and wanted.compiler is None and not _has_compiler(cuda, machine):
+            # Which one is decided where it is looked for: the newest that this CUDA takes and that starts here.
+            tools.append("gcc")
+    if wanted.cudnn is not None and not fitting_cudnns(wanted, machine):
+        tools.append(f"cudnn=={wanted.cudnn}")
+    if _lacks_openblas(wanted, machine, overrides or {}):
+        tools.append("openblas")
+    return Lacking(tools=tuple(tools), cuda=cuda)
+
+
+def install_lacking(
+    wanted: BuildFile,
+    machine: Machine,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    accept_licence: bool,
+    say: Callable[[str], None],
+    ask: Callable[[str], bool] | None,
+) -> bool:
+    """Install it: sizes, sources and licences are shown first. Whether anything was installed."""
+    needs = lacking(wanted, machine, overrides)
+    if not needs.tools:
+        say("nothing to provision: everything that the build needs is here")
+        return False
+    command = toolchain.InstallCommand(
+        tools=needs.tools, cuda=str(needs.cuda) if needs.cuda else None, accept_licence=accept_licence
+    )
+    done = toolchain.install(command, say=say, ask=ask or (lambda _: False))
+    for kit in done.kits:
+        say(f"installed {kit.id}")
+    return True
+
+
+def _has_compiler(cuda: Version, machine: Machine) -> bool:
+    return any(
+        each.kind == "gcc" and isinstance(takes_gcc(cuda, each.version.major), Fits) for each in machine.compilers
+    )
+
+
+def _lacks_openblas(wanted: BuildFile, machine: Machine, overrides: Mapping[str, str]) -> bool:
+    """Which BLAS the build takes follows from its options; nothing else of the request matters to that."""
+    if not wanted.torch or machine.os != "linux" or machine.openblas:
+        return False
+    request = BuildRequest(
+        source="",
+        system=machine.os,
+        arch=machine.arch,
+        python="python",
+        compiler=Compiler(kind="gcc", cxx="g++", c="gcc", cuda_host="g++"),
+        torch=wanted.torch,
+        profile=wanted.profile,
+        options=wanted.options,
+        requires=wanted.requires,
+        mkl=mkl_of(wanted, machine),
+    )
+    return options.uses_openblas(options.resolve(request, overrides, allow_unknown=True).resolved)

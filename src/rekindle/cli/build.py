@@ -103,10 +103,10 @@ def _page(host: str | None = None, port: int = 0) -> BuildListener:
 
 
 def _container(plan: Path, path: Path, base: str | None, rekindle: str | None, as_json: bool) -> int:
-    from rekindle.build.script import container
+    from rekindle.build.script import write
 
     options.exclude("container", (name for name in _others() if name not in ("plan", "base", "rekindle", "as_json")))
-    made = container.write(plan, path, base=base, rekindle=rekindle)
+    made = write.write_container(plan, path, base=base, rekindle=rekindle)
     console.out_json(made) if as_json else console.out(f"wrote `{made.path}`: {made.base}, {' '.join(made.tools)}")
     return 0
 

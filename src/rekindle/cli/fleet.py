@@ -172,21 +172,21 @@ def job_command(
 ) -> int:  # fmt: skip
     """Build one JOB of MATRIX (a name, or the beginning of a key) here, as exported workflows do."""
     from rekindle.core.paths import shelf_folder
-    from rekindle.fleet import one_job
+    from rekindle.fleet import run
 
-    place = one_job.JobPlace(
+    place = run.JobPlace(
         shelf=(shelf or shelf_folder()).resolve(),
         work=work.resolve(),
         cache=_cache(cache),
         minutes=time_limit,
         site=site,
     )
-    done = one_job.carry(matrix, job, place, tell=_say)
+    done = run.run_job(matrix, job, place, tell=_say)
     if as_json:
         console.out_json(done)
     else:
         console.out(f"{done.state:<10} {done.name}" + (f"  {done.wheel}" if done.wheel else ""))
-    return one_job.GOES_ON if done.state == "unfinished" else 0
+    return run.GOES_ON if done.state == "unfinished" else 0
 
 
 @command.command("export")
@@ -217,11 +217,11 @@ def job_command(
 def export_command(form: str, matrix: Path, output: Path | None, as_json: bool, **given: Any) -> int:  # fmt: skip
     """Write MATRIX as a workflow for hosted runners or as a Slurm array."""
     from rekindle.fleet import planning
-    from rekindle.fleet.export import workflow, write
+    from rekindle.fleet.export import write
 
     pairs = dict(_pair(each) for each in given["runners"])
-    settings = workflow.ExportSettings(
-        matrix=workflow.relative_matrix(matrix, Path()),
+    settings = write.ExportSettings(
+        matrix=write.relative_matrix(matrix, Path()),
         limit=given["limit"],
         cores=given["cores"],
         rounds=given["rounds"],
@@ -230,7 +230,7 @@ def export_command(form: str, matrix: Path, output: Path | None, as_json: bool, 
         rekindle=given["rekindle"],
     )
     plan = planning.make(matrix, shelf_folder=given["shelf"]).plan
-    made = write.write(form, workflow.exported(plan, settings), output)
+    made = write.write(form, write.exported(plan, settings), output)
     if as_json:
         console.out_json(made)
     else:

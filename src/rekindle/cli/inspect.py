@@ -46,7 +46,7 @@ def command(
     import msgspec
 
     from rekindle.core import findings
-    from rekindle.wheels import batch
+    from rekindle.wheels import tags
     from rekindle.wheels.inspect import inspection, report
     from rekindle.wheels.inspect.against import read_torch
     from rekindle.wheels.inspect.inspection import required_findings, targets_of
@@ -54,7 +54,7 @@ def command(
     wanted = targets_of(require)
     torch = read_torch(against) if against else None
     seen = []
-    for where in batch.subjects(places):
+    for where in tags.subjects(places):
         with console.waiting(f"reading {where}"):
             found = inspection.inspect(where, cards=gpus, kernels=kernels, against=torch)
         more = tuple(required_findings(found, wanted))

@@ -95,8 +95,8 @@ def export(form: str, output: Path | None, gpus: tuple[str, ...], jobs: int | No
     """
     from rekindle.core import codec, files
     from rekindle.stack.situation import cards_named
-    from rekindle.web.site import answered
-    from rekindle.web.table import installer_table, types
+    from rekindle.web.site import answered, installer_table
+    from rekindle.web.site import table_types as types
 
     if form == "types":
         options.exclude("form", ("gpus", "jobs"))

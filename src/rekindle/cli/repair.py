@@ -61,7 +61,7 @@ def command(
     """
     from rekindle.core import findings
     from rekindle.core.errors import UsageError
-    from rekindle.wheels import batch
+    from rekindle.wheels import tags
     from rekindle.wheels.repair import repair
 
     if bool(wheels) == (folder is not None):
@@ -70,27 +70,27 @@ def command(
         from rekindle.wheels.repair import slim as slimming
 
         options.exclude("slim", (*_OTHERS, "variant", "only_for"))
-        every = [found for given in wheels for found in batch.wheels_in(given)]
+        every = [found for given in wheels for found in tags.wheels_in(given)]
         with console.waiting(f"reading and writing {console.plural(len(every), 'wheel')}"):
             done = [slimming.slim(wheel, output, cards=gpus, dry_run=dry_run) for wheel in every]
     elif only_for:
         from rekindle.wheels.repair.prune import prune
 
         options.exclude("only_for", (*_OTHERS, "variant", "gpus"))
-        every = [found for given in wheels for found in batch.wheels_in(given)]
+        every = [found for given in wheels for found in tags.wheels_in(given)]
         with console.waiting(f"reading and writing {console.plural(len(every), 'wheel')}"):
             done = [prune(wheel, output, cards=only_for, dry_run=dry_run) for wheel in every]
     elif variant:
         from rekindle.wheels.repair.variant import label
 
         options.exclude("variant", (*_OTHERS, "gpus"))
-        done = [label(each, output, dry_run=dry_run) for given in wheels for each in batch.wheels_in(given)]
+        done = [label(each, output, dry_run=dry_run) for given in wheels for each in tags.wheels_in(given)]
     elif folder is not None:
         done = [repair.pack(folder, output, dry_run=dry_run)]
     else:
         wish = repair.RepairWish(folders=folders, exclude=exclude, cards=gpus, index=not no_index)
         wanted = not (add or remove) if complete is None else complete
-        every = [found for given in wheels for found in batch.wheels_in(given)]
+        every = [found for given in wheels for found in tags.wheels_in(given)]
         with console.waiting(f"reading and writing {console.plural(len(every), 'wheel')}"):
             done = [
                 repair.repair(wheel, output, add=add, remove=remove, wish=wish if wanted else None, dry_run=dry_run)

@@ -14,7 +14,7 @@ from rekindle.core.paths import shelf_folder
 
 if TYPE_CHECKING:
     from rekindle.core.signing import PublicKey
-    from rekindle.wheels.shelf.entry import Shelf, ShelfHealth
+    from rekindle.wheels.shelf.store import Shelf, ShelfHealth
 
 
 @click.group("shelf")
@@ -47,9 +47,9 @@ def add(
 
     A report beside the wheel counts only if your own key, or one given with `--trust`, has signed it.
     """
-    from rekindle.wheels.shelf import entry
     from rekindle.wheels.shelf import shelf as shelves
-    from rekindle.wheels.shelf.entry import Shelf
+    from rekindle.wheels.shelf import store
+    from rekindle.wheels.shelf.store import Shelf
 
     folder = shelf or shelf_folder()
     how = shelves.Addition(
@@ -59,7 +59,7 @@ def add(
         added = shelves.add(folder, wheels, how)
     _answer(Shelf(folder=folder, wheels=added), as_json)
     for each in added:
-        console.say(entry.install_command(folder, each))
+        console.say(store.install_command(folder, each))
     return 0
 
 
@@ -69,7 +69,7 @@ def add(
 def list_(shelf: Path | None, as_json: bool) -> int:
     """List what is on the shelf."""
     from rekindle.wheels.shelf import shelf as shelves
-    from rekindle.wheels.shelf.entry import Shelf
+    from rekindle.wheels.shelf.store import Shelf
 
     folder = _place(shelf)
     return _answer(Shelf(folder=folder, wheels=shelves.entries(folder)), as_json)
@@ -97,9 +97,9 @@ def find(
     from rekindle.inputs.torch import with_cuda
     from rekindle.inputs.versions import read_python
     from rekindle.knowledge.gpu.gpus import capabilities_of
-    from rekindle.wheels.shelf import entry
     from rekindle.wheels.shelf import shelf as shelves
-    from rekindle.wheels.shelf.entry import Shelf
+    from rekindle.wheels.shelf import store
+    from rekindle.wheels.shelf.store import Shelf
 
     folder = _place(shelf)
     meant, toolkit = with_cuda(torch, cuda)
@@ -108,7 +108,7 @@ def find(
     found = tuple(each for each in fitting if torch is None or (each.torch and meant.admits(each.torch)))
     _answer(Shelf(folder=folder, wheels=found), as_json, gpus)
     if found:
-        console.say(entry.install_command(folder, found[0]))
+        console.say(store.install_command(folder, found[0]))
     return 0 if found else NoRoute.exit_code
 
 
@@ -138,7 +138,7 @@ def export(output: Path, gpus: tuple[str, ...], shelf: Path | None, as_json: boo
     """Copy the shelf, or what supports these GPUs, to a folder that any web server can serve."""
     from rekindle.knowledge.gpu.gpus import capabilities_of
     from rekindle.wheels.shelf import shelf as shelves
-    from rekindle.wheels.shelf.entry import Shelf
+    from rekindle.wheels.shelf.store import Shelf
 
     folder = _place(shelf)
     chosen = shelves.find(folder, capabilities_of(gpus)) if gpus else shelves.entries(folder)
@@ -153,7 +153,7 @@ def export(output: Path, gpus: tuple[str, ...], shelf: Path | None, as_json: boo
 def remove(names: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
     """Take wheels off the shelf. They are kept in its folder `replaced`."""
     from rekindle.wheels.shelf import shelf as shelves
-    from rekindle.wheels.shelf.entry import Shelf
+    from rekindle.wheels.shelf.store import Shelf
 
     folder = _place(shelf)
     gone, kept = shelves.remove(folder, names)
@@ -174,7 +174,7 @@ def remove(names: tuple[str, ...], shelf: Path | None, as_json: bool) -> int:
 def yank(file: str, reason: str, undo: bool, shelf: Path | None, as_json: bool) -> int:
     """Mark a wheel so that pip and uv no longer choose it by themselves (PEP 592)."""
     from rekindle.wheels.shelf import shelf as shelves
-    from rekindle.wheels.shelf.entry import Shelf
+    from rekindle.wheels.shelf.store import Shelf
 
     folder = _place(shelf)
     entry = shelves.yank(folder, file, None if undo else reason)
@@ -236,7 +236,7 @@ def key(output: Path | None, as_json: bool) -> int:
 def prune(keep: int, dry_run: bool, shelf: Path | None, as_json: bool) -> int:
     """Delete older versions; keep the newest of each project, Python, platform and CUDA."""
     from rekindle.wheels.shelf import shelf as shelves
-    from rekindle.wheels.shelf.entry import Shelf
+    from rekindle.wheels.shelf.store import Shelf
 
     folder = _place(shelf)
     gone = shelves.prune(folder, keep=keep, dry_run=dry_run)
@@ -263,12 +263,12 @@ def _keys(trust: tuple[str, ...]) -> tuple[PublicKey, ...]:
 
 
 def _answer(done: Shelf, as_json: bool, gpus: tuple[str, ...] = ()) -> int:
-    from rekindle.wheels.shelf import entry
+    from rekindle.wheels.shelf import store
 
     if as_json:
         console.out_json(done)
     else:
-        console.out(entry.text(done.wheels, gpus))
+        console.out(store.shelf_text(done.wheels, gpus))
         console.say(f"shelf: {done.folder}")
     return 0
 

@@ -87,10 +87,10 @@ def command(
         raise UsageError("`--no-run` does not go with `--bench` or `--all-gpus`", hint="leave one of them out")
     from rekindle.core import findings
     from rekindle.inputs.torch import with_cuda
-    from rekindle.wheels import batch
+    from rekindle.wheels import tags
     from rekindle.wheels.verify import verify
 
-    places = [Path(text) for text in batch.subjects([str(subject) for subject in subjects])]
+    places = [Path(text) for text in tags.subjects([str(subject) for subject in subjects])]
     if len(places) > 1 and (output or junit or share):
         raise UsageError(
             "`--output`, `--junit` and `--share` go with one wheel", hint="each wheel's report is written beside it"
@@ -130,9 +130,9 @@ def command(
 
 def _share(done: Verification, place: Path) -> None:
     from rekindle.core import own
-    from rekindle.wheels.verify import share
+    from rekindle.wheels.verify import signed_report
 
-    share.write(done, place)
+    signed_report.write_share(done, place)
     page = own.page()
     form = f"{page}/issues/new?template=card-report.yml" if page else "an issue of the project you have Rekindle from"
     console.say(f"wrote `{place}`: read it, then send it with {form}")

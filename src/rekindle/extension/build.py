@@ -20,7 +20,7 @@ from rekindle.build.configure.environment import VariableChange
 from rekindle.build.configure.render import render
 from rekindle.build.governor.governor import make_gate, summary
 from rekindle.build.governor.server import Governor
-from rekindle.build.run import fixes, program
+from rekindle.build.run import fixes, journal
 from rekindle.build.run.build import captured
 from rekindle.build.run.journal import Journal
 from rekindle.compat.feature_card import has
@@ -79,9 +79,9 @@ def make(
     output.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     with _governed(found, environ, work, tell) as governed:
-        outcome = program.run(
+        outcome = journal.run_program(
             python.pip(found.builder, *words),
-            program.StepLog(step="the extension", log=log, journal=Journal(work / "journal.jsonl")),
+            journal.StepLog(step="the extension", log=log, journal=Journal(work / "journal.jsonl")),
             env=governed,
             cwd=work,
             observe=_progress(tell),

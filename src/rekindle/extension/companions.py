@@ -21,7 +21,7 @@ from rekindle.knowledge.builds.extension_builds import Project
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.source import checkout
-from rekindle.source.origin import Mirrors, Network, Origin
+from rekindle.source.git import Mirrors, Network, Origin
 
 
 class NamedCompanion(msgspec.Struct, frozen=True, kw_only=True):

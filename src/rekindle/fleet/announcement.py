@@ -91,8 +91,7 @@ def provisions(words: Sequence[str]) -> tuple[str, ...]:
     if not words:
         return ()
     from rekindle.toolchain import install
-    from rekindle.toolchain.model import ToolSpec
-    from rekindle.toolchain.providers.contract import ProviderSettings
+    from rekindle.toolchain.model import ProviderSettings, ToolSpec
     from rekindle.toolchain.store import Store
 
     found = []

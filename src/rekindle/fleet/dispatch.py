@@ -19,12 +19,10 @@ from rekindle.core import codec
 from rekindle.core.errors import ChecksFailed, RekindleError
 from rekindle.fleet import shelved, view, work
 from rekindle.fleet.announcement import Announcement, capacity, describe, lacks
-from rekindle.fleet.checking import Checks, cannot_check
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.job import FleetJob, JobResult, JobState, JobStep
-from rekindle.fleet.journal import FINAL, FleetJournal, deaths, event, last_of
 from rekindle.fleet.planning import Planned
-from rekindle.fleet.state import FleetState
+from rekindle.fleet.state import FINAL, Checks, FleetJournal, FleetState, cannot_check, deaths, event, last_of
 from rekindle.fleet.view import Pace
 
 Tell = Callable[[str], None]

@@ -17,13 +17,14 @@ from rekindle.core import files, signing
 from rekindle.core.errors import ChecksFailed, NotFound
 from rekindle.core.paths import sha256_of
 from rekindle.core.untrusted import Sha256
-from rekindle.fleet import shelved, sources, work
+from rekindle.fleet import job as sources
+from rekindle.fleet import shelved, work
 from rekindle.fleet.job import FleetJob, FleetLock, JobKind, JobOrder, JobResult, MadeFile
 from rekindle.fleet.planning import Planned
 from rekindle.fleet.shelved import ShelvedJob
 from rekindle.fleet.state import FleetState
 from rekindle.wheels.shelf import shelf
-from rekindle.wheels.shelf.entry import ShelvedWheel
+from rekindle.wheels.shelf.store import ShelvedWheel
 
 Call = Callable[..., Any]
 
@@ -54,7 +55,7 @@ class Intake:
 
     async def _send_source(self, client: Any, address: str, folder: str, job: FleetJob) -> Sha256:
         if folder not in self._packed:
-            data = sources.pack(sources.root_of(Path(folder), job))
+            data = sources.pack_source(sources.source_root(Path(folder), job))
             self._packed[folder] = (Sha256(hashlib.sha256(data).hexdigest()), data)
         sha256, data = self._packed[folder]
         if (address, sha256) in self._there:

@@ -21,7 +21,7 @@ from rekindle.compat.torch_python import takes
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError, UnknownName
 from rekindle.core.version import Version
-from rekindle.fleet import sources
+from rekindle.fleet import job
 from rekindle.fleet.job import FleetLock, JobEstimate, JobKind, JobState
 from rekindle.fleet.matrix_file import CPU, MatrixCell, MatrixFile, ProjectEntry, rules_for
 from rekindle.inputs.system import read_processor, read_system
@@ -288,7 +288,7 @@ class Resolving:
 
     def _digest(self, folder: str) -> str:
         if folder not in self._digests:
-            self._digests[folder] = sources.digest(self.root / folder)
+            self._digests[folder] = job.digest_source(self.root / folder)
         return self._digests[folder]
 
 

@@ -27,7 +27,7 @@ from rekindle.core.processes import Started, which
 from rekindle.core.untrusted import InsidePath, Sha256
 from rekindle.diagnose.answer import Diagnosis, LogOutcome, shown
 from rekindle.diagnose.diagnosis import diagnose_file
-from rekindle.fleet import sources
+from rekindle.fleet import job
 from rekindle.fleet.announcement import Announcement, pythons_here
 from rekindle.fleet.job import JobKind, JobOrder, JobResult, MadeFile, plain_name
 from rekindle.knowledge.builds import costs
@@ -184,7 +184,7 @@ class Running:
     def _unpacked(self, source: Sha256) -> Path:
         place = self.folder / "source"
         if not (place / ".whole").is_file():
-            sources.unpack(self._received(source).read_bytes(), place)
+            job.unpack_source(self._received(source).read_bytes(), place)
             (place / ".whole").touch()
         return place
 

@@ -22,8 +22,8 @@ from rekindle.inputs.versions import read_python
 from rekindle.knowledge.torch.companions import PROJECTS
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.shelf import shelf
-from rekindle.wheels.shelf.entry import ShelvedWheel
 from rekindle.wheels.shelf.shelf import Addition
+from rekindle.wheels.shelf.store import ShelvedWheel
 
 FOLDER = "fleet"
 _KEY = re.compile(r"[0-9a-f]{64}\.json\Z")

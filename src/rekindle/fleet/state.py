@@ -1,20 +1,35 @@
-"""The state folder of a run: its plan, its journal, its lock, and what another terminal asks of it."""
+"""The state folder of a run: its plan, its journal, its lock, what another terminal asks of it, and what a card said.
+
+The journal is all that `status` and `resume` need: the client may be killed at any moment. A disk takes milliseconds to
+promise that a line outlives a power cut; `settle` asks it for all lines since it was last asked.
+
+A wheel that was built where there is no card of its job is on the shelf with its GPU checks UNVERIFIED. A worker that
+announces such a card gets the wheel and verifies it; where none does, it is said by which machine it could be done.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from rekindle.core import codec, files
+from rekindle.build.run.journal import stamp
+from rekindle.core import codec, files, lines
+from rekindle.core.command import rekindle
 from rekindle.core.errors import Locked, NotFound, UnknownName
-from rekindle.fleet import journal as journals
-from rekindle.fleet.checking import CheckOutcome, outcome
+from rekindle.core.findings import State
+from rekindle.diagnose.answer import Diagnosis
+from rekindle.fleet import shelved
+from rekindle.fleet.announcement import Announcement
 from rekindle.fleet.job import FleetJob, JobState
-from rekindle.fleet.journal import FleetEvent
 from rekindle.fleet.planning import Planned
+from rekindle.wheels.shelf.store import ShelvedWheel
 
 _LIMIT = 1024**3
 
@@ -117,12 +132,14 @@ class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 def status_of(state: FleetState, *, running: bool | None = None, seconds: float | None = None) -> FleetStatus:
     planned = state.planned()
-    events = journals.read(state.journal)
-    last = journals.last_of(events)
+    events = read_events(state.journal)
+    last = last_of(events)
     shelf = next((each.name for each in reversed(events) if each.event == "start"), None)
-    checks = journals.checks_of(events)
+    checks = checks_of(events)
     jobs = tuple(
-        msgspec.structs.replace(_status(job, last.get(job.key or ""), events), check=outcome(checks.get(job.key or "")))
+        msgspec.structs.replace(
+            _status(job, last.get(job.key or ""), events), check=check_outcome(checks.get(job.key or ""))
+        )
         for job in planned.plan.jobs
     )
     busy = state.busy if running is None else running
@@ -139,7 +156,7 @@ def _status(job: FleetJob, last: FleetEvent | None, events: list[FleetEvent]) ->
         return plain
     if last is None:
         return msgspec.structs.replace(plain, state="waiting")
-    state = last.event if last.event in journals.FINAL else "running" if last.event in ("begin", "step") else "waiting"
+    state = last.event if last.event in FINAL else "running" if last.event in ("begin", "step") else "waiting"
     cause = last.diagnosis.causes[0] if last.diagnosis and last.diagnosis.causes else None
     return codec.like(
         JobStatus,
@@ -150,7 +167,7 @@ def _status(job: FleetJob, last: FleetEvent | None, events: list[FleetEvent]) ->
         cause=cause.title if cause else None,
         fix=cause.fix.text if cause else None,
         attempts=sum(each.event == "begin" and each.key == job.key for each in events),
-        deaths=journals.deaths(events, job.key)[0],
+        deaths=deaths(events, job.key)[0],
     )
 
 
@@ -167,3 +184,213 @@ def keys_named(planned: Planned, words: tuple[str, ...]) -> tuple[str, ...]:
             raise UnknownName(f"there is no job `{word[:120]}`", hint="`rekindle fleet status` names them")
         found += fitting
     return tuple(dict.fromkeys(found))
+
+
+FINAL = ("done", "failed", "aside", "cancelled", "unplaced")
+"""Events after which a job is not run again by itself."""
+CHECKS = ("check", "checked", "unchecked")
+"""What becomes of a finished wheel on a card; the job stays done."""
+
+
+_JOURNAL_HINT = "free some space, then `rekindle fleet resume`"
+
+
+class FleetEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`begin`: a worker has it. `died`: that worker vanished with it. `lost`: the scheduler did. `aside`: given up.
+
+    `check`: a worker with a card has its wheel. `checked`: `step` is what came of it. `unchecked`: `error` says why.
+    """
+
+    at: str
+    event: str
+    key: str | None = None
+    name: str | None = None
+    worker: str | None = None
+    step: str | None = None
+    wheel: str | None = None
+    sha256: str | None = None
+    seconds: float | None = None
+    error: str | None = None
+    diagnosis: Diagnosis | None = None
+    log: str | None = None
+    alone: bool = False
+    """No other job ran on that worker."""
+    cache_hits: int | None = None
+    cache_misses: int | None = None
+
+
+class FleetJournal:
+    """One writer at a time: the caller holds the lock of the state folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.events = read_events(path)
+        self._unsettled = False
+
+    def write(self, event: FleetEvent) -> None:
+        lines.append(self.path, event, hint=_JOURNAL_HINT, settled=False)
+        self.events.append(event)
+        # That a job was begun may be lost with a power cut: it is begun again.
+        self._unsettled = self._unsettled or event.event != "begin"
+
+    @property
+    def unsettled(self) -> bool:
+        """A power cut could lose something that matters."""
+        return self._unsettled
+
+    def settle(self) -> None:
+        """Return when what was written is on the disk. May be called from another thread than `write`."""
+        self._unsettled = False
+        try:
+            with self.path.open("ab") as stream:
+                os.fsync(stream.fileno())
+        except OSError as error:
+            raise lines.not_written(self.path, error, _JOURNAL_HINT) from error
+
+
+def event(kind: str, **values: Any) -> FleetEvent:
+    return FleetEvent(at=stamp(), event=kind, **values)
+
+
+def read_events(path: Path) -> list[FleetEvent]:
+    return lines.read(path, FleetEvent)
+
+
+def last_of(events: list[FleetEvent]) -> dict[str, FleetEvent]:
+    """The last word on each job. `retry` wipes out what was final before it."""
+    found: dict[str, FleetEvent] = {}
+    for each in events:
+        if each.key is not None and each.event not in CHECKS:
+            found[each.key] = each
+    return found
+
+
+def checks_of(events: list[FleetEvent]) -> dict[str, FleetEvent]:
+    """The last word on each job's check on a card, since its wheel was last built."""
+    found: dict[str, FleetEvent] = {}
+    for each in events:
+        if each.key is not None and each.event in CHECKS:
+            found[each.key] = each
+        elif each.key is not None and each.event == "begin":
+            found.pop(each.key, None)
+    return found
+
+
+def deaths(events: list[FleetEvent], key: str) -> tuple[int, int]:
+    """How often a worker died with this job, and how often with this job alone, since it was last tried afresh."""
+    all_ = alone = 0
+    for each in events:
+        if each.key != key:
+            continue
+        if each.event == "retry":
+            all_ = alone = 0
+        elif each.event == "died":
+            all_, alone = all_ + 1, alone + each.alone
+    return all_, alone
+
+
+_JOINING = 10.0
+_TRIES = 3
+"""Of a check that was cut off, by a dead worker or a lost scheduler."""
+
+
+class Checks:
+    """Which finished jobs still need a card. What was checked is not checked again; what was not, may be now."""
+
+    def __init__(self, jobs: dict[str, FleetJob], done: Iterable[str], journal: FleetJournal, shelf: Path) -> None:
+        self.journal = journal
+        self.shelf = shelf
+        self.waiting: dict[str, FleetJob] = {}
+        self._tries: dict[str, int] = {}
+        self._idle_since: float | None = None
+        said = checks_of(journal.events)
+        for key in done:
+            if jobs[key].cards and (key not in said or said[key].event != "checked"):
+                self.waiting[key] = jobs[key]
+        # Wheels of an earlier run: the machine with the card may be about to join.
+        self._grace = _JOINING if self.waiting else 0.0
+
+    def built(self, job: FleetJob, worker: str, entry: ShelvedWheel) -> None:
+        """A wheel came in. Its builder may have had a card, and then its own report says so."""
+        if not job.cards or job.key is None:
+            return
+        if entry.checked_on:
+            self.done(job, worker, entry)
+        else:
+            self.waiting[job.key] = job
+
+    def again(self, job: FleetJob) -> None:
+        """It was cut off."""
+        key = job.key or ""
+        self._tries[key] = self._tries.get(key, 0) + 1
+        if self._tries[key] < _TRIES:
+            self.waiting[key] = job
+        else:
+            self.unchecked(job, f"it was cut off {_TRIES} times")
+
+    def done(self, job: FleetJob, worker: str, entry: ShelvedWheel) -> None:
+        if entry.checked_on:
+            self._note("checked", job, worker=worker, step=entry.state.value, wheel=entry.file)
+        else:
+            self.unchecked(job, f"{worker} announces such a card, but nothing could be run on it", worker=worker)
+
+    def failed(self, job: FleetJob, worker: str, error: str) -> None:
+        self._note("checked", job, worker=worker, step=State.FAIL.value, error=error)
+
+    def unchecked(self, job: FleetJob, why: str, *, worker: str | None = None) -> None:
+        self.waiting.pop(job.key or "", None)
+        self._note("unchecked", job, worker=worker, error=f"{why}; {self._elsewhere(job)}")
+
+    def _note(self, word: str, job: FleetJob, **values: Any) -> None:
+        self.journal.write(event(word, key=job.key, name=job.name, **values))
+
+    def nobody(self, workers: Iterable[Announcement], patience: float) -> None:
+        """Building is over: what nobody who is there can check stays UNVERIFIED."""
+        there = tuple(workers)
+        self._idle_since = self._idle_since or time.monotonic()
+        if time.monotonic() - self._idle_since < (self._grace if there else patience):
+            return
+        for job in list(self.waiting.values()):
+            if all(cannot_check(job, have) for have in there):
+                self.unchecked(job, f"no machine of the fleet has {_either(job.cards)}")
+
+    def _elsewhere(self, job: FleetJob) -> str:
+        done = shelved.jobs_on(self.shelf).get(job.key or "")
+        lock = job.lock
+        where = f"{lock.system} {lock.machine}" if lock else "the same system"
+        wheel = self.shelf / "wheels" / done.wheel if done else "the wheel"
+        return f"run `{rekindle('verify', str(wheel))}` on {where} with {_either(job.cards)}"
+
+
+def cannot_check(job: FleetJob, have: Announcement) -> tuple[str, ...]:
+    """What this machine lacks to check the wheel of this job on a card; nothing: it can."""
+    lock = job.lock
+    assert lock is not None
+    found: list[str] = []
+    if (lock.system, lock.machine) != (have.system, have.machine):
+        found.append(f"{lock.system} on {lock.machine}")
+    if not set(job.cards) & set(have.cards):
+        found.append(_either(job.cards))
+    if lock.python and lock.python not in have.pythons:
+        found.append(f"Python {lock.python}")
+    return tuple(found)
+
+
+class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a wheel on a card. UNVERIFIED: `reason` says why, and where it could be done."""
+
+    state: State
+    worker: str | None = None
+    reason: str = ""
+
+
+def check_outcome(said: FleetEvent | None) -> CheckOutcome | None:
+    """As the journal has it; None while nobody has tried."""
+    if said is None or said.event == "check":
+        return None
+    state = State(said.step) if said.event == "checked" and said.step else State.UNVERIFIED
+    return CheckOutcome(state=state, worker=said.worker, reason=said.error or "")
+
+
+def _either(cards: tuple[str, ...]) -> str:
+    return f"a card of {' or '.join(cards)}"

@@ -13,9 +13,8 @@ from rekindle.core import console
 from rekindle.core.command import pip, rekindle
 from rekindle.core.findings import State
 from rekindle.fleet.job import FleetJob, JobState
-from rekindle.fleet.journal import FleetEvent
 from rekindle.fleet.planning import FleetPlan, guessed, spoken_minutes
-from rekindle.fleet.state import FleetStatus
+from rekindle.fleet.state import FleetEvent, FleetStatus
 from rekindle.model.wheel import read_name
 
 

@@ -38,7 +38,7 @@ def on_shelves(asked: Shelves) -> tuple[Offer, ...]:
 def require_signed(wheel: Path, trust: Sequence[str]) -> None:
     """Refuse a wheel without a statement beside it that a trusted key signed for exactly this file."""
     from rekindle.wheels.shelf import provenance, store
-    from rekindle.wheels.shelf.verified import believed
+    from rekindle.wheels.shelf.provenance import believed
 
     place = wheel.with_name(wheel.name + store.STATEMENT)
     if not place.is_file():
@@ -70,7 +70,7 @@ def _is_address(text: str) -> bool:
 def _offers(address: str, keys: tuple[PublicKey, ...], asked: Shelves) -> tuple[Offer, ...]:
     if _is_address(address):
         from rekindle.wheels.shelf import remote
-        from rekindle.wheels.shelf.verified import believed
+        from rekindle.wheels.shelf.provenance import believed
 
         try:
             read = remote.offers(address, believed(keys))

@@ -37,8 +37,9 @@ from rekindle.core.files import describe_error
 from rekindle.core.paths import STATE_FOLDER
 from rekindle.core.untrusted import Commit, InsidePath
 from rekindle.source import git, tree
+from rekindle.source.git import Origin
+from rekindle.source.git import copy_commit as copy
 from rekindle.source.journal import PatchJournal
-from rekindle.source.origin import Origin, copy
 
 UPSTREAM = "https://github.com/pytorch/pytorch.git"
 

@@ -15,13 +15,15 @@ import msgspec
 from rekindle.core.version import Version
 
 _NAMES = (b"cmake_minimum_required", b"cmake_policy")
-_IDENTIFIER = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
-_STOP = re.compile(rb'[\\#"()]|(?<![^\s()"])\[=*\[')
-_QUOTE_STOP = re.compile(rb'["\\]')
-_OPENING = re.compile(rb"\[(=*)\[")
+# A comment (in brackets, or to the end of the line), and what an argument is: in brackets, in quotes, or plain.
+_TOKEN = re.compile(
+    rb"#\[(?P<level>=*)\[.*?(?:\](?P=level)\]|\Z)|#[^\n]*"
+    rb"|\[(?P<own>=*)\[(?P<bracket>.*?)(?:\](?P=own)\]|\Z)"
+    rb'|"(?P<quoted>[^"\\]*(?:\\.[^"\\]*)*)"?'
+    rb'|(?P<open>\()|(?P<close>\))|(?P<plain>(?:[^\s()#"\\]|\\.)+)',
+    re.DOTALL,
+)
 _CALL = re.compile(rb"[ \t]*\(")
-_UNQUOTED = re.compile(rb'(?:[^\s()#"\\]|\\.)+', re.DOTALL)
-_SPACE = re.compile(rb"\s+")
 _RUNNING = re.compile(rb"(?:\$\{CMAKE_(?:MAJOR_|MINOR_|PATCH_)?VERSION\}\.?)+\Z")
 _RANGE = re.compile(rb"(\d+(?:\.\d+){1,3})(?:\.\.\.(\d+(?:\.\d+){1,3}))?\Z")
 
@@ -49,7 +51,17 @@ def mentions(data: bytes) -> bool:
 
 def requirements(data: bytes) -> list[CMakeRequirement]:
     """Every version that the file asks for, in order."""
-    return [found for name, opening in _calls(data) if (found := _requirement(data, name, opening)) is not None]
+    found: dict[int, CMakeRequirement] = {}
+    call, command, expecting = 0, "", False
+    for depth, start, end in _words(data):
+        if not depth:
+            call, command, expecting = start, _command(data, start, end), False
+        elif expecting:
+            # Where a call says it twice, the last one counts.
+            found[call], expecting = _requirement(data, command, start, end), False
+        else:
+            expecting = bool(command) and data[start:end] == b"VERSION"
+    return list(found.values())
 
 
 def raised(data: bytes, floor: Version) -> bytes:
@@ -63,99 +75,37 @@ def raised(data: bytes, floor: Version) -> bytes:
     return b"".join([*parts, data[done:]])
 
 
-def _calls(data: bytes) -> Iterator[tuple[str, int]]:
-    """(command, offset of its opening parenthesis) for each call that CMake would see."""
-    wanted = _candidates(data)
-    depth = position = 0
-    for start, name in wanted:
-        while position <= start:
-            stop = _STOP.search(data, position)
-            if stop is None or stop.start() >= start:
-                break
-            position, depth = _past(data, stop, depth)
-        if position > start:
-            continue  # inside a string, a comment or a bracket argument
-        call = _CALL.match(data, start + len(name))
-        if depth == 0 and call and _begins_line(data, start):
-            yield name.decode("ascii"), call.end() - 1
-
-
-def _candidates(data: bytes) -> list[tuple[int, bytes]]:
+def _words(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Plain words outside of any call, and all arguments of calls: the depth of parentheses, and the span of its text
+    without quotes or brackets around it. Reading ends with the last call that could matter."""
     lower = data.lower()
-    found = []
-    for name in _NAMES:
-        at = lower.find(name)
-        while at >= 0:
-            end = at + len(name)
-            if (at == 0 or data[at - 1] not in _IDENTIFIER) and (end == len(data) or data[end] not in _IDENTIFIER):
-                found.append((at, name))
-            at = lower.find(name, end)
-    return sorted(found)
+    last = max(lower.rfind(name) + len(name) for name in _NAMES)
+    depth = position = 0
+    while (depth or position <= last) and (token := _TOKEN.search(data, position)):
+        position, kind = token.end(), token.lastgroup
+        if kind == "bracket" and not depth:
+            position = token.start() + 1  # a bracket opens an argument only inside a command
+        elif kind in ("open", "close"):
+            depth = max(0, depth + (1 if kind == "open" else -1))
+        elif kind == "plain" or (depth and kind in ("bracket", "quoted")):
+            yield depth, *token.span(kind)
 
 
-def _past(data: bytes, stop: re.Match[bytes], depth: int) -> tuple[int, int]:
-    """Where reading goes on after a stop, and the depth of parentheses there."""
-    token = stop.group()
-    if token == b"(":
-        return stop.end(), depth + 1
-    if token == b")":
-        return stop.end(), max(0, depth - 1)
-    if token == b"\\":
-        return stop.end() + 1, depth
-    if token == b"#":
-        return _comment_end(data, stop.start()), depth
-    if token == b'"':
-        return _quote_end(data, stop.start()), depth
-    # A bracket opens an argument only inside a command.
-    return (_bracket_end(data, stop.start()) if depth else stop.end()), depth
+def _command(data: bytes, start: int, end: int) -> str:
+    """The command that is called there, if it is one of ours. It is the first thing on its line, apart from spaces and
+    a byte-order mark; else CMake stops anyway."""
+    name = data[start:end].removeprefix(b"\xef\xbb\xbf").lower()
+    before = data[data.rfind(b"\n", 0, start) + 1 : start]
+    called = name in _NAMES and not before.strip() and _CALL.match(data, end)
+    return name.decode("ascii") if called else ""
 
 
-def _comment_end(data: bytes, at: int) -> int:
-    if _OPENING.match(data, at + 1):
-        return _bracket_end(data, at + 1)
-    end = data.find(b"\n", at)
-    return len(data) if end < 0 else end
-
-
-def _quote_end(data: bytes, at: int) -> int:
-    position = at + 1
-    while stop := _QUOTE_STOP.search(data, position):
-        if stop.group() == b'"':
-            return stop.end()
-        position = stop.end() + 1
-    return len(data)
-
-
-def _bracket_end(data: bytes, at: int) -> int:
-    opening = _OPENING.match(data, at)
-    assert opening is not None
-    closing = b"]" + opening.group(1) + b"]"
-    end = data.find(closing, opening.end())
-    return len(data) if end < 0 else end + len(closing)
-
-
-def _begins_line(data: bytes, at: int) -> bool:
-    """A command is the first thing on its line, apart from spaces and a byte-order mark; else CMake stops anyway."""
-    before = data[data.rfind(b"\n", 0, at) + 1 : at]
-    return not before.removeprefix(b"\xef\xbb\xbf").strip()
-
-
-def _requirement(data: bytes, name: str, opening: int) -> CMakeRequirement | None:
-    expecting = False
-    last: tuple[int, int] | None = None
-    for start, end in _arguments(data, opening + 1):
-        if expecting:
-            last, expecting = (start, end), False
-        elif data[start:end] == b"VERSION":
-            expecting = True
-    if last is None:
-        return None
-    start, end = last
+def _requirement(data: bytes, command: str, start: int, end: int) -> CMakeRequirement:
     text = data[start:end]
     numbers = _RANGE.match(text)
     group = 2 if numbers and numbers.group(2) else 1
     return CMakeRequirement(
-        command=name,
+        command=command,
         line=data.count(b"\n", 0, start) + 1,
         text=text.decode("utf-8", "replace"),
         version=Version(numbers.group(group).decode("ascii")) if numbers else None,
@@ -163,36 +113,3 @@ def _requirement(data: bytes, name: str, opening: int) -> CMakeRequirement | Non
         start=start + numbers.start(group) if numbers else start,
         end=start + numbers.end(group) if numbers else end,
     )
-
-
-def _arguments(data: bytes, position: int) -> Iterator[tuple[int, int]]:
-    """The arguments of a call as spans of their text, without quotes or brackets around it."""
-    depth = 1
-    while position < len(data):
-        if space := _SPACE.match(data, position):
-            position = space.end()
-            continue
-        byte = data[position : position + 1]
-        if byte == b"(":
-            depth += 1
-            position += 1
-        elif byte == b")":
-            depth -= 1
-            position += 1
-            if depth == 0:
-                return
-        elif byte == b"#":
-            position = _comment_end(data, position)
-        elif byte == b'"':
-            end = _quote_end(data, position)
-            yield position + 1, end - 1
-            position = end
-        elif opening := _OPENING.match(data, position):
-            end = _bracket_end(data, position)
-            yield opening.end(), end - len(opening.group())
-            position = end
-        elif plain := _UNQUOTED.match(data, position):
-            yield plain.span()
-            position = plain.end()
-        else:
-            position += 1

@@ -18,7 +18,7 @@ from rekindle.knowledge import tables
 from rekindle.knowledge.torch.patches import PatchSetting
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.source import checkout, tarball, tree
-from rekindle.source.origin import Mirrors, Network, Origin
+from rekindle.source.git import Mirrors, Network, Origin
 
 
 class Size(tables.Row, frozen=True, kw_only=True):

@@ -30,8 +30,7 @@ from rekindle.toolchain import report
 from rekindle.toolchain import verify as verifying
 from rekindle.toolchain.assemble import rules
 from rekindle.toolchain.install import Installation
-from rekindle.toolchain.model import Kit, KitPlatform, Offering, ToolSpec, licences_of
-from rekindle.toolchain.providers.contract import ProviderSettings, provider
+from rekindle.toolchain.model import Kit, KitPlatform, Offering, ProviderSettings, ToolSpec, licences_of, provider
 from rekindle.toolchain.store import Store
 
 Say = Callable[[str], None]

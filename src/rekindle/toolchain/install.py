@@ -15,11 +15,20 @@ from rekindle.core.console import plural
 from rekindle.core.disk import size_of
 from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound, NotWritable, RekindleError
 from rekindle.core.version import Version
-from rekindle.toolchain.assemble import assemble
-from rekindle.toolchain.model import Kit, KitPlatform, Offering, Part, ToolSpec, kit_id
-from rekindle.toolchain.progress import Pulse, fetching
+from rekindle.toolchain.assemble import Pulse, assemble, fetching
+from rekindle.toolchain.model import (
+    Kit,
+    KitPlatform,
+    Offering,
+    Part,
+    Provider,
+    ProviderSettings,
+    ToolSpec,
+    kit_id,
+    provider,
+    providers,
+)
 from rekindle.toolchain.providers import folder
-from rekindle.toolchain.providers.contract import Provider, ProviderSettings, provider, providers
 from rekindle.toolchain.store import Store
 from rekindle.toolchain.verify import does_not_start
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rekindle.build.progress.view import Now
+from rekindle.build.progress.watch import Now
 from rekindle.core import codec, files
 from rekindle.core.errors import RekindleError
 from rekindle.web import report, timeline

@@ -21,10 +21,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from rekindle.build.build_record import ReportStep, steps
 from rekindle.build.governor import record
+from rekindle.build.overview import ReportStep
+from rekindle.build.overview import report_steps as steps
 from rekindle.build.progress import outputs
-from rekindle.build.progress.view import Now
+from rekindle.build.progress.watch import Now
 from rekindle.build.run import journal
 from rekindle.build.run.folders import Folders
 from rekindle.core import codec

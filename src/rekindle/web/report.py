@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.build.build_record import ReportStep, steps
 from rekindle.build.configure.compiler_cache import CacheUse
 from rekindle.build.governor import governor, record
 from rekindle.build.governor.record import GovernorUse
-from rekindle.build.overview import Overview
+from rekindle.build.overview import Overview, ReportStep
+from rekindle.build.overview import report_steps as steps
 from rekindle.build.run import journal
 from rekindle.build.run.folders import Folders
 from rekindle.core import codec, console, files

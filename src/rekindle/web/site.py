@@ -18,13 +18,15 @@ import msgspec
 
 from rekindle import __version__
 from rekindle.core import codec, files
+from rekindle.core.codec import JsonAnswer
 from rekindle.core.errors import UsageError
 from rekindle.inputs.driver import read_driver
 from rekindle.knowledge.gpu import capabilities, drivers, gpus, names
 from rekindle.knowledge.gpu.capabilities import advice
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.knowledge.gpu.names import SHOWN_BY
 from rekindle.knowledge.logs import signatures
-from rekindle.knowledge.tables import overlay_folder, use_overlay
+from rekindle.knowledge.tables import built_in_date, overlay_folder, use_overlay
 from rekindle.stack.matrix import MatrixRow, MatrixWheel, matrix, spoken_source
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
@@ -32,8 +34,8 @@ from rekindle.stack.situation import SYSTEMS, Card, Situation, Wish
 from rekindle.stack.verdict import Verdict
 from rekindle.stack.why_not import against, incompatible, why_not
 from rekindle.web import answers, page, spellings
-from rekindle.web.answers import CARD, CHIPS, DRIVER, Answers, AnswerShown, CardClass
-from rekindle.web.table import installer_table, types
+from rekindle.web.answers import CARD, CHIPS, DRIVER, Answers, AnswerShown, CardClass, TableRow
+from rekindle.web.page import asset
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,7 +249,7 @@ def write_site(folder: Path, *, say: Say = lambda _: None, only: Iterable[str] =
     for cards, found in every:
         _write_class(writer, cards, found)
     writer.write("table.json", codec.to_json(installer_table(every), indent=0) + "\n")
-    writer.write("table.d.ts", types())
+    writer.write("table.d.ts", table_types())
     writer.write("data/cards.js", f"REKINDLE.cards({codec.to_json(cards_index(chosen), indent=0)});\n")
     writer.write("rekindle.css", page.asset("rekindle.css"))
     for name in SCRIPTS:
@@ -367,3 +369,89 @@ def causes_page() -> str:
 def _cards(capability: Capability, chosen: list[CardClass]) -> list[tuple[str, str]]:
     listed = sorted({name for each in chosen if str(capability) in each.capabilities for name in each.names})
     return [(name, slug(name)) for name in listed]
+
+
+_WHICH_CHIP = f"name yours by its PCI id, as `10de:0fc0`; {SHOWN_BY} shows it"
+Steps = tuple[tuple[str, int], ...]
+
+
+class InstallerTable(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
+    """`names` and `pci` lead to a class of `classes`; that leads by system and Python to numbers of `rows`.
+
+    Texts have marks: `card` stands for the card's name, `driver` for the driver that was asked for.
+    """
+
+    schema: str = "rekindle.table/1"
+    rekindle: str
+    observed_at: str
+    marks: dict[str, str]
+    names: dict[str, int]
+    """In small letters."""
+    pci: dict[str, int]
+    """Device ids of NVIDIA: `1b06`. Those sold with several chips are left out."""
+    classes: tuple[dict[str, dict[str, int]], ...]
+    """By system, by Python (`""`: not said): the number of its steps."""
+    steps: tuple[Steps, ...]
+    """Drivers, rising, each with the row that holds from it on; the first one, `""`, is for a driver not known."""
+    rows: tuple[TableRow, ...]
+
+
+def installer_table(answered: Iterable[tuple[CardClass, dict[str, Answers]]]) -> InstallerTable:
+    rows: dict[TableRow, int] = {}
+    steps: dict[Steps, int] = {}
+    names: dict[str, int] = {}
+    chips: dict[str, tuple[bool, int]] = {}
+    classes = []
+    for number, (cards, found) in enumerate(answered):
+        for name in cards.every:
+            # As in `plan`: a name is what NVIDIA's lists call so; one sold with several chips stands for all of them.
+            rank, plain = (name in cards.names, len(cards.capabilities)), name.lower()
+            if rank > chips.get(plain, (False, 0)):
+                names[plain], chips[plain] = number, rank
+        place = {}
+        for system, kept in found.items():
+            places = [rows.setdefault(_for_any_name(row), len(rows)) for row in kept.rows]
+            place[system] = {
+                python: steps.setdefault(_steps(kept.drivers, [places[cell] for cell in cells]), len(steps))
+                for python, cells in kept.cells.items()
+            }
+        classes.append(place)
+    return InstallerTable(
+        rekindle=__version__,
+        observed_at=built_in_date(),
+        marks={"card": CARD, "driver": DRIVER},
+        names=dict(sorted(names.items())),
+        pci=_pci(names),
+        classes=tuple(classes),
+        steps=tuple(steps),
+        rows=tuple(rows),
+    )
+
+
+def table_types() -> str:
+    """The same for TypeScript."""
+    return asset("table.d.ts")
+
+
+def _for_any_name(row: TableRow) -> TableRow:
+    """How to tell the chip of a card without the ids of one name: the row is that of many."""
+    change = row.change.replace(CHIPS, _WHICH_CHIP) if row.change else row.change
+    return msgspec.structs.replace(row, change=change)
+
+
+def _steps(drivers: tuple[str, ...], cells: list[int]) -> Steps:
+    """The first two always; then where the answer changes."""
+    return tuple(
+        (driver, cell)
+        for at, (driver, cell) in enumerate(zip(drivers, cells, strict=True))
+        if at < 2 or cell != cells[at - 1]
+    )
+
+
+def _pci(names: dict[str, int]) -> dict[str, int]:
+    found: dict[str, set[int]] = {}
+    for gpu in gpus.gpus():
+        for pci in gpu.pci_ids:
+            if gpu.name.lower() in names:
+                found.setdefault(pci.partition(":")[0], set()).add(names[gpu.name.lower()])
+    return {pci: kinds.pop() for pci, kinds in sorted(found.items()) if len(kinds) == 1}

@@ -117,7 +117,7 @@ class PlainCMake(_CMake):
 
     def collect(self, job: BackendJob, into: Path) -> Path:
         from rekindle import __version__
-        from rekindle.build.run.pack import wheel_of_tree
+        from rekindle.build.script.standalone_steps import wheel_of_tree
 
         made_by = f"rekindle {__version__}"
         return wheel_of_tree(Path(job.stage), name=job.request.name, version=job.version, into=into, generator=made_by)

@@ -90,15 +90,11 @@ def resolve(
     for name, value in asked.items():
         findings += _judged(name, value, minor, allow_unknown=allow_unknown)
         found[name] = _resolved(name, value, "user", "asked for", minor)
-    if _gnu_blas(request, found) and _CBLAS_DOT not in found:
+    # PyTorch asks this of the library only where it chooses one itself (FindBLAS), not where OpenBLAS is named.
+    if (request.system == "linux" and uses_openblas(found.values())) and _CBLAS_DOT not in found:
         why = "without it dot products of complex vectors are 0: OpenBLAS returns them as GNU Fortran does, not as MKL"
         found[_CBLAS_DOT] = Resolved(name=_CBLAS_DOT, value="ON", origin="rule", via="cmake", why=why)
     return Options(resolved=tuple(found[name] for name in sorted(found)), findings=tuple(findings))
-
-
-def _gnu_blas(request: BuildRequest, found: Mapping[str, Resolved]) -> bool:
-    """PyTorch asks this of the library only where it chooses one itself (FindBLAS), not where OpenBLAS is named."""
-    return request.system == "linux" and uses_openblas(found.values())
 
 
 def uses_openblas(resolved: Iterable[Resolved]) -> bool:

@@ -1,4 +1,4 @@
-"""The source a build works on: looked at by a fingerprint, copied where the build writes into it.
+"""The source a build works on: looked at by a fingerprint, copied where the build writes into it, and patched.
 
 PyTorch's setup.py writes libraries, generated files and a version into the source. So it works on a copy in the
 build's folder, and the user's tree stays as it is. Only what has changed is copied again.
@@ -12,10 +12,16 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from rekindle.build.configure.request import BuildRequest
+from rekindle.build.configure.tools import Tools
 from rekindle.build.run.journal import fingerprint
 from rekindle.core.errors import NotFound, NotWritable
 from rekindle.core.files import describe_error
 from rekindle.core.paths import sha256_of
+from rekindle.core.version import Version
+from rekindle.knowledge.torch import patches as catalogue
+from rekindle.knowledge.torch.patches import PatchSetting
+from rekindle.source import patches
 
 _SKIPPED = frozenset({".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".hg", ".svn"})
 _SKIPPED_AT_TOP = frozenset({"build", "dist"})
@@ -132,3 +138,40 @@ def _mark(path: Path, before: str = "") -> str:
 def _content(mark: str) -> str:
     """What of a mark says that the file is the same, whenever it was written."""
     return mark if mark.startswith("->") or mark.count(":") < 2 else mark.rpartition(":")[2]
+
+
+def patch_setting(request: BuildRequest, tools: Tools) -> PatchSetting:
+    return PatchSetting(
+        torch=request.release or Version("0"),
+        os=request.system,
+        arch=request.arch,
+        compiler="msvc" if request.compiler.kind == "cl" else request.compiler.kind,
+        compiler_version=tools.cxx.version,
+        cmake=tools.cmake.version,
+        cuda=request.cuda.version if request.cuda else None,
+        python=request.python_version,
+        targets=tuple(request.arch_list.split(";")),
+    )
+
+
+def wanted_patches(request: BuildRequest, tools: Tools) -> dict[str, str]:
+    """The patches to make, each with the hash of what it does."""
+    if not request.torch:
+        return {}
+    if request.patches is not None:
+        found = [catalogue.patch(id) for id in request.patches]
+    else:
+        found = list(catalogue.needed(patch_setting(request, tools)))
+    return {patch.id: patch.hash for patch in found}
+
+
+def bring_patches(root: Path, request: BuildRequest, tools: Tools, before: tuple[str, ...]) -> tuple[str, ...]:
+    """The tree with exactly the wanted patches; `before` are those of the last time. The files that changed."""
+    now = wanted_patches(request, tools)
+    chosen = patch_setting(request, tools)
+    changed: tuple[str, ...] = ()
+    if set(before) - set(now):
+        changed = patches.undo(root, chosen).changed
+    if now:
+        changed += patches.apply(root, chosen, only=tuple(now)).changed
+    return changed

@@ -12,7 +12,7 @@ from pathlib import Path
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tool
 from rekindle.build.governor import record
-from rekindle.build.governor.admission import Expectation
+from rekindle.build.governor.memory import Expectation
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.governor.server import Governor
 from rekindle.build.run.folders import Folders

@@ -29,8 +29,8 @@ from typing import IO
 import msgspec
 
 from rekindle.build.governor import record
-from rekindle.build.governor.admission import Compiling, Expectation, choose
 from rekindle.build.governor.endpoint import (
+    JobServer,
     any_below,
     held_by,
     largest_below,
@@ -39,8 +39,7 @@ from rekindle.build.governor.endpoint import (
     peer_of,
     plain_number,
 )
-from rekindle.build.governor.jobserver import JobServer
-from rekindle.build.governor.memory import Sample, Watch
+from rekindle.build.governor.memory import Compiling, Expectation, Sample, Watch, choose
 from rekindle.build.governor.record import Compile, GovernorUse, Shown, Standing
 from rekindle.core import console
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.build import backend_choice
-from rekindle.build.configure import options, patches, tools, tree
+from rekindle.build.configure import options, tools, tree
 from rekindle.build.configure.compiler_cache import CacheUse, start, through
 from rekindle.build.configure.environment import MARK, BuildEnvironment, BuildPlaces, compute
 from rekindle.build.configure.options import Choices
@@ -22,11 +22,11 @@ from rekindle.build.governor.governor import make_gate
 from rekindle.build.governor.record import GovernorUse
 from rekindle.build.overview import Overview
 from rekindle.build.progress.watch import Progress
-from rekindle.build.run import own_python, program, steps
+from rekindle.build.run import journal as program
+from rekindle.build.run import own_python, steps
 from rekindle.build.run.fixes import Consent, Fixer, Force, diagnose_log
-from rekindle.build.run.folders import Folders, folder_of, held, source_of, wheel_version, without_spaces
+from rekindle.build.run.folders import Folders, Tidied, folder_of, held, source_of, wheel_version, without_spaces
 from rekindle.build.run.journal import Journal, Remedy
-from rekindle.build.run.tidy import Tidied
 from rekindle.core.errors import Interrupted, Locked, RekindleError, StepFailed, UsageError
 from rekindle.core.findings import Finding, State
 from rekindle.machine.toolchain import vcvars
@@ -169,7 +169,7 @@ def build(
     with held(folders):
         folders.make()
         if choices.clean:
-            from rekindle.build.run.tidy import clean
+            from rekindle.build.run.folders import clean
 
             clean(folders, keep=(folders.lock, folders.running, folders.compiler_cache, folders.overview))
             folders.make()
@@ -274,7 +274,7 @@ def _context(shared: _Run, choices: Choices, force: Force) -> steps.Context:
     found = tools.find(request, prepare(request, choices, str(folders.root), environ)[2]) if force.patches else None
     if found:
         request = msgspec.structs.replace(
-            request, patches=tuple(dict.fromkeys((*patches.wanted(request, found), *force.patches)))
+            request, patches=tuple(dict.fromkeys((*tree.wanted_patches(request, found), *force.patches)))
         )
     chosen, environment, computed, version = prepare(
         request, choices, str(folders.root), environ, variables=force.variables
@@ -371,7 +371,7 @@ def _one(context: steps.Context, step: steps.BuildStep, number: int, print_: str
             _explain(context, tell)
         raise
     seconds = round(time.monotonic() - begun, 3)
-    log = str(program.compress(context.log)) if context.log.exists() else None
+    log = str(program.compress_log(context.log)) if context.log.exists() else None
     journal.write("done", step=step.name, fingerprint=print_, seconds=seconds, outputs=made, log=log, note=context.note)
     tell(f"{step.name:<10} {seconds:7.1f} s")
     for line in _remarks(context.findings[seen:]):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.build.configure import patches
+from rekindle.build.configure import tree
 from rekindle.build.configure.options import Choices
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.run.journal import Journal, JournalEntry, Remedy
@@ -132,8 +132,8 @@ def _made(row: Mechanical, cause: Cause, context: Context, force: Force) -> Reme
         return msgspec.structs.replace(plain, variables=_added(new, force.variables)) if new else None
     if not request.torch:
         return None
-    setting = patches.setting(request, tools)
-    have = {*patches.wanted(request, tools), *force.patches}
+    setting = tree.patch_setting(request, tools)
+    have = {*tree.wanted_patches(request, tools), *force.patches}
     fitting = tuple(
         id
         for id in row.patches

@@ -13,7 +13,7 @@ import msgspec
 
 from rekindle.build.configure.environment import MARK
 from rekindle.build.configure.request import BuildRequest
-from rekindle.build.run import program
+from rekindle.build.run import journal as program
 from rekindle.build.run.folders import Folders
 from rekindle.build.run.journal import Journal
 from rekindle.core import codec, files
@@ -62,12 +62,12 @@ def make(
     own = {**kept, "PYTHONUTF8": "1", "PYTHONNOUSERSITE": "1", MARK: str(folders.root)}
     record = program.StepLog(step=STEP, log=log, journal=journal)
     for words in commands(request, folders.tools, bundle):
-        done = program.run(words, record, env=own, cwd=folders.root)
+        done = program.run_program(words, record, env=own, cwd=folders.root)
         if not done.ok:
             last = " ".join(_tail(log))
             message = f"cannot install what the build requires: {last or f'exited with code {done.code}'}"
             raise StepFailed(message, hint=f"see `{log}`; rerun the command to resume")
-    program.compress(log)
+    program.compress_log(log)
     files.write_text(stamp, codec.to_json(wanted) + "\n")
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from rekindle.build.configure import backends, patches, preflight, smoke, tree
+from rekindle.build.configure import backends, preflight, tree
+from rekindle.build.configure import tools as smoke
 from rekindle.build.configure.compiler_cache import CacheUse
 from rekindle.build.configure.compiler_cache import use as cache_use
 from rekindle.build.configure.environment import BuildEnvironment
@@ -26,7 +27,7 @@ from rekindle.build.governor.record import GovernorUse
 from rekindle.build.governor.server import Governor
 from rekindle.build.progress import outputs, weights
 from rekindle.build.progress.watch import CompileStep, Progress
-from rekindle.build.run import program
+from rekindle.build.run import journal as program
 from rekindle.build.run.folders import Folders, folder_of, source_of
 from rekindle.build.run.journal import THERE, Journal, fingerprint, output
 from rekindle.core import codec, files
@@ -221,14 +222,14 @@ def run_patch(context: Context) -> dict[str, str]:
     if context.backend.copies:
         done = [each for each in context.journal.entries if each.event == "done" and each.step == "patch" and each.note]
         before = tuple((done[-1].note or "").split()) if done else ()
-        patches.bring_to(context.source, context.request, context.tools, before)
-        context.note = " ".join(patches.wanted(context.request, context.tools))
+        tree.bring_patches(context.source, context.request, context.tools, before)
+        context.note = " ".join(tree.wanted_patches(context.request, context.tools))
     return {}
 
 
 def run_smoke(context: Context) -> dict[str, str]:
     context.folders.smoke.mkdir(parents=True, exist_ok=True)
-    found = smoke.smoke(context.request, context.folders.smoke, context.environ, gpu=context.gpu)
+    found = smoke.smoke_test(context.request, context.folders.smoke, context.environ, gpu=context.gpu)
     _stop_at(found, context, "the compiler and the toolkit do not work together")
     return {}
 
@@ -302,7 +303,7 @@ def run_verify(context: Context) -> dict[str, str]:
 
 
 def run_shelve(context: Context) -> dict[str, str]:
-    applied = patches.wanted(context.request, context.tools)
+    applied = tree.wanted_patches(context.request, context.tools)
     return {str(shelved(context.request, _made_by(context, "repair"), applied)): THERE}
 
 
@@ -318,7 +319,7 @@ STEPS: tuple[BuildStep, ...] = (
         ],
         run=run_source,
     ),
-    BuildStep(name="patch", after="source", inputs=lambda c: patches.wanted(c.request, c.tools), run=run_patch),
+    BuildStep(name="patch", after="source", inputs=lambda c: tree.wanted_patches(c.request, c.tools), run=run_patch),
     BuildStep(
         name="smoke",
         inputs=lambda c: [c.tools, c.request.arch_list, c.request.compiler, c.gpu],
@@ -425,7 +426,7 @@ def _carry_out(context: Context, step: str, commands: Any, *, environ: Mapping[s
     assert context.log is not None
     record = program.StepLog(step=step, log=context.log, journal=context.journal)
     for command in commands:
-        outcome = program.run(
+        outcome = program.run_program(
             command.args,
             record,
             env={**(context.environ if environ is None else environ), "NINJA_STATUS": outputs.STATUS},

@@ -15,13 +15,15 @@ from typing import Any
 import msgspec
 
 from rekindle.build import backend_choice
-from rekindle.build.configure import backends, patches, smoke
+from rekindle.build.configure import backends, tree
+from rekindle.build.configure import tools as smoke
 from rekindle.build.configure.environment import BuildEnvironment, BuildPlaces, compute
 from rekindle.build.configure.options import Options
+from rekindle.build.configure.preflight import first_on_path, known_libraries
+from rekindle.build.configure.preflight import script_needs as needs
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tool, Tools
 from rekindle.build.run.folders import wheel_version
-from rekindle.build.script.needs import first_on_path, known_libraries, needs
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import costs
@@ -158,7 +160,7 @@ class _Composer:
                 request, {step.name for step in steps}, launcher=self.environment.value("CMAKE_CXX_COMPILER_LAUNCHER")
             ),
             "first": first_on_path(request),
-            "smoke": smoke.CODE.splitlines(),
+            "smoke": smoke.SMOKE_CODE.splitlines(),
             "sets": sorted({change.name for change in self.environment.changes}),
             "repair": self._repair_words(),
             **known,
@@ -291,7 +293,7 @@ class _Composer:
         if request.cuda is None:
             return None
         source, program = (self.paths.join(self.work, "smoke", name) for name in ("smoke.cu", "smoke.exe"))
-        nvcc = smoke.command(request)
+        nvcc = smoke.smoke_command(request)
         calls = [("smoke-file", source), ("run", *nvcc, source, "-o", program), ("smoke-run", program)]
         return self._step("smoke", "One small CUDA file with this compiler, toolkit and architecture", calls)
 
@@ -423,7 +425,7 @@ def _edits(request: BuildRequest) -> list[dict[str, Any]]:
     nothing = Tool(name="", path="")
     tools = Tools(cmake=nothing, ninja=nothing, python=nothing, cxx=nothing)
     found = []
-    for id in patches.wanted(request, tools):
+    for id in tree.wanted_patches(request, tools):
         patch = catalogue.patch(id)
         edits = [
             edit for edit in patch.edit if edit.torch is None or (request.release and request.release in edit.torch)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from rekindle.build.configure import cmake_result
 from rekindle.build.configure.render import one_line, split
-from rekindle.build.run import pack
 from rekindle.build.script import (
     standalone,
     standalone_folder,
@@ -59,7 +58,7 @@ def step_names(script: Script) -> str:
 
 def python_part(script: Script) -> list[str]:
     """The modules as one file, with the plan in it."""
-    shared = (disk, dll_names, cmake_result, edits, pack)
+    shared = (disk, dll_names, cmake_result, edits)
     parts = (standalone, standalone_folder, *shared, standalone_libraries, standalone_steps)
     first, *others = (Path(str(part.__file__)).read_text(encoding="utf-8") for part in parts)
     empty = "PLAN: dict[str, Any] = {}\n"

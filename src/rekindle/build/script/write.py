@@ -1,21 +1,26 @@
-"""`rekindle build --script FILE`: the plan as a script, in the shell that the file's name says."""
+"""`rekindle build --script FILE`: the plan as a script, in the shell that the file's name says; and `--container FILE`:
+as a Dockerfile whose last stage holds the shelf and nothing else.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from rekindle.build import command as locked
+from rekindle.build import command as provision
 from rekindle.build.command import BuildCommand, look, resolve, wanted_by
 from rekindle.build.configure import options, request, tools
 from rekindle.build.configure.compiler_cache import ANY
 from rekindle.build.configure.request import BuildFile, compiler_of, cuda_of, cudnn_of, python_of
-from rekindle.build.run import locked
 from rekindle.build.script import cmd, ps1, script, sh
-from rekindle.core import files, paths
+from rekindle.core import command, files, own, paths
 from rekindle.core.errors import MissingTool, UsageError
 from rekindle.core.findings import Finding, Fix, warned
 from rekindle.core.version import Version
@@ -28,6 +33,7 @@ from rekindle.machine.model import (
     FoundToolset,
     Machine,
 )
+from rekindle.stack import plan as plans
 
 _USER = "C:\\Users\\<user>"
 
@@ -273,3 +279,97 @@ def _work(resolved: request.BuildRequest) -> str:
     """Short, and of its own: what a script does must not be mixed with what Rekindle itself keeps in its cache."""
     name = f"{resolved.name}-{resolved.release or resolved.version or '0'}"
     return f"C:\\rk\\{name}" if resolved.system == "windows" else f"/var/tmp/rk/{name}"
+
+
+_PACKAGES = "ccache cmake g++ git ninja-build"
+_VENV = "python3 -c 'import ensurepip' 2>/dev/null"
+"""An image of Python's brings it; Debian's own has none, or one that cannot make environments."""
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
+_CONTAINER_HEAD = "# Written by `rekindle build --container`."
+
+
+class ContainerFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `rekindle build --container`."""
+
+    schema: str = "rekindle.container/1"
+    path: str
+    base: str
+    copies: tuple[str, ...]
+    """What it takes from the folder that it is built in."""
+    tools: tuple[str, ...]
+
+
+def write_container(plan: Path, path: Path, *, base: str | None = None, rekindle: str | None = None) -> ContainerFile:
+    """Write the Dockerfile of a plan or build file. A file that somebody else wrote is never replaced."""
+    wanted = request.read(plan)
+    if request.is_plan(plan) and (system := plans.read(plan).system) != "linux":
+        raise UsageError(f"this plan is for {system.capitalize()}", hint="a container is Linux; plan with `--os linux`")
+    if base is not None and not _IMAGE.fullmatch(base):
+        raise UsageError(f"`{base[:60]}` is not the name of an image", hint="write it like `python:3.12-bookworm`")
+    if path.exists() and not files.read_bytes(path).startswith(_CONTAINER_HEAD.encode()):
+        raise UsageError(f"`{path}` is there already and was not written by Rekindle", hint="name another file")
+    made = ContainerFile(
+        path=str(path),
+        base=base or f"python:{_image_python(wanted)}-bookworm",
+        copies=_copies(wanted, plan, path),
+        tools=_tools(wanted, plans.read(plan).machine if request.is_plan(plan) else paths.architecture()),
+    )
+    files.write_text(path, container_text(made, plan.name, own.elsewhere(rekindle)))
+    return made
+
+
+def container_text(made: ContainerFile, plan: str, rekindle: str) -> str:
+    install = command.rekindle("toolchain", "install", *made.tools, "--accept-licence")
+    tools = f"{command.dockerfile(install)}\n" if made.tools else ""
+    own = command.pip("install", "--no-cache-dir", rekindle, python="/opt/rekindle/bin/python")
+    build = command.rekindle("build", plan, "--yes", "--work", "/src/b", "--cache", "ccache")
+    copies = "".join(f"COPY {json.dumps([name, f'/src/{name}'])}\n" for name in made.copies)
+    terms = (
+        "# By building it you accept the terms of NVIDIA's CUDA toolkit: `rekindle toolchain install` shows them.\n"
+        if any(tool.startswith("cu") for tool in made.tools)
+        else ""
+    )
+    return f"""{_CONTAINER_HEAD}
+# The wheel and its statement come out with: docker build -f THIS_FILE -o shelf .
+# UNVERIFIED: that the base image and Rekindle itself can be had; name others with `--base` and `--rekindle`.
+{terms}ARG BASE={made.base}
+FROM ${{BASE}} AS build
+RUN apt-get update \\
+ && apt-get install -y --no-install-recommends {_PACKAGES} $({_VENV} || echo python3 python3-venv) \\
+ && rm -rf /var/lib/apt/lists/*
+RUN python3 -m venv /opt/rekindle
+{command.dockerfile(own)}
+ENV PATH=/opt/rekindle/bin:$PATH REKINDLE_SHELF=/shelf CCACHE_DIR=/ccache
+{tools}WORKDIR /src
+{copies}{command.dockerfile(build, "--mount=type=cache,target=/ccache")}
+FROM scratch
+COPY --from=build /shelf /
+"""
+
+
+def _image_python(wanted: BuildFile) -> str:
+    named = wanted.python or ""
+    return named if named.replace(".", "").isdigit() else "3.12"
+
+
+def _copies(wanted: BuildFile, plan: Path, path: Path) -> tuple[str, ...]:
+    """The plan, and a source of your own: both must lie beside the Dockerfile."""
+    root = path.resolve().parent
+    found = [plan.resolve()]
+    if wanted.source:
+        found.append((plan.resolve().parent / wanted.source).resolve())
+    try:
+        names = [each.relative_to(root).as_posix() for each in found]
+    except ValueError as error:
+        message = f"`{plan}` and its source must lie beside `{path}`"
+        raise UsageError(message, hint="a container takes only what is in the folder it is built in") from error
+    return (".",) if "." in names else tuple(names)
+
+
+def _tools(wanted: BuildFile, arch: str) -> tuple[str, ...]:
+    """What a bare Debian lacks. Its GCC may do: a CUDA brings another where it does not."""
+    lacks = provision.lacking(wanted, Machine(os="linux", arch=arch))
+    words = [tool for tool in lacks.tools if tool != "gcc"]
+    if lacks.cuda is not None and len(words) > 1:
+        words += ["--cuda", str(lacks.cuda.major_minor)]
+    return tuple(words)

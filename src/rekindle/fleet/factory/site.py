@@ -22,8 +22,8 @@ from rekindle.fleet.job import FleetJob, JobState
 from rekindle.fleet.planning import FleetPlan
 from rekindle.fleet.shelved import ShelvedJob
 from rekindle.wheels.shelf import index, provenance, shelf, store
-from rekindle.wheels.shelf.entry import ShelvedWheel
-from rekindle.wheels.shelf.verified import believed
+from rekindle.wheels.shelf.provenance import believed
+from rekindle.wheels.shelf.store import ShelvedWheel
 
 _LIMIT = 64 * 1024 * 1024
 LARGEST = 2 * 1024**3

@@ -16,8 +16,7 @@ from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
 from rekindle.fleet import matrix_file, planning
 from rekindle.fleet.export import write
-from rekindle.fleet.export.workflow import FREE_GB, SHELF, Exported, ExportSettings, exported
-from rekindle.fleet.export.write import as_yaml
+from rekindle.fleet.export.write import FREE_GB, SHELF, Exported, ExportSettings, as_yaml, exported
 from rekindle.fleet.job import FleetJob, JobKind, JobState
 from rekindle.fleet.planning import FleetPlan, spoken_minutes
 from rekindle.model.cuda_line import CudaLine

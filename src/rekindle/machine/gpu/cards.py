@@ -47,14 +47,6 @@ class Graphics(msgspec.Struct, frozen=True, kw_only=True):
     """What a source said instead of an answer."""
 
 
-def probe(run: Run, *, time_limit: float) -> Graphics:
-    """The cards and their driver alone, for those who need nothing else of the machine."""
-    from rekindle.machine.probes import PROBES, ask
-
-    answers = ask(run, [name for name in PROBES if name.startswith("graphics: ")], time_limit=time_limit)
-    return merge(run, {name.removeprefix("graphics: "): answer for name, answer in answers.items()})
-
-
 def merge(run: Run, answers: Answers) -> Graphics:
     """One view from what each source answered."""
     seen = {source: _cards(answers.get(source)) for source in TRUST}

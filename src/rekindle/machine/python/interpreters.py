@@ -18,7 +18,7 @@ from rekindle.core import codec
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each, spell
-from rekindle.machine.model import FoundPython
+from rekindle.machine.model import Environments, FoundPython, FoundTorch
 
 MATTERING = frozenset(
     {
@@ -158,3 +158,23 @@ def in_order(
     found += on_path()
     mine = own()
     return list(dict.fromkeys([*found, mine] if mine else found))
+
+
+def environments(run: Run) -> Environments:
+    found = probe(run)
+    # Imported while other programs are waited for: the interpreters had to be started before anything else.
+    from rekindle.machine.toolchain import cudnn, gpu_code, toolkits
+
+    target = found[0] if found else None
+    torch: FoundTorch | None
+    try:
+        torch = gpu_code.installed_torch(run, target)
+    except CouldNotRead:
+        torch = None
+    folders = target.site_packages if target else ()
+    return Environments(
+        pythons=found,
+        torch=torch,
+        cudnns=cudnn.probe(run, folders),
+        toolkits=toolkits.in_packages(run, folders),
+    )

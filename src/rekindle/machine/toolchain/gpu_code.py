@@ -1,15 +1,18 @@
-"""GPU code in libraries of this machine: torch's own, and cuDNN's. Read from their headers, nothing is loaded."""
+"""The torch that is installed, and the GPU code in its libraries and cuDNN's. Read from files, nothing is loaded."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
+from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
-from rekindle.machine.host import Run
+from rekindle.machine.host import CouldNotRead, Run
+from rekindle.machine.model import FoundPython, FoundTorch
 
 
 def of(run: Run, path: str) -> GpuCode | None:
@@ -47,3 +50,44 @@ def _ask(path: str) -> Any:
             return codec.to_builtins(binary.read(file).code)
     except (RekindleError, OSError):
         return None
+
+
+_TORCH_VERSION = re.compile(r"^__version__(?:\s*:\s*\w+)?\s*=\s*['\"]([^'\"\n]{1,80})['\"]", re.MULTILINE)
+_CUDA = re.compile(r"^cuda(?:\s*:[^=\n]*)?\s*=\s*(?:['\"](\d{1,3}(?:\.\d{1,3}){1,2})['\"]|(None))", re.MULTILINE)
+
+_KERNELS = re.compile(r"libtorch_cuda(_cu|_cpp|_linalg)?\.so|torch_cuda(_cu|_cpp|_linalg)?\.dll", re.IGNORECASE)
+
+
+def installed_torch(run: Run, python: FoundPython | None) -> FoundTorch | None:
+    for folder in python.site_packages if python else ():
+        root = run.join(folder, "torch")
+        path = run.join(root, "version.py")
+        text = run.text(path) if run.exists(path) else None
+        if text is not None:
+            version, cuda = parse_torch_version(text)
+            code = _code(run, root) if cuda else ()
+            return FoundTorch(
+                version=version,
+                root=root,
+                cuda=cuda,
+                code=code,
+                targets=targets(code),
+                partial=partial(code),
+                python=python.path if python else None,
+            )
+    return None
+
+
+def _code(run: Run, root: str) -> tuple[GpuCode, ...]:
+    """The libraries that hold torch's kernels: one, or since 1.13 on some systems two or three."""
+    folder = run.join(root, "lib")
+    found = [of(run, run.join(folder, name)) for name in run.names(folder, _KERNELS)]
+    return tuple(code for code in found if code and code.containers)
+
+
+def parse_torch_version(text: str) -> tuple[str, Version | None]:
+    """Version and CUDA from `torch/version.py`; CUDA is None for a CPU build."""
+    version, cuda = _TORCH_VERSION.search(text), _CUDA.search(text)
+    if not version or not cuda:
+        raise CouldNotRead("torch/version.py does not say what it is")
+    return version[1], Version(cuda[1]) if cuda[1] else None

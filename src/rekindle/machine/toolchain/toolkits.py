@@ -1,9 +1,14 @@
-"""Every CUDA toolkit on the machine, wherever it came from, the one that wins on PATH first."""
+"""Every CUDA toolkit on the machine, wherever it came from, the one that wins on PATH first.
+
+nvcc asks its profile for PATH and calls `ptxas` by bare name. Where that profile does not put its own folder first (as
+Debian's), another toolkit's ptxas that lies earlier on PATH is what runs: a dry run tells which.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
 
 import msgspec
 
@@ -13,7 +18,7 @@ from rekindle.knowledge.gpu.capability import Target
 from rekindle.machine.host import CouldNotRead, Run, each
 from rekindle.machine.model import CalledTool, FoundToolkit
 from rekindle.machine.system import windows
-from rekindle.machine.toolchain import msvc, nvcc
+from rekindle.machine.toolchain import msvc
 
 PRIVATE = "rekindle"
 """What `found_by` says of them."""
@@ -173,11 +178,11 @@ def _ask(run: Run, program: str, found_by: list[str]) -> FoundToolkit | None:
         if not said.started:
             return None
         try:
-            version = nvcc.parse_version(said.out)
+            version = parse_nvcc_version(said.out)
         except CouldNotRead as error:
             troubles.append(str(error))
     try:
-        targets = nvcc.parse_targets(run.command(program, "--list-gpu-code").out)
+        targets = parse_targets(run.command(program, "--list-gpu-code").out)
     except CouldNotRead as error:
         troubles.append(str(error))
     home = run.real(dry.here) if dry and dry.here else run.parent(run.real(program))
@@ -203,7 +208,7 @@ class _Hangs(Exception):
     """An nvcc that does not answer."""
 
 
-def _dry_run(run: Run, program: str, troubles: list[str]) -> nvcc.DryRun | None:
+def _dry_run(run: Run, program: str, troubles: list[str]) -> DryRun | None:
     """Nothing is compiled: nvcc prints what it would start. An empty file is enough to make it say."""
     words = ("--dryrun", "-cubin", "-x", "cu", "NUL" if run.windows else "/dev/null")
     said = run.command(program, *words, apart=True)
@@ -217,7 +222,7 @@ def _dry_run(run: Run, program: str, troubles: list[str]) -> nvcc.DryRun | None:
             said = run.command(program, "-ccbin", compilers, *words, apart=True)
     separator = ";" if run.windows else ":"
     try:
-        return nvcc.parse_dry_run(said.err + "\n" + said.out, separator=separator)
+        return parse_dry_run(said.err + "\n" + said.out, separator=separator)
     except CouldNotRead as error:
         lines = (said.err.strip() or said.out.strip()).splitlines()
         trouble = f"{error} ({lines[-1].strip()[:120]})" if lines else str(error)
@@ -225,24 +230,24 @@ def _dry_run(run: Run, program: str, troubles: list[str]) -> nvcc.DryRun | None:
     here = run.parent(run.real(program))
     profile = run.text(run.join(here, "nvcc.profile"))
     try:
-        return nvcc.parse_profile(profile or "", here=here, path=run.env("PATH") or "", separator=separator)
+        return parse_profile(profile or "", here=here, path=run.env("PATH") or "", separator=separator)
     except CouldNotRead:
         troubles.append(trouble)
         return None
 
 
-def _called(run: Run, dry: nvcc.DryRun | None, name: str) -> CalledTool | None:
+def _called(run: Run, dry: DryRun | None, name: str) -> CalledTool | None:
     if dry is None or name not in dry.called:
         return None
     ending = ".exe" if run.windows else ""
-    path = nvcc.resolve(dry.called[name], dry.search, join=run.join, exists=run.exists, ending=ending)
+    path = resolve_program(dry.called[name], dry.search, join=run.join, exists=run.exists, ending=ending)
     if path is None:
         return None
     version: Version | None = None
     if name == "ptxas":  # cicc will not tell its version
         said = run.command(path, "--version")
         with contextlib.suppress(CouldNotRead):
-            version = nvcc.parse_version(said.out + said.err)
+            version = parse_nvcc_version(said.out + said.err)
     return CalledTool(path=run.paths.normpath(path), version=version)
 
 
@@ -255,12 +260,12 @@ def _right_ptxas(run: Run, root: str, program: str, version: Version | None, cal
     for place in dict.fromkeys(places):
         if place != called.path and run.exists(place):
             with contextlib.suppress(CouldNotRead):
-                if nvcc.parse_version(run.command(place, "--version").out).major_minor == version.major_minor:
+                if parse_nvcc_version(run.command(place, "--version").out).major_minor == version.major_minor:
                     return place
     return None
 
 
-def missing(run: Run, root: str, dry: nvcc.DryRun | None) -> tuple[str, ...]:
+def missing(run: Run, root: str, dry: DryRun | None) -> tuple[str, ...]:
     """Parts that a build needs and that are neither in the toolkit nor where its nvcc looks."""
     ending = ".exe" if run.windows else ""
     folders = [run.join(root, "bin"), *(dry.search if dry else ())]
@@ -291,3 +296,99 @@ def _short(run: Run, root: str) -> str | None:
         return None
     found: str | None = run.ask(f"short path of {root}", lambda: windows.short_path(root))
     return found
+
+
+_NVCC_RELEASE = re.compile(r"release (\d{1,4}\.\d{1,4}), V(\d{1,4}(?:\.\d{1,6}){1,3})(?!\d)")
+_ASSIGNED = re.compile(r"^#\$ ([A-Za-z_]\w*)=(.*)$", re.MULTILINE)
+_CALLED = re.compile(r'^#\$ "?((?:[^"\n]*[/\\])?(ptxas|cicc)(?:\.exe)?)"?(?=\s)', re.MULTILINE)
+
+_LONGEST = 65536
+_PROFILE = re.compile(r"^[ \t]*([A-Za-z_]\w{0,60})[ \t]*(\+=|=\+|\?=|=)[ \t]*(.*)$", re.MULTILINE)
+
+
+class DryRun(msgspec.Struct, frozen=True, kw_only=True):
+    """`here` is the folder of the real nvcc behind whatever wrapper was called."""
+
+    here: str | None
+    search: tuple[str, ...]
+    called: dict[str, str]
+    """`ptxas` and `cicc` as nvcc calls them: a bare name or a path."""
+    version: Version | None
+
+
+def parse_nvcc_version(text: str) -> Version:
+    """`Cuda compilation tools, release 11.8, V11.8.89` → 11.8.89."""
+    match = _NVCC_RELEASE.search(text)
+    if not match:
+        raise CouldNotRead("this is not what `nvcc --version` prints")
+    return Version(match[2])
+
+
+def parse_targets(text: str) -> tuple[Target, ...]:
+    """The lines of `nvcc --list-gpu-code`."""
+    found = []
+    for line in text.splitlines():
+        word = line.strip()
+        if word.startswith(("sm_", "compute_")):
+            try:
+                found.append(Target.parse(word))
+            except ValueError as error:
+                raise CouldNotRead(f"`{word[:40]}` is not a target") from error
+    if not found:
+        raise CouldNotRead("this is not what `nvcc --list-gpu-code` prints")
+    return tuple(sorted(set(found)))
+
+
+def parse_dry_run(text: str, *, separator: str) -> DryRun:
+    """From `nvcc --dryrun`: its settings, and the last program of each kind that it would start."""
+    settings: dict[str, str] = {}
+    for name, value in _ASSIGNED.findall(text):
+        settings[name] = value.strip()
+    called: dict[str, str] = {}
+    for path, name in _CALLED.findall(text):
+        called[name] = re.sub(r"\$(\w+)", lambda match: settings.get(match[1], match[0]), path)
+    if not settings or "ptxas" not in called:
+        raise CouldNotRead("the dry run of nvcc names no ptxas")
+    parts = [settings.get("PATH", "")]
+    number = re.search(
+        r"-D__CUDACC_VER_MAJOR__=(\d{1,4})\s+-D__CUDACC_VER_MINOR__=(\d{1,4})\s+-D__CUDACC_VER_BUILD__=(\d{1,6})", text
+    )
+    return DryRun(
+        here=settings.get("_HERE_"),
+        search=tuple(entry for entry in parts[0].split(separator) if entry),
+        called=called,
+        version=Version(".".join(number.groups())) if number else None,
+    )
+
+
+def parse_profile(text: str, *, here: str, path: str, separator: str) -> DryRun:
+    """From `nvcc.profile`, when no dry run can be had: the PATH that nvcc makes for the programs it calls by bare name.
+
+    In its language `+=` puts in front and `=+` behind.
+    """
+    settings = {"_HERE_": here, "PATH": path}
+    found = False
+    for name, operator, value in _PROFILE.findall(text):
+        value = re.sub(r"\$\((\w+)\)", lambda match: settings.get(match[1], ""), value.strip())
+        before = settings.get(name, "")
+        joined = {"+=": value + before, "=+": before + value, "?=": before or value}.get(operator, value)
+        settings[name] = joined[:_LONGEST]  # a profile that names itself over and over must not fill the memory
+        found = True
+    if not found:
+        raise CouldNotRead("nvcc.profile sets nothing")
+    cicc = f"{settings['CICC_PATH']}/cicc" if settings.get("CICC_PATH") else "cicc"
+    search = tuple(entry.strip() for entry in settings["PATH"].split(separator) if entry.strip())
+    return DryRun(here=here, search=search, called={"ptxas": "ptxas", "cicc": cicc}, version=None)
+
+
+def resolve_program(
+    called: str, search: tuple[str, ...], *, join: Callable[..., str], exists: Callable[[str], bool], ending: str
+) -> str | None:
+    """The file that a bare name or a path stands for, the way nvcc's shell would find it."""
+    if "/" in called or "\\" in called:
+        return called if exists(called) else called + ending if exists(called + ending) else None
+    for folder in search:
+        for name in dict.fromkeys((called + ending, called)):
+            if exists(join(folder, name)):
+                return join(folder, name)
+    return None

@@ -17,8 +17,7 @@ from rekindle.core.errors import BadInput, FetchFailed, NotWritable, RekindleErr
 from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import CondaSet, conda_sets
-from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
-from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
+from rekindle.toolchain.model import FoundOffering, KitPlatform, Offering, Part, ProviderSettings, ToolSpec
 
 NAME = "conda"
 GROUP = 1
@@ -105,7 +104,7 @@ def _asked(
     row: CondaSet, wanted: ToolSpec, place: KitPlatform, subdir: str, settings: ProviderSettings
 ) -> Offering | None:
     assert wanted.version is not None
-    label = row.label.format(cuda=_three(wanted.version))
+    label = row.label.format(cuda=".".join([*map(str, wanted.version.parts), "0", "0"][:3]))
     folders = [f"{row.channel}{f'/label/{label}' if label else ''}/{each}" for each in (subdir, "noarch")]
     records = {folder: _records(folder, settings) for folder in folders}
     parts: list[Part] = []
@@ -175,7 +174,3 @@ def _records(folder: str, settings: ProviderSettings) -> dict[str, Record]:
 def _base(settings: ProviderSettings) -> str:
     base = settings.mirror or next(iter(conda_sets())).address
     return base.rstrip("/")
-
-
-def _three(version: Version) -> str:
-    return ".".join([*map(str, version.parts), "0", "0"][:3])

@@ -25,8 +25,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import DebianSet, debian_sets
 from rekindle.machine.host import Host
 from rekindle.machine.system import surroundings
-from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
-from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
+from rekindle.toolchain.model import FoundOffering, KitPlatform, Offering, Part, ProviderSettings, ToolSpec
 
 NAME = "debian"
 GROUP = 12

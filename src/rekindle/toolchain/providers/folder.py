@@ -14,8 +14,7 @@ from rekindle.core.paths import sha256_of
 from rekindle.core.untrusted import PlainFileName
 from rekindle.core.version import Version
 from rekindle.formats.unpacking import ENDINGS
-from rekindle.toolchain.model import KitPlatform, Part, ToolSpec
-from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings, offered
+from rekindle.toolchain.model import FoundOffering, KitPlatform, Part, ProviderSettings, ToolSpec, offered
 
 NAME = "folder"
 GROUP = 1

@@ -24,8 +24,7 @@ from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import library_packages
 from rekindle.knowledge.cuda.toolchains import IndexSet, index_sets
-from rekindle.toolchain.model import KitPlatform, Part, ToolSpec
-from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings, offered
+from rekindle.toolchain.model import FoundOffering, KitPlatform, Part, ProviderSettings, ToolSpec, offered
 
 NAME = "index"
 GROUP = 1

@@ -21,8 +21,7 @@ from rekindle.core.errors import BadInput, FetchFailed, RekindleError
 from rekindle.core.untrusted import InsidePath, PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import RedistribSet, redistrib_list, redistrib_sets
-from rekindle.toolchain.model import KitPlatform, Offering, Part, ToolSpec
-from rekindle.toolchain.providers.contract import FoundOffering, ProviderSettings
+from rekindle.toolchain.model import FoundOffering, KitPlatform, Offering, Part, ProviderSettings, ToolSpec
 
 NAME = "redistrib"
 GROUP = 1

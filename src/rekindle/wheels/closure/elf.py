@@ -10,8 +10,7 @@ from fnmatch import fnmatchcase
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_system_symbol, loaded_by, owner_of
 from rekindle.wheels.closure.linkage import Closure, LoadTime
-from rekindle.wheels.closure.torch_libraries import TorchLibraries, is_torch_symbol, required, requirement_name
-from rekindle.wheels.closure.walk import Walk, matching
+from rekindle.wheels.closure.walk import TorchLibraries, Walk, is_torch_symbol, matching, required, requirement_name
 
 _LIB = "torch/lib/"
 # Names of Python's own C API: the interpreter offers them, and no library that is linked.

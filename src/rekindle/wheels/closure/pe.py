@@ -8,8 +8,7 @@ from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_test_library, loaded_by, loaded_by_name, openmp_family, owner_of
 from rekindle.knowledge.cuda.library_packages import providers
 from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, OutsideLibrary
-from rekindle.wheels.closure.torch_libraries import TorchLibraries
-from rekindle.wheels.closure.walk import Walk, matching
+from rekindle.wheels.closure.walk import TorchLibraries, Walk, matching
 
 _LIB = "torch/lib/"
 

@@ -22,7 +22,7 @@ from rekindle.machine.python.environment import find, torch_of
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.requirement import requirement
 from rekindle.model.wheel import WheelIdentity
-from rekindle.wheels.closure.torch_libraries import TorchLibraries, requirement_name, torch_libraries
+from rekindle.wheels.closure.walk import TorchLibraries, requirement_name, torch_libraries
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import Identity, read_binaries
 

@@ -28,11 +28,11 @@ from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.closure import linkage, search_path
-from rekindle.wheels.closure.closure import Elsewhere
-from rekindle.wheels.closure.closure import closure as closure_of
 from rekindle.wheels.closure.linkage import Closure
-from rekindle.wheels.closure.torch_libraries import TorchLibraries
-from rekindle.wheels.inspect import identity, integrity, variant
+from rekindle.wheels.closure.search_path import Elsewhere
+from rekindle.wheels.closure.search_path import closure as closure_of
+from rekindle.wheels.closure.walk import TorchLibraries
+from rekindle.wheels.inspect import identity, integrity
 from rekindle.wheels.inspect.against import cuda_of, fit_findings, read_torch
 from rekindle.wheels.inspect.identity import Identity, cuda_linked, read_binaries
 
@@ -169,6 +169,7 @@ def _of_package(
     elif against is None and found.kind == "installed" and isinstance(found, package.Folder):
         against = _torch_beside(found.root)
     links = _closure(found, binaries, known, against)
+    cuda = cuda_of(known) or cuda_linked(binaries)
     read = _Read(
         kind=found.kind,
         name=found.name,
@@ -184,7 +185,7 @@ def _of_package(
             *integrity.startup_findings(found),
             *integrity.header_findings(binaries),
             *integrity.cpu_findings(binaries, known.cpu),
-            *variant.findings(found, known.variant, binary.codes(binaries), cuda_of(known) or cuda_linked(binaries)),
+            *identity.variant_findings(found, known.variant, binary.codes(binaries), cuda),
             *(fit_findings(known, against, binaries) if against and links and links.brought else ()),
         ],
     )

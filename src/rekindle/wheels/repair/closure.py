@@ -15,8 +15,8 @@ from rekindle.knowledge.cuda.libraries import owner_of
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import sums
 from rekindle.wheels.closure import linkage
-from rekindle.wheels.closure.closure import closure
 from rekindle.wheels.closure.linkage import LoadTime, MissingLibrary
+from rekindle.wheels.closure.search_path import closure
 from rekindle.wheels.inspect.identity import Identity, cuda_linked
 from rekindle.wheels.repair import providers
 from rekindle.wheels.repair.providers import Providers, Supply, WantedLibrary

@@ -18,8 +18,8 @@ from rekindle.formats.archive import Archive
 from rekindle.model.wheel import read_name
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.against import cuda_of
-from rekindle.wheels.inspect.identity import cuda_linked, read_binaries
-from rekindle.wheels.inspect.variant import FILE, VariantFile
+from rekindle.wheels.inspect.identity import VARIANT_FILE as FILE
+from rekindle.wheels.inspect.identity import VariantFile, cuda_linked, read_binaries
 from rekindle.wheels.repair import rewrite
 from rekindle.wheels.repair.repair import Added, Repair
 from rekindle.wheels.tags import place_of, wheel_tags

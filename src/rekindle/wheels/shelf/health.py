@@ -20,9 +20,9 @@ from rekindle.core.signing import PublicKey
 from rekindle.formats import package
 from rekindle.wheels.repair.rewrite import info_folder
 from rekindle.wheels.shelf import index, provenance, store
-from rekindle.wheels.shelf.entry import ShelfHealth, ShelvedWheel
+from rekindle.wheels.shelf.provenance import believed
 from rekindle.wheels.shelf.shelf import Addition, add, entries
-from rekindle.wheels.shelf.verified import believed
+from rekindle.wheels.shelf.store import ShelfHealth, ShelvedWheel
 from rekindle.wheels.verify.verify import Verification
 
 _MEND = Fix(text="`rekindle shelf mend` makes it anew", commands=(rekindle("shelf", "mend"),))

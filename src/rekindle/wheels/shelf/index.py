@@ -24,11 +24,11 @@ from rekindle.core import codec, files, signing
 from rekindle.core.errors import BadInput, ChecksFailed
 from rekindle.core.untrusted import Sha256
 from rekindle.knowledge.gpu.gpu_code import sums
-from rekindle.wheels.inspect.variant import VariantFile
+from rekindle.wheels.inspect.identity import VariantFile
 from rekindle.wheels.verify.signed_report import key_to_sign
 
 if TYPE_CHECKING:
-    from rekindle.wheels.shelf.entry import ShelvedWheel
+    from rekindle.wheels.shelf.store import ShelvedWheel
 
 _META = {"api-version": "1.1"}
 # What is on the shelf, for other people's `--shelf URL`.

@@ -18,9 +18,9 @@ from rekindle.core.errors import ChecksFailed, FetchFailed, RekindleError
 from rekindle.core.signing import PublicKey
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.shelf import provenance, store
-from rekindle.wheels.shelf.entry import ShelvedWheel
 from rekindle.wheels.shelf.index import LISTING, SIGNED_LISTING, signed_state
 from rekindle.wheels.shelf.shelf import ShelfOffers, offers_of
+from rekindle.wheels.shelf.store import ShelvedWheel
 
 _LIMIT, _MOST = 16 << 20, 400
 _PATIENCE = 120

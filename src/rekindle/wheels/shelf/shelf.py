@@ -32,16 +32,14 @@ from rekindle.formats.archive import Archive
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.model.wheel import WheelIdentity, identity_fields, python_of, read_name
 from rekindle.stack.offers import Offer, of_wheel
-from rekindle.wheels.batch import wheels_in
 from rekindle.wheels.inspect.against import cuda_of, read_torch
 from rekindle.wheels.inspect.inspection import Inspection, inspect_with_code
 from rekindle.wheels.repair import rewrite
 from rekindle.wheels.repair.rewrite import info_folder
 from rekindle.wheels.shelf import index, provenance, store
-from rekindle.wheels.shelf.entry import Shelf, ShelvedWheel
-from rekindle.wheels.shelf.provenance import BuildFacts
-from rekindle.wheels.shelf.verified import believed, checked
-from rekindle.wheels.tags import wheel_tags
+from rekindle.wheels.shelf.provenance import BuildFacts, believed, checked
+from rekindle.wheels.shelf.store import Shelf, ShelvedWheel
+from rekindle.wheels.tags import wheel_tags, wheels_in
 from rekindle.wheels.verify.signed_report import key_to_sign
 from rekindle.wheels.verify.verify import Verification
 
@@ -117,7 +115,7 @@ def find(
         and (cuda is None or (entry.cuda is not None and entry.cuda.parts[: len(cuda.parts)] == cuda.parts))
         and entry.yanked is None
     ]
-    return tuple(sorted(found, key=lambda entry: _jit(entry, cards)))
+    return tuple(sorted(found, key=lambda entry: any(each.by_jit for card in cards for each in _served(entry, card))))
 
 
 def serves(entry: ShelvedWheel, card: Capability) -> bool:
@@ -382,10 +380,6 @@ def _for_torch(entry: ShelvedWheel, torch: str) -> bool:
     have = (entry.torch or "").partition("+")[0]
     wanted = torch.removeprefix("v").partition("+")[0]
     return have == wanted or have.startswith(f"{wanted}.")
-
-
-def _jit(entry: ShelvedWheel, cards: Sequence[Capability]) -> bool:
-    return any(each.by_jit for card in cards for each in _served(entry, card))
 
 
 _MOST_NAMED = 6

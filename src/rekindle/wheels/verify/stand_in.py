@@ -29,12 +29,10 @@ from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
 from rekindle.wheels.verify import stand_in_reading as reading
 from rekindle.wheels.verify import stand_in_run as runs
-from rekindle.wheels.verify import trial, warm
-from rekindle.wheels.verify.operators import OperatorResult, Operators
+from rekindle.wheels.verify import trial
 from rekindle.wheels.verify.stand_in_reading import OwnCode
-from rekindle.wheels.verify.stand_in_run import NO_IMAGE, RunResult, StandInSetup
-from rekindle.wheels.verify.trial import TorchHome, TrialSetup
-from rekindle.wheels.verify.warm import PtxPlace
+from rekindle.wheels.verify.stand_in_run import NO_IMAGE, PtxPlace, RunResult, StandInSetup
+from rekindle.wheels.verify.trial import OperatorResult, Operators, TorchHome, TrialSetup
 
 _FAMILIES = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 7: "Volta or Turing", 8: "Ampere or Ada", 9: "Hopper"}
 
@@ -185,7 +183,7 @@ def _run(
         return [control], (None, None)
     lines = [control]
     if places:
-        lines.append(warm.line(warm.warm(setup, places, runs.variables(setup)), old))
+        lines.append(runs.warm_line(runs.warm(setup, places, runs.variables(setup)), old))
     plain = runs.run(setup, runs.variables(setup))
     lines[0] = _control(control, without, plain)
     name = "operators" if setup.torch else "trial"

@@ -1,11 +1,18 @@
-"""The runs of `verify --stand-in`: plain, without the driver's compiler, and behind the mask of the old card."""
+"""The runs of `verify --stand-in`: plain, without the driver's compiler, and behind the mask of the old card.
+
+The driver compiles all of a package's PTX once, on all cores, before any of it runs: each process would have it compile
+the same files at the same time, and a container that no operator reaches would never be tried.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -15,9 +22,9 @@ from rekindle.core.processes import which
 from rekindle.core.python import ask
 from rekindle.core.run import Result, call
 from rekindle.knowledge.gpu.capabilities import LaunchLimits
-from rekindle.wheels.verify.operators import Operators, Trip, compare
-from rekindle.wheels.verify.trial import clean_environment, driver_cache
-from rekindle.wheels.verify.warm import WarmPlan
+from rekindle.knowledge.gpu.capability import Target
+from rekindle.wheels.verify.trial import Operators, Trip, clean_environment, driver_cache, lines_of
+from rekindle.wheels.verify.trial import compare_operators as compare
 
 MASK_SOURCE = Path(__file__).with_name("mask.c")
 # Each needs a kernel of torch's own; none is a copy, a view or a call of a CUDA library.
@@ -27,6 +34,15 @@ _DRIVER_VARIABLES = ("CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT", "CUDA_CACHE_D
 # What the driver says of machine code for another card.
 NO_IMAGE = "no kernel image"
 _NO_CODE = (NO_IMAGE, "PTX JIT", "invalid device function", "named symbol not found", "error 209", "error 222")
+
+
+class WarmPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """With which Python, in which folder, in how many processes and for how long."""
+
+    python: Path
+    folder: Path
+    processes: int = 8
+    seconds: float = 1800.0
 
 
 class StandInSetup(WarmPlan, frozen=True, kw_only=True):
@@ -161,3 +177,70 @@ def _tail(said: Result) -> str:
         return "timed out"
     lines = [line for line in (said.err + "\n" + said.out).splitlines() if line.strip()]
     return " | ".join(lines[-3:])[:400] if lines else f"exited with code {said.code}"
+
+
+_WARM_SCRIPT = Path(__file__).with_name("ask_driver.py")
+# cuda.h: CUDA_ERROR_INVALID_PTX, _UNSUPPORTED_PTX_VERSION, _JIT_COMPILER_NOT_FOUND, _NO_BINARY_FOR_GPU
+_REFUSED = {218: "invalid PTX", 222: "its PTX is too new", 221: "the compiler is missing", 209: "no code for this card"}
+
+
+class PtxPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """One container of GPU code in an installed library."""
+
+    file: Path
+    offset: int
+    size: int
+
+
+class Warmed(msgspec.Struct, frozen=True, kw_only=True):
+    """What the driver said of each container; `errors` are its numbers, by how often they came."""
+
+    compiled: int
+    errors: dict[int, int]
+    left: int = 0
+    seconds: float = 0.0
+    problem: str | None = None
+
+
+def warm(plan: WarmPlan, places: Sequence[PtxPlace], env: Mapping[str, str]) -> Warmed:
+    """Each process takes its share of the containers."""
+    listing = plan.folder / "containers.json"
+    listing.write_text(json.dumps([[str(one.file), one.offset, one.size] for one in places]), encoding="utf-8")
+    # A module that is loaded lazily is compiled when a kernel of it is first asked for.
+    own = {**env, "CUDA_MODULE_LOADING": "EAGER"}
+
+    def share(number: int) -> list[dict[str, Any]]:
+        words = [str(number), str(plan.processes), str(plan.seconds)]
+        said = call([plan.python, _WARM_SCRIPT, listing, *words], env=own, timeout=plan.seconds + 300)
+        found = lines_of(said.out)
+        return found if said.ok or found else [{"problem": (said.err or said.out).strip()[-200:] or "it said nothing"}]
+
+    with ThreadPoolExecutor(max_workers=plan.processes) as pool:
+        return warm_counts([line for lines in pool.map(share, range(plan.processes)) for line in lines])
+
+
+def warm_counts(lines: Sequence[Mapping[str, Any]]) -> Warmed:
+    answers = [int(line["error"]) for line in lines if "error" in line]
+    return Warmed(
+        compiled=answers.count(0),
+        errors={code: answers.count(code) for code in sorted(set(answers) - {0})},
+        left=sum(int(line["left"]) for line in lines if "left" in line),
+        seconds=round(sum(float(line["seconds"]) for line in lines if "seconds" in line), 1),
+        problem=next((str(line["problem"]) for line in lines if "problem" in line), None),
+    )
+
+
+def warm_line(warmed: Warmed, old: Target) -> Finding:
+    """Every container must compile; what was not tried is said."""
+    total = warmed.compiled + sum(warmed.errors.values()) + warmed.left
+    if warmed.errors:
+        code, number = next(iter(warmed.errors.items()))
+        text = (
+            f"the driver cannot compile {number} of {total} containers of {old}: {_REFUSED.get(code, f'error {code}')}"
+        )
+        return failed("ptx", text, why="their kernels cannot run here")
+    if warmed.problem or warmed.left or not warmed.compiled:
+        said = f"{warmed.compiled} of {total} containers of {old} were compiled by the driver"
+        why = warmed.problem or "the time was up"
+        return unverified("ptx", f"{said}: {why}")
+    return passed("ptx", f"the driver compiled all {total} containers of {old}, {warmed.seconds:.0f} s of one core")
