@@ -15,7 +15,7 @@ from rekindle.core.findings import State
 from rekindle.extension.check import ServedCards, TorchLink, link_to, served_by
 from rekindle.extension.question import ExtensionQuestion
 
-_MOST = 256 << 20
+_MOST = 128 << 20
 
 
 class LookedInto(msgspec.Struct, frozen=True):
