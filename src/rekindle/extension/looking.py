@@ -17,6 +17,7 @@ from rekindle.extension.check import ServedCards, TorchLink, link_to, served_by
 from rekindle.extension.question import ExtensionQuestion
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import CudaLine
+from rekindle.wheels.inspect.against import torch_line
 
 _MOST, _SMALL = 128 << 20, 8 << 20
 
@@ -48,7 +49,8 @@ def look_into(place: str | Path, question: ExtensionQuestion, pure: bool) -> Loo
         return LookedInto(State.FAIL, f"does not fit: {against}")
     if served is None:
         state = State.UNVERIFIED if large and not pure else State.PASS
-        return LookedInto(state, large if large and not pure else "it has no GPU code to look for", link.pinned)
+        said = large if large and not pure else "it has no GPU code to look for"
+        return LookedInto(state, said, link.pinned, free=not (link.torch or torch_line(link.asks)))
     state, said = _code(served, link, question)
     held = torch.installed if state is State.PASS else None
     if held and Offered(Path(held.root)).empty:
