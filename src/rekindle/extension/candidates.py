@@ -18,6 +18,7 @@ from rekindle.core import python as own_python
 from rekindle.core import run
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State, passed, unverified, warned
+from rekindle.core.paths import architecture
 from rekindle.extension.check import ForTorch, link_to, served_by
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.model import InstalledTorch
@@ -44,7 +45,6 @@ with index.main_context():
 print(best.link.url_without_fragment if best else "")
 """
 _ASK = ("--no-input", "--retries", "2", "--only-binary=:all:")
-_DRY = ("install", "--dry-run", "--ignore-installed", "--no-deps", "--only-binary=:all:", "-q", "--report", "-")
 
 
 def candidate(
@@ -57,7 +57,9 @@ def candidate(
 ) -> tuple[Path | None, Finding | None]:
     """The wheel, when it serves, and what was found. Neither: the index has no wheel of it for this Python."""
     folder = work / "index"
-    address = _address(requirement, environment)
+    own = {"python": environment.version or "", "system": environment.os, "machine": architecture()}
+    told = on_index(requirement, (), environment=environment, **own).place
+    address = told if isinstance(told, str) and told.startswith(("http://", "https://")) else None
     wheel = None if address else _fetched(requirement, environment, folder)
     where: str | Path | None = address or wheel
     if where is None:
@@ -127,30 +129,10 @@ def _judged(where: str | Path, name: str, torch: InstalledTorch, cards: Sequence
     return passed("extension.index", f"{name} on the index supports the GPUs")
 
 
-def _address(requirement: str, environment: Environment) -> str | None:
-    """Where the wheel lies that pip would take; None when there is none, or this pip cannot say."""
-    result = _pip(environment, [*_DRY, requirement], timeout=_ASKING)
-    address = _first(result.out) if result.ok else None
-    return address if address and address.startswith(("http://", "https://")) else None
-
-
-def _first(report: str) -> str | None:
-    try:
-        return next((wheel.url for wheel in own_python.pip_report(report)), None)
-    except RekindleError:
-        return None
-
-
 def _fetched(requirement: str, environment: Environment, folder: Path) -> Path | None:
     folder.mkdir(exist_ok=True)
     words = ["download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder), requirement]
-    result = _pip(environment, words, timeout=_FETCHING)
-    return next(iter(folder.glob("*.whl")), None) if result.ok else None
-
-
-def _pip(
-    environment: Environment, words: Sequence[str], *, timeout: float, env: Mapping[str, str] = os.environ
-) -> run.Result:
-    """pip of the environment that an extension is built for, so that its index, proxy and certificates hold."""
     assert environment.interpreter is not None
-    return run.call(own_python.pip(environment.interpreter, *words), env=env, timeout=timeout)
+    # pip of the environment that an extension is built for, so that its index, proxy and certificates hold.
+    result = run.call(own_python.pip(environment.interpreter, *words), env=os.environ, timeout=_FETCHING)
+    return next(iter(folder.glob("*.whl")), None) if result.ok else None

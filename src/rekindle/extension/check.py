@@ -111,10 +111,10 @@ class TorchLink(NamedTuple):
         return f"it asks for {name}, which has to fit as well: `{find}` first"
 
 
-def link_to(where: str | Path, torch: ForTorch, *, metadata: bool = False) -> TorchLink:
+def link_to(where: str | Path, torch: ForTorch, *, most: int | None = None) -> TorchLink:
     """Of a ready-made wheel with a torch: what it requires, its CUDA, and if that torch is installed its symbols.
 
-    `metadata`: only what it requires.
+    `most`: libraries of more bytes are left out; with 0 only what it requires is read.
     """
     with open_package(where) as package:
         requires = headers(package, "METADATA").get("Requires-Dist", [])
@@ -123,7 +123,7 @@ def link_to(where: str | Path, torch: ForTorch, *, metadata: bool = False) -> To
             return TorchLink(f"it requires `{line}`, and this is {torch.version}")
         offered = Offered(Path(torch.installed.root)) if torch.installed else None
         links = TorchLink(None, pinned="==" in line, asks=tuple(requires))
-        modules = [] if metadata else [name for name in package.files if is_module(name)]
+        modules = [name for name, size in package.files.items() if is_module(name) and (most is None or size <= most)]
         for name in _for_line(modules, torch.cuda):
             binary = package.binary(name, symbols=offered is not None)
             needed = binary.elf.needed if binary.elf else tuple(binary.pe.imports) if binary.pe else ()

@@ -419,7 +419,10 @@ class _Search:
         """With which other torch or CUDA a file has code for the cards."""
         cards = [card.capability for card in self.question.cards]
         able = [row for row in rows if self.question.python in row.pythons and all(map(row.serves, cards))]
-        return (f"it has code for your card with torch {', '.join(_builds_of(able))}",) if able else ()
+        torch, *place = self.question.torch, self.question.system, self.question.machine
+        lines = dict.fromkeys(each.variant for each in official_of(torch, *place))
+        same = [f"{torch}+{line}" for line in lines if any(row.build_for(torch, line) for row in able)]
+        return (f"it has code for your card with torch {', '.join(same or _builds_of(able))}",) if able else ()
 
 
 def _places(row: ExtensionFile) -> Iterator[str]:

@@ -9,13 +9,17 @@ import msgspec
 from rekindle.audit.symbols import Offered
 from rekindle.compat.extension_torch import same_abi
 from rekindle.compat.judgement import Clash
+from rekindle.compat.torch_cuda import ordinary_line
 from rekindle.core import fetch
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import State
 from rekindle.extension.check import ServedCards, TorchLink, link_to, served_by
 from rekindle.extension.question import ExtensionQuestion
+from rekindle.knowledge.torch.releases import torch_release
+from rekindle.model.cuda_line import CudaLine
+from rekindle.wheels.inspect.against import torch_line
 
-_MOST = 256 << 20
+_MOST, _SMALL = 128 << 20, 8 << 20
 
 
 class LookedInto(msgspec.Struct, frozen=True):
@@ -33,7 +37,9 @@ def look_into(place: str | Path, question: ExtensionQuestion, pure: bool) -> Loo
     torch = question.beside
     try:
         large = _large(place)
-        link = link_to(place, torch, metadata=pure or large is not None)
+        link = link_to(place, torch, most=0 if pure else _SMALL if large else None)
+        if large and not (pure or link.cuda) and (usual := _other_major(question)):
+            return LookedInto(State.FAIL, f"does not fit: the index has it as PyTorch's own wheels there, for {usual}")
         served = None if pure or large else served_by(place, question.cards, question.line)
     except RekindleError:
         return LookedInto(State.UNVERIFIED, "the file could not be read from here: its GPU code was not looked at")
@@ -43,7 +49,8 @@ def look_into(place: str | Path, question: ExtensionQuestion, pure: bool) -> Loo
         return LookedInto(State.FAIL, f"does not fit: {against}")
     if served is None:
         state = State.UNVERIFIED if large and not pure else State.PASS
-        return LookedInto(state, large if large and not pure else "it has no GPU code to look for", link.pinned)
+        said = large if large and not pure else "it has no GPU code to look for"
+        return LookedInto(state, said, link.pinned, free=not (link.torch or torch_line(link.asks)))
     state, said = _code(served, link, question)
     held = torch.installed if state is State.PASS else None
     if held and Offered(Path(held.root)).empty:
@@ -54,6 +61,13 @@ def look_into(place: str | Path, question: ExtensionQuestion, pure: bool) -> Loo
     brings = link.brings(question.system)
     bound = link.pinned or (held is not None and link.torch)
     return LookedInto(state, said, bound, not (link.torch or brings), brings)
+
+
+def _other_major(question: ExtensionQuestion) -> str | None:
+    """The CUDA line that pip brings with this torch, where it is of another major than the one that is asked for."""
+    usual = ordinary_line(torch_release(question.torch), question.system, question.machine)
+    line = CudaLine.parse(usual)
+    return usual if line and question.cuda and line.cuda.major != question.cuda.major else None
 
 
 def _large(place: str | Path) -> str | None:
