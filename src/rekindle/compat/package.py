@@ -90,6 +90,20 @@ def goes_with(package: str, version: str, torch: str) -> Judgement:
     return Clash(sentence=sentence, source=row.source, changes=(change,) if other else ())
 
 
+def has_library(package: str, version: str, cuda: Version) -> Judgement:
+    """Does a release of a package that carries a library for each CUDA carry one for this?"""
+    row, number = extension_homes.home(package), Version.find(version)
+    first = next((since for own, since in row.lines_since if own == cuda), None) if row is not None else None
+    if row is None or first is None or number is None or number >= first:
+        return Fits()
+    change = Alternative(what=package, value=str(first), text=f"install {package} {first} or newer")
+    return Clash(
+        sentence=f"{package} {version} has no library for CUDA {cuda}, which the torch of this environment is of",
+        source=row.source,
+        changes=(change,),
+    )
+
+
 def takes_numpy(torch: str, numpy: str, system: str) -> Judgement:
     """A torch that was compiled against NumPy 1 cannot use a NumPy 2."""
     plain, number = Version.find(torch), Version.find(numpy)

@@ -337,6 +337,11 @@ class ScriptBuilds:
             found = found.parent
         return found.number
 
+    def row_of(self, item: Invocation) -> str | None:
+        """The job of whose matrix a command is one run: what one of its rows does is enough for a card."""
+        label = self.trace.scopes[self.stage(item.scope)].label
+        return label if label.endswith(" row") else None
+
     def sees(self, scope: int, item: Invocation) -> bool:
         """Whether what is set in a scope reaches a command."""
         return any(each.number == scope for each in self.trace.scopes[item.scope].chain())

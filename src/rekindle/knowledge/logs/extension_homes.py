@@ -35,6 +35,8 @@ class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Its own code asks for no least card: it is compiled for whatever torch runs on."""
     begins_since: Version | None = None
     """The release from which `begins` holds; None: for every release."""
+    lines_since: tuple[tuple[Version, Version], ...] = ()
+    """CUDA releases, each with the first release of the package that holds a library for it; older ones hold none."""
     instead: str | None = None
     """What to do on an older card, as a part of a sentence."""
 

@@ -235,20 +235,22 @@ class Recorder:
 
     def _prefix(self, words: Sequence[Word]) -> list[Assignment]:
         """`env X=1 program`: for this one program."""
-        return [
-            Assignment(
-                name=word.text.partition("=")[0],
-                value=word.text.partition("=")[2],
-                line=word.line,
-                order=self.trace.order,
-                how="prefix",
-                dialect=self.dialect,
-                known=word.known,
-                scope=self.scope.number,
-            )
-            for word in words
-            if re.match(r"[A-Za-z_]\w*=", word.text)
-        ]
+        pairs = [(word.text.partition("="), word) for word in words if re.match(r"[A-Za-z_]\w*=", word.text)]
+        return [self.before(name, msgspec.structs.replace(word, text=value)) for (name, _, value), word in pairs]
+
+    def before(self, name: str, value: Word) -> Assignment:
+        """`X=1 program`"""
+        return Assignment(
+            name=name,
+            value=value.text,
+            line=value.line,
+            order=self.trace.order,
+            how="prefix",
+            dialect=self.dialect,
+            known=value.known,
+            raw=value.raw,
+            scope=self.scope.number,
+        )
 
     def _defines(self, item: Invocation) -> None:
         """-DNAME=VALUE of a CMake call are settings with a line of their own."""

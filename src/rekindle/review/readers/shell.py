@@ -8,7 +8,6 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from rekindle.review.document import Dialect
 from rekindle.review.readers.conditions import holds
 from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of, touches
 from rekindle.review.readers.recorder import Recorder
@@ -381,11 +380,7 @@ class _ShellReader(ShellValues):
     def _prefix(self, node: Node) -> Assignment:
         value = node.child_by_field_name("value")
         word = self.word(value) if value is not None else Word("", "", self.line(node))
-        return Assignment(
-            name=text_of(node.child_by_field_name("name")), value=word.text, line=self.line(node),
-            order=self.trace.order, how="prefix", dialect=Dialect.SHELL, known=word.known, raw=word.raw,
-            scope=self.recorder.scope.number,
-        )  # fmt: skip
+        return self.recorder.before(text_of(node.child_by_field_name("name")), word)
 
     def _options(self, words: list[Word]) -> None:
         """`set -euo pipefail`"""

@@ -140,18 +140,21 @@ class _WorkflowReader(YamlReader):
         if dialect is Dialect.SHELL:
             recorder.stops = "{0}" not in (shell or "") or " -e" in (shell or "")
             recorder.pipefail = name == "bash" and shell is not None and ("{0}" not in shell or "pipefail" in shell)
+        items, before = self.trace.invocations, len(self.trace.invocations)
         read_script(recorder, filled, first)
-        items = self.trace.invocations
+        read = {item.line: item.conditional for item in items[before:]}
         if dialect is not Dialect.SHELL and items and items[-1].scope == inner.number:
             # pwsh and cmd steps end with the exit code of their last command.
             items[-1] = msgspec.structs.replace(items[-1], checked=True)
-        self._kept(filled, first, job.scope, recorder)
+        self._kept(filled, first, job.scope, recorder, read)
 
-    def _kept(self, text: str, first: int, job: Scope, recorder: Recorder) -> None:
-        """`echo X=1 >> $GITHUB_ENV` holds for the steps below."""
+    def _kept(self, text: str, first: int, job: Scope, recorder: Recorder, read: dict[int, bool]) -> None:
+        """`echo X=1 >> $GITHUB_ENV` holds for the steps below; `read` are the lines that run, and which of them may."""
         for row, line in enumerate(text.split("\n")):
-            if match := _KEPT.search(line):
+            match = _KEPT.search(line)
+            if match and (first + row in read or recorder.dialect is not Dialect.SHELL):
                 outer = Recorder(self.trace, recorder.dialect, job)
+                outer.conditional = int(read.get(first + row, False))
                 value = match[2].strip()
                 outer.set(match[1], value, first + row, known="$" not in value and "%" not in value, text=line.strip())
 

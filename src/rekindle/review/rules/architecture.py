@@ -109,7 +109,9 @@ def _cards(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
     judged = [(item, step) for item, step in _judged(subject, settings) if item.known]
     for card in subject.gpus:
         lists = [(item, step, _reader(subject, item)) for item, step in judged]
-        branches = not subject.notes and any(item.conditional for item, _, _ in lists)
+        branches = not subject.notes and any(
+            item.conditional or (step is not None and subject.row_of(step.item)) for item, step, _ in lists
+        )
         if branches and any(_serves(found, card) for _, _, found in lists):
             continue  # one of several branches: enough when one of them serves the card
         for item, _, found in lists:
@@ -161,7 +163,10 @@ def _toolkits(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
     for step in subject.builds:
         if step.what == "other":
             continue  # nobody knows whether CUDA has a part in it
-        yield from card_toolkit(subject, subject.cudas_at(step.item), told)
+        job = subject.row_of(step.item)
+        same = [each for each in subject.builds if job and subject.row_of(each.item) == job]
+        either = [cuda for each in (step, *same) for cuda in subject.cudas_at(each.item)]
+        yield from card_toolkit(subject, either, told)
 
 
 def card_toolkit(subject: Subject, either: Sequence[Known], told: set[tuple[str, str]]) -> Iterator[Raised]:

@@ -12,7 +12,7 @@ from rekindle.compat.companion import release_for
 from rekindle.compat.container import gets_cards, shows_cards
 from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import goes_with as package_goes_with
-from rekindle.compat.package import is_bound, runs_on, taken_from_page, wheel_runs_on
+from rekindle.compat.package import has_library, is_bound, runs_on, taken_from_page, wheel_runs_on
 from rekindle.compat.torch_cuda import CPU, has_line, published
 from rekindle.compat.torch_python import takes
 from rekindle.compat.wheel_platform import built_for, goes_here, goes_with
@@ -312,6 +312,8 @@ def _others(subject: Subject) -> Iterator[Raised]:
             named = found.torch is not None and exact_version(found.torch.requirement) is not None
             same = named or found.has("--no-deps")  # the torch that is there stays
             ranged = wanted.requirement if pins_torch(wanted.name) and wanted.name not in PROJECTS else None
+            if exact and (cuda := CudaLine.parse(torch.variant)) is not None:
+                answers.append(has_library(wanted.name, exact, cuda.cuda))
             if wanted.newest and asks_torch(wanted.name) and same:
                 answers.append(package_goes_with(wanted.name, "", torch.version))
             if wanted.name not in PROJECTS and (exact or ranged):
