@@ -167,7 +167,7 @@ def test_an_extension_is_looked_for_with_the_torch_of_the_plan(monkeypatch: pyte
     words = ("extension", "find", "bitsandbytes", *asked, "--torch", "2.14.1+cu126", "--python", "3.12")
     assert f"`{rekindle(*words, system='linux')}`" in hint
     monkeypatch.setattr("rekindle.extension.find._ask", lambda *_: IndexAnswer(place=None, reached=False))
-    assert rekindle_command(*words).code == 9, "proposed, but the index could not be asked"
+    assert rekindle_command(*words).code == 0, "exactly the release that is named was read"
 
 
 def test_an_unknown_program_is_refused() -> None:
