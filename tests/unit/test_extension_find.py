@@ -909,3 +909,9 @@ def test_what_a_file_without_code_brings_has_to_fit_as_well() -> None:
     assert link.brings("windows").startswith("it asks for triton, which has to fit as well: `")
     assert link._replace(compiled=True).brings("windows") == ""
     assert TorchLink(None, asks=('triton; platform_system == "Linux"',)).brings("windows") == ""
+
+
+def test_a_torch_before_the_tables_is_asked_for_too() -> None:
+    """`1.9.1` ended with "wheels for Linux and Windows alone are known", on Linux."""
+    found = find(_question("detectron2 1.9.1+cu111 3.8 linux 8.6"), ask=_no_index, look=_unread)
+    assert found.torch == "1.9.1"

@@ -38,7 +38,7 @@ from rekindle.knowledge.builds.extension_files import ExtensionFile
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.logs.extension_homes import ExtensionHome
-from rekindle.knowledge.torch.releases import torch_release
+from rekindle.knowledge.torch.releases import early, torch_release
 from rekindle.model.cuda_line import index_of
 from rekindle.model.wheel import read_name, tagged_glibc
 from rekindle.stack.candidates import JETSON_WHEELS, against_place
@@ -310,7 +310,7 @@ class _Search:
         # A row of two numbers is every release that begins with them.
         every = ".*" if made and made.version.count(".") == 1 else ""
         exact = f"{question.package}=={made.version}{every}" if made else question.package
-        if release is not None:
+        if release is not None and question.torch not in early():
             usual = ordinary_line(torch_release(question.torch), question.system, question.machine)
             switch = ["--index-url", index_of(question.line)] if question.line and question.line != usual else []
             found = self._asked(f"{question.package}=={release}", switch, pure=False, known=True)

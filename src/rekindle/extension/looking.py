@@ -15,7 +15,7 @@ from rekindle.core.errors import RekindleError
 from rekindle.core.findings import State
 from rekindle.extension.check import ServedCards, TorchLink, link_to, served_by
 from rekindle.extension.question import ExtensionQuestion
-from rekindle.knowledge.torch.releases import torch_release
+from rekindle.knowledge.torch.releases import early, torch_release
 from rekindle.model.cuda_line import CudaLine
 from rekindle.wheels.inspect.against import torch_line
 
@@ -65,6 +65,8 @@ def look_into(place: str | Path, question: ExtensionQuestion, pure: bool) -> Loo
 
 def _other_major(question: ExtensionQuestion) -> str | None:
     """The CUDA line that pip brings with this torch, where it is of another major than the one that is asked for."""
+    if question.torch in early():
+        return None
     usual = ordinary_line(torch_release(question.torch), question.system, question.machine)
     line = CudaLine.parse(usual)
     return usual if line and question.cuda and line.cuda.major != question.cuda.major else None

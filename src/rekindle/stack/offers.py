@@ -142,6 +142,8 @@ def official(system: str, machine: str) -> tuple[Offer, ...]:
 @cached
 def official_of(version: str, system: str, machine: str) -> tuple[Offer, ...]:
     """The official wheels of one exact version, `2.7.0` as well as `2.7.1`."""
+    if version in releases.early():
+        return tuple(each for each in old(system, machine) if each.torch == version)
     return tuple(_of_release(releases.torch_release(version), version, system, machine))
 
 
