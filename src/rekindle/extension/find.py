@@ -310,8 +310,9 @@ class _Search:
         # A row of two numbers is every release that begins with them.
         every = ".*" if made and made.version.count(".") == 1 else ""
         exact = f"{question.package}=={made.version}{every}" if made else question.package
-        if release is not None and question.torch not in early():
-            usual = ordinary_line(torch_release(question.torch), question.system, question.machine)
+        if release is not None:
+            old = question.torch in early()
+            usual = None if old else ordinary_line(torch_release(question.torch), question.system, question.machine)
             switch = ["--index-url", index_of(question.line)] if question.line and question.line != usual else []
             found = self._asked(f"{question.package}=={release}", switch, pure=False, known=True)
         elif any(row.builds_for(question.torch) for row in here) or any(row.by is None and row.name for row in known):
