@@ -16,6 +16,7 @@ from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.compat.extension_torch import official_abi, runtimes, same_abi, same_cuda
 from rekindle.compat.host_compiler import takes_msvc
 from rekindle.compat.judgement import Clash, Fits, Unknown, judged
+from rekindle.compat.library_card import cudnn_serves
 from rekindle.compat.toolkit_card import arch_list, compiles
 from rekindle.compat.torch_python import takes
 from rekindle.core.findings import State
@@ -251,3 +252,10 @@ def test_nvcc_is_asked_for_what_it_knows(cards: list[str], cuda: str, written: s
 def test_the_first_toolkit_is_the_one_that_knows_the_card() -> None:
     answer = compiles(Version("10.2"), Capability.parse("8.9"), "RTX 4090 (sm_89)")
     assert isinstance(answer, Clash) and answer.sentence.endswith("11.8 is the first that can")
+
+
+def test_a_card_that_came_later_has_a_first_cudnn() -> None:
+    """It was said of a Blackwell card that no cuDNN has code for it."""
+    answer = cudnn_serves(Version("9.5.1"), Capability(12, 0), cuda_major=12)
+    assert isinstance(answer, Clash) and answer.sentence.endswith("9.7.0.66 is the first with it")
+    assert "or newer" in answer.changes[0].text

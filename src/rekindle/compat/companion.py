@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
-from rekindle.core.errors import UnknownName
+from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Version
 from rekindle.knowledge.torch import companions
 
@@ -44,6 +44,14 @@ def none_for(
     return Clash(sentence=sentence, source="file names on the package index; PyTorch's page of previous versions")
 
 
+def made_for(project: str, version: str) -> tuple[str, ...]:
+    """The torch releases that this version or range of a companion was built with; empty: not known."""
+    try:
+        return tuple(sorted(companions.made_with(project, version), key=Version))
+    except (UnknownName, UsageError):
+        return ()
+
+
 def belongs(project: str, version: str, torch: str) -> Judgement:
     expected = release_for(project, torch)
     if expected is None:
@@ -54,8 +62,10 @@ def belongs(project: str, version: str, torch: str) -> Judgement:
     if known is None and number is not None and number.major_minor == Version(expected).major_minor:
         return Unknown(missing=f"{project} {version} is not in the tables; torch {torch} goes with {expected}")
     change = Alternative(what=project, value=expected, text=f"install {project} {expected}")
+    home = next(iter(made_for(project, version)), None)
+    belongs = f"; {version} belongs to torch {home}" if home else ""
     return Clash(
-        sentence=f"{project} {version} does not belong to torch {torch}, which goes with {expected}",
+        sentence=f"{project} {version} does not belong to torch {torch}, which goes with {expected}{belongs}",
         source="the torch that each release of it was built with",
         changes=(change,),
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
@@ -23,13 +25,42 @@ def cudnn_serves(version: Version, card: Capability, *, cuda_major: int = 11) ->
         return Fits()
     if answer is None:
         return Unknown(missing=f"whether cuDNN {version} has code for {card.sm} is not known")
-    last = last_cudnn(card)
-    use = f"use cuDNN {last}, the last with code for {card.sm}"
     return Clash(
-        sentence=f"cuDNN {version} has no code for {card.sm}: {f'{last} was the last with it' if last else 'none has'}",
+        sentence=f"cuDNN {version} has no code for {card.sm}: {_spoken(card)}",
         source="the GPU code of cuDNN's libraries on the package index; NVIDIA's support matrix for older ones",
-        changes=(Alternative(what="cudnn", value=str(last), text=use),) if last else (),
+        changes=_others(card),
     )
+
+
+def lines_serve(line: Version, card: Capability, *, cuda_major: int) -> Judgement:
+    """The same of a line (`9`, `9.1`): a clash where none of its releases has code for the card."""
+    made = [each for each in cudnns_for(cuda_major) if each.starts_with(line)]
+    judged = [cudnn_serves(each, card, cuda_major=cuda_major) for each in made]
+    good = next((each for each in judged if not isinstance(each, Clash)), None)
+    if good is not None or not judged:
+        return good or Unknown(missing=f"which cuDNN {line} is for CUDA {cuda_major} is not known")
+    sentence = f"cuDNN {line} for CUDA {cuda_major} has no code for {card.sm}: {_spoken(card)}"
+    return msgspec.structs.replace(judged[-1], sentence=sentence)
+
+
+def _spoken(card: Capability) -> str:
+    if last := last_cudnn(card):
+        return f"{last} was the last with it"
+    first = _first_cudnn(card)
+    return f"{first} is the first with it" if first else "none has"
+
+
+def _others(card: Capability) -> tuple[Alternative, ...]:
+    if last := last_cudnn(card):
+        return (Alternative(what="cudnn", value=str(last), text=f"use cuDNN {last}, the last with code for {card.sm}"),)
+    if first := _first_cudnn(card):
+        use = f"use cuDNN {first} or newer, which has code for {card.sm}"
+        return (Alternative(what="cudnn", value=str(first), text=use),)
+    return ()
+
+
+def _first_cudnn(card: Capability) -> Version | None:
+    return next((row.version for row in releases() if _holds(row.version, card, 12)), None)
 
 
 @cached

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rekindle.compat.companion import belongs
+from rekindle.compat import companion
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Range, Version
@@ -18,10 +18,7 @@ from rekindle.knowledge.torch.releases import full_version, torch_release
 def made_for(package: str, version: str) -> tuple[str, ...]:
     """The torch releases that a release of a package, or the newest of a range, was made for; empty: not known."""
     if package in companions.PROJECTS:
-        try:
-            return tuple(sorted(companions.made_with(package, version), key=Version))
-        except (UnknownName, UsageError):
-            return ()
+        return companion.made_for(package, version)
     if version[:1] in "<>=!~":
         asked = Range(version)
         rows = [row for row in extension_homes.wheels(package) if asked.holds(row.version)]
@@ -66,7 +63,7 @@ def goes_with(package: str, version: str, torch: str) -> Judgement:
         rows = [row for row in extension_homes.wheels(package) if Range(version).holds(row.version)]
         row = next((each for each in rows if each.serves(torch)), rows[0] if rows else None)
     elif package in companions.PROJECTS:
-        return belongs(package, version, torch)
+        return companion.belongs(package, version, torch)
     else:
         row = _row(package, version)
     asked = asked_by(package, version) if row is None else None

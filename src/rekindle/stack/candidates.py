@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from rekindle.compat.companion import release_for, to_build_for
+from rekindle.compat.companion import belongs, release_for, to_build_for
 from rekindle.compat.driver_card import Window
 from rekindle.compat.feature_card import has
 from rekindle.compat.judgement import Clash
@@ -99,11 +99,11 @@ def _together(wish: Wish) -> None:
     alone = msgspec.structs.replace(wish, torchvision=None)
     if any(map(alone.admits, made)):
         return
+    answer = belongs("torchvision", wish.torchvision or "", wish.torch or "")
     owners = " and ".join(sorted(made, key=Version))
-    message = f"torchvision {wish.torchvision} does not belong to torch {wish.torch}: it belongs to torch {owners}"
-    named = release_for("torchvision", wish.torch or "")
-    hint = f"torch {wish.torch} goes with torchvision {named}; " if named else ""
-    raise UsageError(message, hint=f"{hint}leave `--torch` or `--torchvision` out")
+    ours = f"torchvision {wish.torchvision} does not belong to torch {wish.torch}; it belongs to torch {owners}"
+    message = answer.sentence if isinstance(answer, Clash) else ours
+    raise UsageError(message, hint="leave `--torch` or `--torchvision` out")
 
 
 def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterable[Offer]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from rekindle.compat.toolkit_card import able_toolkits
+from rekindle.compat.judgement import Clash
+from rekindle.compat.toolkit_card import able_toolkits, compiles
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import toolkits
@@ -156,10 +157,8 @@ def _toolkits(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
                 continue  # the list may be meant for the toolkit of another branch
             told.add(key)
             line = cuda.line if target.capability in subject.gpus else item.line
-            yield raised(
-                "toolkit-cannot-target", line, cuda=cuda.version, arch=target.capability, sm=target.capability.sm,
-                range=able(target.capability), also=_also(subject, cuda), source=row.source,
-            )  # fmt: skip
+            said, also = cannot_compile(cuda.version, target.capability), _also(subject, cuda)
+            yield raised("toolkit-cannot-target", line, sentence=said, also=also, source=row.source)
     for step in subject.builds:
         if step.what == "other":
             continue  # nobody knows whether CUDA has a part in it
@@ -178,10 +177,13 @@ def card_toolkit(subject: Subject, either: Sequence[Known], told: set[tuple[str,
         if row is None or key in told or any(each is None or each.version in able_toolkits(card) for each in rows):
             continue
         told.add(key)
-        yield raised(
-            "toolkit-not-for-the-card", cuda.line, cuda=cuda.version, card=card, sm=card.sm, range=able(card),
-            also=_also(subject, cuda), source=row.source,
-        )  # fmt: skip
+        said, also = cannot_compile(cuda.version, card), _also(subject, cuda)
+        yield raised("toolkit-not-for-the-card", cuda.line, sentence=said, sm=card.sm, also=also, source=row.source)
+
+
+def cannot_compile(cuda: Version, card: Capability) -> str:
+    answer = compiles(cuda, card, card.sm)
+    return answer.sentence if isinstance(answer, Clash) else f"CUDA {cuda} cannot compile for {card.sm}"
 
 
 def _also(subject: Subject, cuda: Known) -> str:
@@ -209,15 +211,6 @@ def known_toolkit(cuda: Known | None) -> toolkits.Toolkit | None:
     if cuda is None:
         return None
     return next((row for row in toolkits.toolkits() if row.version == cuda.version.major_minor), None)
-
-
-def able(capability: Capability) -> str:
-    first, last = toolkits.first_toolkit_for(capability), toolkits.last_toolkit_for(capability)
-    if first is None or last is None:
-        return "no toolkit in Rekindle's data can"
-    if last is toolkits.toolkits()[-1]:
-        return f"CUDA {first.version} is the first that can"
-    return f"CUDA {last.version} is the last that can"
 
 
 def _syntax(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:

@@ -20,7 +20,7 @@ from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
 from rekindle.review.readers.recorder import defines
 from rekindle.review.remark import Raised, raised
-from rekindle.review.rules.architecture import NAME, able, any_cuda, card_toolkit, known_toolkit, read_list
+from rekindle.review.rules.architecture import NAME, any_cuda, cannot_compile, card_toolkit, known_toolkit, read_list
 from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Invocation, Word
 
@@ -64,12 +64,10 @@ def check(subject: Subject) -> Iterator[Raised]:
         for target in code.targets or () if cuda is not None and rows else ():
             if not any(row.has_target(target.capability) for row in rows):
                 key = (str(cuda.version) if cuda else "", str(target.capability))
-                if key not in told:
+                if cuda is not None and key not in told:
                     told.add(key)
-                    yield raised(
-                        "toolkit-cannot-target", code.line, cuda=key[0], arch=target.capability,
-                        sm=target.capability.sm, range=able(target.capability), also="", source=rows[0].source,
-                    )  # fmt: skip
+                    said = cannot_compile(cuda.version, target.capability)
+                    yield raised("toolkit-cannot-target", code.line, sentence=said, also="", source=rows[0].source)
         for card in subject.gpus:
             if code.targets and not _runs(code.targets, card) and code.line not in lists:
                 right = _longer(subject.document.line(code.line), code.listed, card)

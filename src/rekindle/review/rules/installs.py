@@ -12,7 +12,6 @@ import msgspec
 from rekindle.compat.companion import belongs
 from rekindle.compat.judgement import Clash
 from rekindle.compat.library_card import brought_by
-from rekindle.compat.package import made_for
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import needs_python, script_rules
@@ -129,8 +128,7 @@ def _companions(subject: Subject) -> Iterator[Raised]:
             for name, stays in kept.items() if found.verb == "install" and not subject.notes else ():
                 answer = belongs(name, str(stays), str(exact))
                 if not found.named(name) and isinstance(answer, Clash):
-                    text = f"{exact} pairs with {name} {answer.changes[0].value}"
-                    yield raised("companion", torch.line, name=name, version=stays, torch=exact, right=text)
+                    yield raised("companion", torch.line, name=name, sentence=answer.sentence)
         if found.verb == "create" or found.item.conditional:
             kept.clear()
         for name in companions.PROJECTS if not found.item.conditional else ():
@@ -150,13 +148,10 @@ def _companions(subject: Subject) -> Iterator[Raised]:
             if not isinstance(answer, Clash):
                 continue
             fitting = answer.changes[0].value
-            home = next(iter(made_for(name, str(version))), None)
-            text = f"{pinned.version} pairs with {name} {fitting}"
-            text += f", and {version} belongs to torch {home}" if home else ""
             line = subject.document.line(wanted.line)
             corrected = line.replace(f"{name}=={version}", f"{name}=={fitting}", 1)
             yield raised(
-                "companion", wanted.line, name=name, version=version, torch=pinned.version, right=text,
+                "companion", wanted.line, name=name, sentence=answer.sentence,
                 corrected=corrected if corrected != line else None, certain=False,
             )  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rekindle.compat.host_compiler import newest_gcc, takes_gcc, takes_msvc, toolset_range, toolsets_of
 from rekindle.compat.judgement import Clash, Fits
-from rekindle.compat.library_card import compiles_with, cudnn_serves, cudnns_for, last_cudnn
+from rekindle.compat.library_card import compiles_with, cudnn_serves, lines_serve
 from rekindle.core.regex import re2
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
@@ -353,19 +353,10 @@ def _cudnn(subject: Subject) -> Iterator[Raised]:
     for version, line, major in _cudnn_points(subject):
         for card in subject.gpus:
             exact = len(version.parts) > 2
-            if exact:
-                answers = [cudnn_serves(version, card, cuda_major=major)]
-            else:
-                made = [each for each in cudnns_for(major) if each.major == version.major]
-                answers = [cudnn_serves(each, card, cuda_major=major) for each in made]
-            if answers and all(isinstance(each, Clash) for each in answers) and f"{version}{card}" not in told:
+            served = (cudnn_serves if exact else lines_serve)(version, card, cuda_major=major)
+            if isinstance(served, Clash) and f"{version}{card}" not in told:
                 told.add(f"{version}{card}")
-                last = last_cudnn(card)
-                shown = f"{version}" if exact else f"{version} for CUDA {major}"
-                yield raised(
-                    "cudnn-not-for-the-card", line, cudnn=shown, card=card, sm=card.sm,
-                    last=f"{last} is the last that has" if last else "no release has",
-                )  # fmt: skip
+                yield raised("cudnn-not-for-the-card", line, sentence=served.sentence)
         for step in subject.torch_builds[:1]:
             torch = subject.torch_at(step.item)
             known = torch and subject.release_at(step.item)

@@ -479,9 +479,9 @@ def _kernel(subject: Subject, line: int, name: str, requirement: str | None, *, 
     if row is None or (below and row.begins_since is not None and Version(below[1]) <= row.begins_since):
         return  # an older release, which may have begun earlier
     for card in subject.gpus:
-        if isinstance(runs_on(name, exact_version(requirement), card), Clash):
+        if isinstance(answer := runs_on(name, exact_version(requirement), card), Clash):
             yield raised(
-                "kernels-not-for-the-card", line, name=row.package, card=card, sm=card.sm, begins=row.begins,
+                "kernels-not-for-the-card", line, sentence=answer.sentence,
                 instead=f". Instead: {row.instead}" if row.instead else "", source=row.source,
             )  # fmt: skip
         elif ready and isinstance(answer := wheel_runs_on(row.package, exact_version(requirement), card), Clash):
