@@ -189,7 +189,7 @@ def one(kind: str, folder: Path, ninja: str) -> int:
 def gate(folder: Path) -> str:
     compiler = Compiler(kind="gcc", cxx="g++", c="gcc", cuda_host="g++")
     request = BuildRequest(source=".", system="linux", arch="any", python=sys.executable, compiler=compiler)
-    return making.make(folder, request, os.environ).words[0]
+    return str(making.make_gate(folder, request, os.environ))
 
 
 def write_mixed(folder: Path) -> None:

@@ -143,7 +143,7 @@ def inspect(
     """
     import msgspec
 
-    from rekindle.wheels.inspect.against import read_torch
+    from rekindle.wheels.inspect.identity import read_torch
     from rekindle.wheels.inspect.inspection import inspect as look
     from rekindle.wheels.inspect.inspection import required_findings, targets_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.core.findings import State
-from rekindle.wheels.inspect.against import read_torch
+from rekindle.wheels.inspect.identity import read_torch
 from rekindle.wheels.inspect.inspection import Inspection, inspect
 from rekindle.wheels.repair import repair
 from support.artefacts import wheel

@@ -21,7 +21,7 @@ from rekindle.doctor.examine import examine
 from rekindle.machine.host import Host
 from rekindle.machine.model import FoundPython, FoundToolkit, Machine
 from rekindle.machine.probe import look
-from rekindle.machine.toolchain import gpu_code
+from rekindle.machine.toolchain import cudnn
 from support.artefacts import unverified
 
 KERNEL = "__global__ void twice(float *a) { a[threadIdx.x] *= 2; }\n"
@@ -134,7 +134,7 @@ def test_gpu_code_of_an_installed_torch_is_read_from_its_files(machine: Machine,
     if not (lib / "libtorch_cuda.so").exists():
         unverified(f"this toolkit could not make a library: {out[-200:]}")
     python = FoundPython(path=sys.executable, site_packages=(str(tmp_path),))
-    torch = gpu_code.installed_torch(Host(), python)
+    torch = cudnn.installed_torch(Host(), python)
     assert torch
     assert [str(target) for target in torch.targets] == chosen
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from rekindle.build.configure import preflight
-from rekindle.build.configure.check import check
+from rekindle.build.configure.backends import check_configured as check
 from rekindle.build.configure.cmake_result import CMakeResult, gencode_targets, parse_cache, parse_ninja, parse_summary
 from rekindle.build.configure.options import Options, Resolved
 from rekindle.build.configure.request import BuildCudnn, BuildRequest, Compiler, Cuda

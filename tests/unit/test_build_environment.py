@@ -25,7 +25,7 @@ from rekindle.build.run import build
 from rekindle.core.errors import BadInput, MissingTool
 from rekindle.core.version import Version
 from rekindle.machine.snapshot import load
-from rekindle.machine.toolchain.vcvars import VcVars
+from rekindle.machine.toolchain.msvc import VcVars
 from support.command import rekindle_command
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"

@@ -255,6 +255,44 @@ def test_what_is_running_is_read_off_the_processes(tmp_path: Path) -> None:
     assert watcher.look() == []
 
 
+def test_the_jobs_of_an_inner_ninja_count_and_not_those_of_the_one_that_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tree = {
+        10: (1, "pip"),
+        20: (10, "ninja"),
+        30: (20, "cmake"),
+        40: (30, "ninja.exe"),
+        50: (40, "c++"),
+        60: (20, "c++"),
+    }
+
+    class Fake:
+        def __init__(self, pid: int) -> None:
+            self.pid = pid
+
+        def children(self, recursive: bool) -> list[Fake]:
+            return [Fake(pid) for pid in tree if pid != self.pid]
+
+        def name(self) -> str:
+            return tree[self.pid][1]
+
+        def ppid(self) -> int:
+            return tree[self.pid][0]
+
+        def create_time(self) -> float:
+            return float(self.pid)
+
+        def cmdline(self) -> list[str]:
+            return [self.name(), "-o", f"{self.pid}.o"]
+
+    monkeypatch.setattr("psutil.Process", Fake)
+    monkeypatch.setattr(outputs, "held_by", lambda pid: None)
+    assert [job.output for job in Watcher(10).look()] == ["50.o"]
+    del tree[40]
+    assert [job.output for job in Watcher(10).look()] == ["30.o", "60.o"]
+
+
 def moment(**values: object) -> Now:
     jobs = (
         RunningProgram(output=TENSOR, seconds=242.0, memory=3 * GIB),

@@ -643,7 +643,7 @@ def test_the_scripts_own_packing_gives_the_wheel_that_rekindle_gives(tmp_path: P
 
 def test_the_scripts_own_check_agrees_with_rekindles(tmp_path: Path, plan: dict[str, object]) -> None:
     """What stops one stops the other, over the answers that CMake has been seen to give."""
-    from rekindle.build.configure import check, cmake_result, request
+    from rekindle.build.configure import backends, cmake_result, request
     from rekindle.build.configure.options import Options, Resolved
     from rekindle.core.findings import State, worst
 
@@ -674,6 +674,6 @@ def test_the_scripts_own_check_agrees_with_rekindles(tmp_path: Path, plan: dict[
             compiled.format(version), encoding="utf-8"
         )
         script = standalone_steps.check(str(build)) == 0
-        real = worst(check.check(asked, chosen, cmake_result.configured_in(build, ""))) is not State.FAIL
+        real = worst(backends.check_configured(asked, chosen, cmake_result.configured_in(build, ""))) is not State.FAIL
         said.append((script, real))
     assert said == [(True, True)] + [(False, False)] * 4

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from rekindle.build.configure import check, cmake_result, options, preflight, request
+from rekindle.build.configure import backends, cmake_result, options, preflight, request
 from rekindle.build.configure.options import Options
 from rekindle.build.run.folders import Folders
 from rekindle.build.script import script, standalone, standalone_libraries, standalone_steps
@@ -261,7 +261,7 @@ def test_a_sequential_mkl_is_a_failure_of_the_check(
         (tmp_path / "build.ninja").write_text("", encoding="utf-8")
         assert standalone_steps.check(str(tmp_path)) == bool(wrong)
         resolved = request.resolve(request.BuildFile(torch="1.12.1", python="3.9"), load(MACHINE))
-        found = check.check(resolved, Options(resolved=()), cmake_result.configured_in(tmp_path, ""))
+        found = backends.check_configured(resolved, Options(resolved=()), cmake_result.configured_in(tmp_path, ""))
         assert any(each.id == "mkl-threads" and each.state is State.FAIL for each in found) == bool(wrong)
     assert "one core" in capsys.readouterr().out
 

@@ -9,7 +9,7 @@ import pytest
 
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import Finding, State
-from rekindle.wheels.inspect.against import read_torch
+from rekindle.wheels.inspect.identity import read_torch
 from rekindle.wheels.inspect.inspection import inspect
 from rekindle.wheels.repair import repair
 from support import small_wheels

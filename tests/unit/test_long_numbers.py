@@ -9,7 +9,7 @@ import pytest
 from rekindle import api
 from rekindle.core.errors import UsageError
 from rekindle.model.wheel import WheelIdentity, python_of, tagged_glibc
-from rekindle.wheels.inspect.against import admits, cuda_of
+from rekindle.wheels.inspect.identity import admits, cuda_of
 from rekindle.wheels.verify.verify import verify
 from support import small_wheels
 

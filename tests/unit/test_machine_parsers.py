@@ -28,7 +28,7 @@ from rekindle.machine.host import CouldNotRead, Recording, Replay, Said
 from rekindle.machine.probe import look
 from rekindle.machine.python import interpreters
 from rekindle.machine.system import memory
-from rekindle.machine.toolchain import cudnn, gcc, gpu_code, msvc, toolkits
+from rekindle.machine.toolchain import cudnn, gcc, msvc, toolkits
 
 MACHINES = Path(__file__).parents[1] / "machines"
 TIMES = min(int(os.environ.get("REKINDLE_FUZZ", "200")), 10_000)
@@ -226,7 +226,7 @@ def test_windows_numbers_of_a_driver() -> None:
     ],
 )
 def test_torch_tells_its_cuda(text: str, version: str, cuda: str | None) -> None:
-    assert gpu_code.parse_torch_version(text) == (version, Version(cuda) if cuda else None)
+    assert cudnn.parse_torch_version(text) == (version, Version(cuda) if cuda else None)
 
 
 def test_the_kernel_modules_version() -> None:
@@ -271,7 +271,7 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
         said("k40c-windows", "ask_python.py"),
         lambda text: interpreters.parse(WINDOWS, "C:\\rk\\env\\Scripts\\python.exe", text),
     ),
-    "torch/version.py": ("__version__ = '2.1.2+cu121'\ndebug = False\ncuda = '12.1'\n", gpu_code.parse_torch_version),
+    "torch/version.py": ("__version__ = '2.1.2+cu121'\ndebug = False\ncuda = '12.1'\n", cudnn.parse_torch_version),
     "cudnn_version.h": (
         "#define CUDNN_MAJOR 8\n#define CUDNN_MINOR 9\n#define CUDNN_PATCHLEVEL 5\n",
         cudnn.parse_header,

@@ -16,7 +16,7 @@ from rekindle.formats.access import Buffer
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.wheels.inspect.inspection import inspect
-from rekindle.wheels.repair import prune
+from rekindle.wheels.repair import slim
 from support import fatbins, small_wheels, torch_like
 from support.command import rekindle_command
 
@@ -38,7 +38,7 @@ def _entries(data: bytes) -> list[list[bytes]]:
 def _pruned(data: bytes, folder: Path, *cards: Capability) -> bytes:
     path = folder / "library"
     path.write_bytes(data)
-    prune.apply(path, prune.cuts(_read(data), cards))
+    slim.apply(path, slim.cuts(_read(data), cards))
     return path.read_bytes()
 
 
@@ -82,10 +82,10 @@ def test_what_is_not_understood_stays(code: tuple[bytes, ...], tmp_path: Path) -
 
 def test_code_that_is_not_registered_and_nvidias_own_libraries_stay() -> None:
     loose = b"\x7fELF" + bytes(60) + fatbins.container("sm_61", "sm_80")
-    assert prune.cuts(_read(loose), [PASCAL]) == []
+    assert slim.cuts(_read(loose), [PASCAL]) == []
     data = torch_like.elf("x86_64", ("sm_61", "sm_80"))
-    assert prune.cuts(_read(data, "torch/lib/libcublas.so.12"), [PASCAL]) == []
-    assert len(prune.cuts(_read(data), [PASCAL])) == 1
+    assert slim.cuts(_read(data, "torch/lib/libcublas.so.12"), [PASCAL]) == []
+    assert len(slim.cuts(_read(data), [PASCAL])) == 1
 
 
 def _torch(folder: Path, *more: tuple[str | bytes, ...]) -> Path:
@@ -98,7 +98,7 @@ def _torch(folder: Path, *more: tuple[str | bytes, ...]) -> Path:
 
 def test_the_wheel_has_a_name_of_its_own_and_serves_its_card_alone(tmp_path: Path) -> None:
     wheel = _torch(tmp_path)
-    done = prune.prune(wheel, tmp_path / "out", cards=["GTX 1080 Ti"])
+    done = slim.prune(wheel, tmp_path / "out", cards=["GTX 1080 Ti"])
     assert done.output is not None
     assert done.output.name == "torch-2.7.1+cu126.only.sm61-cp311-cp311-manylinux_2_28_x86_64.whl"
     small_wheels.check_record(done.output)
@@ -112,7 +112,7 @@ def test_the_wheel_has_a_name_of_its_own_and_serves_its_card_alone(tmp_path: Pat
 
 
 def test_parts_for_other_cards_alone_keep_a_piece_and_are_told_of(tmp_path: Path) -> None:
-    done = prune.prune(_torch(tmp_path, ("sm_90a",)), tmp_path / "out", cards=["GTX 1080 Ti"])
+    done = slim.prune(_torch(tmp_path, ("sm_90a",)), tmp_path / "out", cards=["GTX 1080 Ti"])
     assert any("1 part for other cards alone" in finding.found for finding in done.findings)
 
 
@@ -124,4 +124,4 @@ def test_the_command_says_what_is_saved_and_refuses_what_it_does_not_use(tmp_pat
     assert rekindle_command("repair", wheel, "--only-for", "V100", "--gpu", "V100").code == 2
     assert rekindle_command("repair", wheel, "--only-for", "no such card").code == 3
     with pytest.raises(UsageError, match="could do without"):
-        prune.prune(torch_like.wheel(tmp_path / "one", libraries={}), tmp_path, cards=["V100"])
+        slim.prune(torch_like.wheel(tmp_path / "one", libraries={}), tmp_path, cards=["V100"])

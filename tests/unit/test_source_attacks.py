@@ -16,7 +16,7 @@ import pytest
 from rekindle.cli.main import run
 from rekindle.core import codec
 from rekindle.core.errors import BadInput, FetchFailed
-from rekindle.source import checkout, request, tarball
+from rekindle.source import checkout, request
 from rekindle.source import git as source_git
 from rekindle.source.git import Mirrors, Network
 from support import pace, repositories, trees
@@ -409,12 +409,12 @@ def test_a_tarball_has_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert zeros.stat().st_size < 100_000
     words = ["source", "--torch", "2.0.1", "-o", str(tmp_path / "tree"), "--from"]
     assert run([*words, str(zeros)]) == BadInput.exit_code
-    monkeypatch.setattr(tarball, "MOST_MEMBERS", 10)
+    monkeypatch.setattr(request, "MOST_MEMBERS", 10)
     many = make_tarball(
         tmp_path / "many.tar.gz", [("p/version.txt", "2.0.0a0\n"), *((f"p/{n}", "x") for n in range(10))]
     )
     assert run([*words, str(many)]) == BadInput.exit_code
-    monkeypatch.setattr(tarball, "MOST_BYTES", 100)
+    monkeypatch.setattr(request, "MOST_BYTES", 100)
     large = make_tarball(tmp_path / "large.tar.gz", [("p/version.txt", "2.0.0a0\n"), ("p/f", "x" * 200)])
     assert run([*words, str(large)]) == BadInput.exit_code
     assert not (tmp_path / "tree").exists()

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekindle.core.version import Version
-from rekindle.source import cmake
+from rekindle.source import patches
 from support.pace import seconds
 
 FLOOR = Version("3.5")
 
 
 def versions(text: str) -> list[str | None]:
-    return [None if one.version is None else str(one.version) for one in cmake.requirements(text.encode())]
+    return [None if one.version is None else str(one.version) for one in patches.requirements(text.encode())]
 
 
 @pytest.mark.parametrize(
@@ -77,24 +77,24 @@ def test_reads_what_cmake_reads(text: str, expected: list[str | None]) -> None:
     ],
 )  # fmt: skip
 def test_raises_only_the_number(before: str, after: str) -> None:
-    assert cmake.raised(before.encode(), FLOOR) == after.encode()
+    assert patches.raised_minimum(before.encode(), FLOOR) == after.encode()
 
 
 def test_bytes_that_are_no_text_survive() -> None:
     data = b"\xff\xfe # latin \xe9\ncmake_minimum_required(VERSION 2.8)\n\x00\x80"
-    assert cmake.raised(data, FLOOR) == data.replace(b"2.8", b"3.5")
+    assert patches.raised_minimum(data, FLOOR) == data.replace(b"2.8", b"3.5")
 
 
 def test_line_numbers_are_those_an_editor_shows() -> None:
     text = b"# one\n\ncmake_minimum_required(\n  VERSION\n  2.8\n)"
-    assert [one.line for one in cmake.requirements(text)] == [5]
+    assert [one.line for one in patches.requirements(text)] == [5]
 
 
 @given(st.text(alphabet='cmake_minimum_required(VERSION 2.8)\n"#[]=\\ \t', max_size=300))
 def test_no_text_upsets_it_and_twice_is_once(text: str) -> None:
     data = text.encode()
-    once = cmake.raised(data, FLOOR)
-    assert cmake.raised(once, FLOOR) == once
+    once = patches.raised_minimum(data, FLOOR)
+    assert patches.raised_minimum(once, FLOOR) == once
 
 
 @pytest.mark.long
@@ -106,7 +106,7 @@ def test_twice_the_traps_cost_twice_the_work() -> None:
     def once(lines: int) -> float:
         data = b'message("a # b" [[ c ]] (d))\n' * lines + b"cmake_minimum_required(VERSION 2.8)\n"
         begun = time.process_time()
-        assert cmake.raised(data, FLOOR) == data.replace(b"2.8)\n", b"3.5)\n")
+        assert patches.raised_minimum(data, FLOOR) == data.replace(b"2.8)\n", b"3.5)\n")
         return time.process_time() - begun
 
     def work(lines: int) -> float:
@@ -119,5 +119,5 @@ def test_twice_the_traps_cost_twice_the_work() -> None:
 def test_the_version_of_the_cmake_that_reads_it_is_never_too_old() -> None:
     """pybind11 and fmt: `cmake_policy(VERSION ${CMAKE_MAJOR_VERSION}.${CMAKE_MINOR_VERSION})`."""
     for text in ("${CMAKE_MAJOR_VERSION}.${CMAKE_MINOR_VERSION}", "${CMAKE_VERSION}"):
-        assert [one.running for one in cmake.requirements(f"cmake_policy(VERSION {text})".encode())] == [True]
-    assert not cmake.requirements(b"cmake_policy(VERSION ${MINE})")[0].running
+        assert [one.running for one in patches.requirements(f"cmake_policy(VERSION {text})".encode())] == [True]
+    assert not patches.requirements(b"cmake_policy(VERSION ${MINE})")[0].running

@@ -25,7 +25,7 @@ from rekindle.machine.snapshot import Snapshot
 from rekindle.model.wheel import read_name
 from rekindle.wheels.inspect.identity import VariantFile
 from rekindle.wheels.inspect.inspection import inspect
-from rekindle.wheels.repair.variant import label
+from rekindle.wheels.repair.slim import label
 from rekindle.wheels.shelf import index, shelf
 from rekindle.wheels.shelf.shelf import Addition
 from support import small_wheels, torch_like

@@ -12,7 +12,7 @@ from rekindle.core.run import Result
 from rekindle.core.version import Version
 from rekindle.machine.host import Recording, Replay, Said
 from rekindle.machine.toolchain import toolkits
-from rekindle.machine.toolchain.vcvars import VcVars, capture, command_line, difference, newest, parse_set, unvisited
+from rekindle.machine.toolchain.msvc import VcVars, capture, command_line, difference, newest, parse_set, unvisited
 
 STUDIO = r"C:\Program Files (x86)\Microsoft Visual Studio\2019\Community"
 TOOLS = STUDIO + r"\VC\Tools\MSVC\14.29.30133"

@@ -16,7 +16,7 @@ import studio
 
 from rekindle.core.errors import StepFailed
 from rekindle.core.version import Version
-from rekindle.machine.toolchain.vcvars import capture
+from rekindle.machine.toolchain.msvc import capture
 
 PLACES = ["Microsoft Visual Studio (x86)", "Studio & Söhne", "Tools^1! #2", "ビルド ツール", "plain"]
 

@@ -27,7 +27,8 @@ from rekindle.formats import binary, elf, ninja_log, package, sections, static, 
 from rekindle.formats.access import Buffer
 from rekindle.formats.archive import Archive
 from rekindle.machine import snapshot
-from rekindle.source import cmake, tarball
+from rekindle.source import patches
+from rekindle.source import request as tarball
 from rekindle.stack import plan
 from rekindle.wheels.closure.search_path import closure
 from rekindle.wheels.inspect import identity, integrity
@@ -168,7 +169,7 @@ def cmake_texts(data: bytes) -> None:
     cmake_result.parse_cache(text)
     cmake_result.parse_summary(text)
     cmake_result.parse_ninja(text)
-    cmake.requirements(data)
+    patches.requirements(data)
 
 
 def wheel_texts(data: bytes) -> None:

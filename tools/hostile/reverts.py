@@ -85,7 +85,7 @@ REVERTS = (
         "a flag that names no code for a card", "build.ninja", "build/configure/cmake_result.py",
         "if _TARGET.fullmatch(code)", "if code",
     ),
-    Revert("files and folders of a tarball are counted", "tar", "source/tarball.py", "self._members < 0", "False"),
+    Revert("files and folders of a tarball are counted", "tar", "source/request.py", "self._members < 0", "False"),
     Revert("headers of a tarball stand in a short row", "tar", TAR, "tar.chain > _LONGEST_CHAIN", "False"),
     Revert(
         "headers of a tarball have a longest length", "tar", TAR,

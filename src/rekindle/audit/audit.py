@@ -20,7 +20,7 @@ from rekindle.machine.host import CouldNotRead
 from rekindle.machine.model import InstalledTorch
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.environment import torch_of
-from rekindle.machine.toolchain.gpu_code import parse_torch_version as parse_torch
+from rekindle.machine.toolchain.cudnn import parse_torch_version as parse_torch
 from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
 

@@ -193,7 +193,7 @@ def _provisioned(command: BuildCommand, seen: Machine, tell: Callable[[str], Non
     wanted = wanted_by(command)
     overrides = options.parse(command.pairs)
     if command.dry_run:
-        for tool in lacking(wanted, seen, overrides).tools:
+        for tool in lacking(wanted, seen, overrides):
             tell(f"would install {tool}")
         return seen
     done = install_lacking(wanted, seen, overrides, accept_licence=command.accept_licence, say=tell, ask=_question())
@@ -385,15 +385,9 @@ def _passed(commit: str) -> Finding:
     return passed("commit", f"the source is at the pinned commit {commit[:12]}")
 
 
-class Lacking(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools to install, as `rekindle toolchain install` takes them, and the CUDA that they go with."""
-
-    tools: tuple[str, ...] = ()
-    cuda: Version | None = None
-
-
-def lacking(wanted: BuildFile, machine: Machine, overrides: Mapping[str, str] | None = None) -> Lacking:
-    """What is not here of what the build asks for. MSVC is not among it: only Microsoft's installer brings that."""
+def lacking(wanted: BuildFile, machine: Machine, overrides: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """What is not here of what the build asks for, as `rekindle toolchain install` takes it. MSVC is not among it: only
+    Microsoft's installer brings that."""
     tools: list[str] = []
     cuda = wanted.cuda
     if cuda is not None and wanted.cuda_root is None:
@@ -408,7 +402,7 @@ def lacking(wanted: BuildFile, machine: Machine, overrides: Mapping[str, str] | 
         tools.append(f"cudnn=={wanted.cudnn}")
     if _lacks_openblas(wanted, machine, overrides or {}):
         tools.append("openblas")
-    return Lacking(tools=tuple(tools), cuda=cuda)
+    return tuple(tools)
 
 
 def install_lacking(
@@ -421,13 +415,12 @@ def install_lacking(
     ask: Callable[[str], bool] | None,
 ) -> bool:
     """Install it: sizes, sources and licences are shown first. Whether anything was installed."""
-    needs = lacking(wanted, machine, overrides)
-    if not needs.tools:
+    tools = lacking(wanted, machine, overrides)
+    if not tools:
         say("nothing to provision: everything that the build needs is here")
         return False
-    command = toolchain.InstallCommand(
-        tools=needs.tools, cuda=str(needs.cuda) if needs.cuda else None, accept_licence=accept_licence
-    )
+    cuda = str(wanted.cuda) if wanted.cuda else None
+    command = toolchain.InstallCommand(tools=tools, cuda=cuda, accept_licence=accept_licence)
     done = toolchain.install(command, say=say, ask=ask or (lambda _: False))
     for kit in done.kits:
         say(f"installed {kit.id}")

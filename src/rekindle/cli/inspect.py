@@ -48,7 +48,7 @@ def command(
     from rekindle.core import findings
     from rekindle.wheels import tags
     from rekindle.wheels.inspect import inspection, report
-    from rekindle.wheels.inspect.against import read_torch
+    from rekindle.wheels.inspect.identity import read_torch
     from rekindle.wheels.inspect.inspection import required_findings, targets_of
 
     wanted = targets_of(require)

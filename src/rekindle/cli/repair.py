@@ -74,14 +74,14 @@ def command(
         with console.waiting(f"reading and writing {console.plural(len(every), 'wheel')}"):
             done = [slimming.slim(wheel, output, cards=gpus, dry_run=dry_run) for wheel in every]
     elif only_for:
-        from rekindle.wheels.repair.prune import prune
+        from rekindle.wheels.repair.slim import prune
 
         options.exclude("only_for", (*_OTHERS, "variant", "gpus"))
         every = [found for given in wheels for found in tags.wheels_in(given)]
         with console.waiting(f"reading and writing {console.plural(len(every), 'wheel')}"):
             done = [prune(wheel, output, cards=only_for, dry_run=dry_run) for wheel in every]
     elif variant:
-        from rekindle.wheels.repair.variant import label
+        from rekindle.wheels.repair.slim import label
 
         options.exclude("variant", (*_OTHERS, "gpus"))
         done = [label(each, output, dry_run=dry_run) for given in wheels for each in tags.wheels_in(given)]

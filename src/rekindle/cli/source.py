@@ -13,7 +13,7 @@ from rekindle.core.errors import Unverified, UsageError
 
 if TYPE_CHECKING:
     from rekindle.source.checkout import Tree
-    from rekindle.source.tarball import Unpacked
+    from rekindle.source.request import Unpacked
 
 
 @click.command("source")

@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from rekindle.core.errors import NotWritable, StepFailed, UsageError
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 REQUEST_SECONDS, SILENCE_SECONDS = 10.0, 15
 _MOST_AT_ONCE, _BACKLOG = 2000, 1024
 _MOST_FALLS = 5
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def listen(host: str, port: int) -> socket.socket:

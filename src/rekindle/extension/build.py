@@ -79,7 +79,7 @@ def make(
     output.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     with _governed(found, environ, work, tell) as governed:
-        outcome = journal.run_program(
+        code = journal.run_program(
             python.pip(found.builder, *words),
             journal.StepLog(step="the extension", log=log, journal=Journal(work / "journal.jsonl")),
             env=governed,
@@ -87,7 +87,7 @@ def make(
             observe=_progress(tell),
         )
     wheel = next(iter(wheels.glob("*.whl")), None)
-    if not outcome.ok or wheel is None:
+    if code or wheel is None:
         raise _failure(project, log, found)
     return keep(wheel, output), log
 

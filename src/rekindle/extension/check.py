@@ -32,7 +32,7 @@ from rekindle.model.cuda_line import CudaLine
 from rekindle.model.environment import Environment
 from rekindle.model.requirement import holds, place, requirement
 from rekindle.model.wheel import read_name
-from rekindle.wheels.inspect.against import admits, torch_line
+from rekindle.wheels.inspect.identity import admits, torch_line
 from rekindle.wheels.inspect.inspection import CardCoverage as Judged
 from rekindle.wheels.inspect.inspection import Inspection, inspect
 

@@ -22,7 +22,7 @@ from rekindle.knowledge.cuda.toolkits import toolkits as known_toolkits
 from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
 from rekindle.machine.model import FoundToolkit, InstalledTorch, Machine
 from rekindle.machine.python.environment import python_has_headers
-from rekindle.machine.toolchain.vcvars import VcVars
+from rekindle.machine.toolchain.msvc import VcVars
 from rekindle.model.environment import Environment
 
 Capture = Callable[[BuildRequest], VcVars | None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import io
 import shutil
 from collections.abc import Callable
@@ -55,8 +54,7 @@ class Intake:
 
     async def _send_source(self, client: Any, address: str, folder: str, job: FleetJob) -> Sha256:
         if folder not in self._packed:
-            data = sources.pack_source(sources.source_root(Path(folder), job))
-            self._packed[folder] = (Sha256(hashlib.sha256(data).hexdigest()), data)
+            self._packed[folder] = sources.packed(folder, job)
         sha256, data = self._packed[folder]
         if (address, sha256) in self._there:
             return sha256

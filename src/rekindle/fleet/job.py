@@ -239,6 +239,11 @@ def digest_source(root: Path) -> str:
     return found.hexdigest()
 
 
+def packed(folder: str, job: FleetJob) -> tuple[Sha256, bytes]:
+    data = pack_source(source_root(Path(folder), job))
+    return Sha256(hashlib.sha256(data).hexdigest()), data
+
+
 def pack_source(root: Path) -> bytes:
     """The same bytes for the same files, on every machine."""
     stream = io.BytesIO()

@@ -67,13 +67,9 @@ class MatrixOverride(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Build it even where an official wheel serves."""
 
 
-class MatrixFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MatrixFile(MatrixInclude, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schema: str = SCHEMA
     project: Words = ("torch",)
-    torch: Words = ()
-    cuda: Words = ()
-    gpu: Words = ()
-    python: Words = ()
     os: Words = ("linux",)
     arch: Words = ("x86_64",)
     profile: Words = ("fast",)

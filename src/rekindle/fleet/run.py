@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import shutil
 import subprocess
@@ -294,12 +293,11 @@ def _order(planned: Planned, job: FleetJob, place: JobPlace) -> JobOrder:
             received.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(place.shelf / "wheels" / wheel.wheel, received)
     written = build_request.read(Path(folder)) if folder and job.lock.kind is JobKind.CMAKE else None
-    return order_of(planned, job, _packed(Path(folder), job, place) if folder else None, wheel, written)
+    return order_of(planned, job, _packed(folder, job, place) if folder else None, wheel, written)
 
 
-def _packed(folder: Path, job: FleetJob, place: JobPlace) -> Sha256:
-    data = sources.pack_source(sources.source_root(folder, job))
-    sha256 = Sha256(hashlib.sha256(data).hexdigest())
+def _packed(folder: str, job: FleetJob, place: JobPlace) -> Sha256:
+    sha256, data = sources.packed(folder, job)
     (place.work / "received").mkdir(parents=True, exist_ok=True)
     (place.work / "received" / sha256).write_bytes(data)
     return sha256

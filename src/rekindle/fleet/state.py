@@ -225,22 +225,18 @@ class FleetJournal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.events = read_events(path)
-        self._unsettled = False
+        self.unsettled = False
+        """A power cut could lose something that matters."""
 
     def write(self, event: FleetEvent) -> None:
         lines.append(self.path, event, hint=_JOURNAL_HINT, settled=False)
         self.events.append(event)
         # That a job was begun may be lost with a power cut: it is begun again.
-        self._unsettled = self._unsettled or event.event != "begin"
-
-    @property
-    def unsettled(self) -> bool:
-        """A power cut could lose something that matters."""
-        return self._unsettled
+        self.unsettled = self.unsettled or event.event != "begin"
 
     def settle(self) -> None:
         """Return when what was written is on the disk. May be called from another thread than `write`."""
-        self._unsettled = False
+        self.unsettled = False
         try:
             with self.path.open("ab") as stream:
                 os.fsync(stream.fileno())

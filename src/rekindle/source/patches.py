@@ -1,9 +1,16 @@
-"""The catalogue held against a tree: what applies, what it would change, changing it, and changing it back."""
+"""The catalogue held against a tree: what applies, what it would change, changing it, and changing it back.
+
+The versions that a CMake file asks for are read as CMake itself reads them: `cmake_minimum_required(VERSION 2.8)` may
+be written in any letter case, over several lines, with comments between its arguments; the same words inside a
+string, a bracket argument, a comment or another command's arguments mean nothing. Only the bytes of the version are
+replaced.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
@@ -11,9 +18,10 @@ import msgspec
 
 from rekindle.core import files
 from rekindle.core.errors import PatchMismatch
+from rekindle.core.version import Version
 from rekindle.knowledge.torch import patches as catalogue
 from rekindle.knowledge.torch.patches import Judgement, Need, Patch, PatchSetting
-from rekindle.source import cmake, edits, tree
+from rekindle.source import edits, tree
 from rekindle.source.journal import PatchJournal
 
 _CONTEXT = 3
@@ -22,102 +30,38 @@ _CONTEXT = 3
 def unified(path: str, before: bytes, after: bytes) -> str:
     """The diff of one file, with `a/` and `b/` before its path; empty when nothing changed.
 
-    `git apply` and `patch -p1` take it, at a cost that follows the change and not the file.
+    `git apply` and `patch -p1` take it.
     """
     if before == after:
         return ""
-    head = _line_start(before, _common(before, after), _CONTEXT)
-    tail = _common(before[head:][::-1], after[head:][::-1])
-    old_end, new_end = _line_end(before, len(before) - tail), _line_end(after, len(after) - tail)
-    if before[old_end:] != after[new_end:]:
-        old_end, new_end = len(before), len(after)
-    skipped = before.count(b"\n", 0, head)
+    old, new = (re.findall(rb"[^\n]*\n|[^\n]+", data) for data in (before, after))
+    most = min(len(old), len(new))
+    head = next((at for at in range(most) if old[at] != new[at]), most)
+    tail = next((at for at in range(most - head) if old[-1 - at] != new[-1 - at]), most - head)
+    old_end, new_end = len(old) - tail, len(new) - tail
+    found = difflib.SequenceMatcher(None, old[head:old_end], new[head:new_end], autojunk=False)
+    # What both begin and end with stays context, however the rest is paired: `patch` takes a hunk with less context
+    # behind it than before it for one at the end of the file.
+    codes = found.get_opcodes()
+    codes[:] = [(kind, a + head, b + head, c + head, d + head) for kind, a, b, c, d in codes]
+    codes[:] = [("equal", 0, head, 0, head), *codes, ("equal", old_end, len(old), new_end, len(new))]
     lines = [f"--- a/{path}\n", f"+++ b/{path}\n"]
-    for hunk in _hunks(_lines(before[head:old_end]), _lines(after[head:new_end]), skipped):
-        lines += hunk
+    for group in found.get_grouped_opcodes(_CONTEXT):
+        (_, first, _, put, _), (_, _, last, _, put_last) = group[0], group[-1]
+        lines.append(f"@@ -{_span(first, last)} +{_span(put, put_last)} @@\n")
+        for kind, a, b, c, d in group:
+            lines += [_line(" " if kind == "equal" else "-", line) for line in old[a:b]]
+            lines += [_line("+", line) for line in new[c:d]] if kind != "equal" else []
     return "".join(lines)
 
 
-def _hunks(old: list[str], new: list[str], skipped: int) -> list[list[str]]:
-    found = []
-    for group in _aligned(old, new).get_grouped_opcodes(_CONTEXT):
-        first, last = group[0], group[-1]
-        old_span = _span(first[1] + skipped, last[2] - first[1])
-        new_span = _span(first[3] + skipped, last[4] - first[3])
-        hunk = [f"@@ -{old_span} +{new_span} @@\n"]
-        for tag, a, b, c, d in group:
-            if tag == "equal":
-                hunk += [_line(" ", line) for line in old[a:b]]
-            else:
-                hunk += [_line("-", line) for line in old[a:b]] + [_line("+", line) for line in new[c:d]]
-        found.append(hunk)
-    return found
+def _span(start: int, end: int) -> str:
+    return f"{start + 1 if end > start else start},{end - start}"
 
 
-def _aligned(old: list[str], new: list[str]) -> difflib.SequenceMatcher[str]:
-    """The two aligned so that the last lines they share stay context.
-
-    `patch` takes a hunk with less context behind it than before it for one at the end of the file. Left to itself the
-    matcher may pair the first of several equal lines and call the last ones added.
-    """
-    same = 0
-    while same < min(_CONTEXT, len(old), len(new)) and old[-1 - same] == new[-1 - same]:
-        same += 1
-    found = difflib.SequenceMatcher(None, old[: len(old) - same], new[: len(new) - same], autojunk=False)
-    codes = found.get_opcodes()
-    if same:
-        begun, put = len(old) - same, len(new) - same
-        if codes and codes[-1][0] == "equal":
-            _, begun, _, put, _ = codes.pop()
-        codes.append(("equal", begun, len(old), put, len(new)))
-    return found
-
-
-def _span(start: int, length: int) -> str:
-    return f"{start + 1 if length else start},{length}"
-
-
-def _line(sign: str, text: str) -> str:
-    return f"{sign}{text}" if text.endswith("\n") else f"{sign}{text}\n\\ No newline at end of file\n"
-
-
-def _lines(data: bytes) -> list[str]:
-    return [line.decode("utf-8", "surrogateescape") for line in _split(data)]
-
-
-def _split(data: bytes) -> list[bytes]:
-    parts = data.split(b"\n")
-    lines = [part + b"\n" for part in parts[:-1]]
-    return [*lines, parts[-1]] if parts[-1] else lines
-
-
-def _common(one: bytes, other: bytes) -> int:
-    """How many bytes they begin with in common, by halving: comparing slices is fast, comparing bytes is not."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _line_start(data: bytes, at: int, lines_before: int) -> int:
-    for _ in range(lines_before + 1):
-        at = data.rfind(b"\n", 0, at)
-        if at < 0:
-            return 0
-    return at + 1
-
-
-def _line_end(data: bytes, at: int) -> int:
-    for _ in range(_CONTEXT + 1):
-        end = data.find(b"\n", at)
-        if end < 0:
-            return len(data)
-        at = end + 1
-    return at
+def _line(sign: str, line: bytes) -> str:
+    text = sign + line.decode("utf-8", "surrogateescape")
+    return text if text.endswith("\n") else f"{text}\n\\ No newline at end of file\n"
 
 
 class PatchState(str, Enum):
@@ -315,12 +259,12 @@ class _Desk:
             except OSError as error:
                 self.unread.append(UnreadFile(file=path, reason=error.strerror or str(error)))
                 continue
-            if not cmake.mentions(data):
+            if not mentions(data):
                 continue
-            for one in cmake.requirements(data):
+            for one in requirements(data):
                 if one.version is None and not one.running:
                     self.unread.append(UnreadFile(file=path, reason=f"line {one.line}: `{one.text[:60]}` is no number"))
-            raised = cmake.raised(data, rule.floor)
+            raised = raised_minimum(data, rule.floor)
             if raised != data:
                 self._before.setdefault(path, data)
                 self._draft(path, raised, patch.id)
@@ -352,3 +296,104 @@ class _Desk:
             if not folder.is_dir() or not any(folder.iterdir()):
                 return "/".join(parts[:depth]) if parts[0] == "third_party" else ""
         return ""
+
+
+_NAMES = (b"cmake_minimum_required", b"cmake_policy")
+# A comment (in brackets, or to the end of the line), and what an argument is: in brackets, in quotes, or plain.
+_TOKEN = re.compile(
+    rb"#\[(?P<level>=*)\[.*?(?:\](?P=level)\]|\Z)|#[^\n]*"
+    rb"|\[(?P<own>=*)\[(?P<bracket>.*?)(?:\](?P=own)\]|\Z)"
+    rb'|"(?P<quoted>[^"\\]*(?:\\.[^"\\]*)*)"?'
+    rb'|(?P<open>\()|(?P<close>\))|(?P<plain>(?:[^\s()#"\\]|\\.)+)',
+    re.DOTALL,
+)
+_CMAKE_CALL = re.compile(rb"[ \t]*\(")
+_RUNNING = re.compile(rb"(?:\$\{CMAKE_(?:MAJOR_|MINOR_|PATCH_)?VERSION\}\.?)+\Z")
+_CMAKE_RANGE = re.compile(rb"(\d+(?:\.\d+){1,3})(?:\.\.\.(\d+(?:\.\d+){1,3}))?\Z")
+
+
+class CMakeRequirement(msgspec.Struct, frozen=True, kw_only=True):
+    """One `VERSION` that a file asks for. `version` is None where it cannot be read, e.g. when it is a variable.
+
+    In `<min>...<max>` CMake takes the policies of `<max>`, so that is the version which counts. `running` marks
+    `${CMAKE_VERSION}` and its parts: whatever CMake it is that reads the file, never too old for itself.
+    """
+
+    command: str
+    line: int
+    text: str
+    version: Version | None
+    running: bool
+    start: int
+    end: int
+
+
+def mentions(data: bytes) -> bool:
+    """Whether the file can hold a requirement at all: quick, and never wrong about a no."""
+    return any(name in data for name in _NAMES) or any(name in data.lower() for name in _NAMES)
+
+
+def requirements(data: bytes) -> list[CMakeRequirement]:
+    """Every version that the file asks for, in order."""
+    found: dict[int, CMakeRequirement] = {}
+    call, command, expecting = 0, "", False
+    for depth, start, end in _words(data):
+        if not depth:
+            call, command, expecting = start, _command(data, start, end), False
+        elif expecting:
+            # Where a call says it twice, the last one counts.
+            found[call], expecting = _requirement(data, command, start, end), False
+        else:
+            expecting = bool(command) and data[start:end] == b"VERSION"
+    return list(found.values())
+
+
+def raised_minimum(data: bytes, floor: Version) -> bytes:
+    """The same file with every version below `floor` raised to it, and nothing else changed."""
+    parts: list[bytes] = []
+    done = 0
+    for found in requirements(data):
+        if found.version is not None and found.version < floor:
+            parts += [data[done : found.start], str(floor).encode("ascii")]
+            done = found.end
+    return b"".join([*parts, data[done:]])
+
+
+def _words(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Plain words outside of any call, and all arguments of calls: the depth of parentheses, and the span of its text
+    without quotes or brackets around it. Reading ends with the last call that could matter."""
+    lower = data.lower()
+    last = max(lower.rfind(name) + len(name) for name in _NAMES)
+    depth = position = 0
+    while (depth or position <= last) and (token := _TOKEN.search(data, position)):
+        position, kind = token.end(), token.lastgroup
+        if kind == "bracket" and not depth:
+            position = token.start() + 1  # a bracket opens an argument only inside a command
+        elif kind in ("open", "close"):
+            depth = max(0, depth + (1 if kind == "open" else -1))
+        elif kind == "plain" or (depth and kind in ("bracket", "quoted")):
+            yield depth, *token.span(kind)
+
+
+def _command(data: bytes, start: int, end: int) -> str:
+    """The command that is called there, if it is one of ours. It is the first thing on its line, apart from spaces and
+    a byte-order mark; else CMake stops anyway."""
+    name = data[start:end].removeprefix(b"\xef\xbb\xbf").lower()
+    before = data[data.rfind(b"\n", 0, start) + 1 : start]
+    called = name in _NAMES and not before.strip() and _CMAKE_CALL.match(data, end)
+    return name.decode("ascii") if called else ""
+
+
+def _requirement(data: bytes, command: str, start: int, end: int) -> CMakeRequirement:
+    text = data[start:end]
+    numbers = _CMAKE_RANGE.match(text)
+    group = 2 if numbers and numbers.group(2) else 1
+    return CMakeRequirement(
+        command=command,
+        line=data.count(b"\n", 0, start) + 1,
+        text=text.decode("utf-8", "replace"),
+        version=Version(numbers.group(group).decode("ascii")) if numbers else None,
+        running=_RUNNING.match(text) is not None,
+        start=start + numbers.start(group) if numbers else start,
+        end=start + numbers.end(group) if numbers else end,
+    )

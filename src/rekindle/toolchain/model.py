@@ -96,8 +96,8 @@ def licences_of(parts: Sequence[Part]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.licence for part in parts if part.licence))
 
 
-class Offering(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider has: the parts of one tool. `layout` says how they are put together."""
+class _Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a tool, offered or there."""
 
     provider: str
     name: Word
@@ -107,13 +107,18 @@ class Offering(msgspec.Struct, frozen=True, kw_only=True):
     variant: Word = ""
     """The CUDA that a cuDNN or NCCL is made for, `cu11`: two of one version can lie side by side."""
     place: KitPlatform
-    layout: str
-    parts: tuple[Part, ...]
     full: bool = False
     unverified: tuple[str, ...] = ()
     """What nobody has tried."""
     gone: tuple[str, ...] = ()
     """Parts of a whole tool that this provider does not have."""
+
+
+class Offering(_Tool, frozen=True, kw_only=True):
+    """What a provider has: the parts of one tool. `layout` says how they are put together."""
+
+    layout: str
+    parts: tuple[Part, ...]
 
     @property
     def size(self) -> int:
@@ -134,28 +139,18 @@ class KitFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     link: str | None = None
 
 
-class Kit(msgspec.Struct, frozen=True, kw_only=True):
+class Kit(_Tool, frozen=True, kw_only=True):
     """One tool that is there, as its own record says. `root` is where it was found."""
 
     schema: str = KIT_SCHEMA
-    name: Word
-    version: Version
-    release: Version | None = None
-    variant: Word = ""
-    place: KitPlatform
-    provider: str
-    full: bool = False
     layout: str | None = None
     """How its parts were put together; None for a folder of the user's."""
-    gone: tuple[str, ...] = ()
-    """Parts that the provider did not have."""
     parts: tuple[Part, ...] = ()
     files: tuple[KitFile, ...] = ()
     made: tuple[str, ...] = ()
     """Link names that no part brought and that were made."""
     missing: tuple[str, ...] = ()
     """What a whole tool has and this one lacks."""
-    unverified: tuple[str, ...] = ()
     adopted: str | None = None
     """The folder of somebody else's that is used as it is."""
     made_at: str = ""

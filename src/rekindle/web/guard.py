@@ -10,20 +10,12 @@ from __future__ import annotations
 import contextlib
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
-from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 import msgspec
 
-from rekindle.core.web_server import is_loopback, listen, names_us
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from rekindle.core.web_server import App, Message, Receive, Scope, Send, is_loopback, listen, names_us
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

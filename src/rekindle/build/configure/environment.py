@@ -18,7 +18,7 @@ from rekindle.build.configure.options import Resolved, uses_openblas
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.releases import torch_release
-from rekindle.machine.toolchain.vcvars import VcVars, unvisited
+from rekindle.machine.toolchain.msvc import VcVars, unvisited
 
 MARK = "REKINDLE_BUILD"
 """Carried by every process of a build, so that orphans can be told from other people's."""

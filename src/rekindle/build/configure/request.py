@@ -40,31 +40,16 @@ _FOR_GRAFT = ("cmake", "ninja", "numpy<2", "pyyaml", "setuptools<81", "typing-ex
 """Torchgen, Ninja, and what the base itself imports."""
 
 
-class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`rekindle build FILE` reads this from TOML. What is left out comes from the machine.
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What is the same in both forms."""
 
-    Without a `source` PyTorch's is brought into Rekindle's own folder.
-    """
-
-    schema: str = SCHEMA
-    source: str = ""
     name: str = "torch"
     torch: str | None = None
     """The PyTorch release. Left out for any other CMake project."""
     version: str | None = None
     """What the wheel calls itself; computed from release, stack and architectures when left out."""
     backend: str | None = None
-    cuda: Version | None = None
-    cuda_root: str | None = None
-    cudnn: Version | None = None
     arch_list: str = ""
-    python: str | None = None
-    """A path, or `3.11`."""
-    compiler: str | None = None
-    """Linux: a C++ compiler, `g++-11`. Windows: `cl`, `clang-cl` or `icx`."""
-    toolset: str | None = None
-    toolsets: str | None = None
-    """Of a plan: any toolset that the CUDA takes will do; the one above is the first choice."""
     profile: str = "fast"
     options: dict[str, str] = {}
     targets: tuple[str, ...] = ()
@@ -75,6 +60,26 @@ class BuildFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The commit that the source must be at."""
     wheels: dict[str, str] = {}
     """The SHA-256 of each wheel of the plan's bundle, by its file name."""
+
+
+class BuildFile(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`rekindle build FILE` reads this from TOML. What is left out comes from the machine.
+
+    Without a `source` PyTorch's is brought into Rekindle's own folder.
+    """
+
+    schema: str = SCHEMA
+    source: str = ""
+    cuda: Version | None = None
+    cuda_root: str | None = None
+    cudnn: Version | None = None
+    python: str | None = None
+    """A path, or `3.11`."""
+    compiler: str | None = None
+    """Linux: a C++ compiler, `g++-11`. Windows: `cl`, `clang-cl` or `icx`."""
+    toolset: str | None = None
+    toolsets: str | None = None
+    """Of a plan: any toolset that the CUDA takes will do; the one above is the first choice."""
     system: str | None = None
     """`windows` or `linux`: it is built nowhere else."""
     arch: str | None = None
@@ -88,7 +93,6 @@ class Cuda(msgspec.Struct, frozen=True, kw_only=True):
     nvcc: str
     version: Version
     targets: tuple[Target, ...] = ()
-    short_root: str | None = None
     rivals: tuple[str, ...] = ()
     """Folders with the programs of other toolkits."""
 
@@ -113,7 +117,7 @@ class Compiler(msgspec.Struct, frozen=True, kw_only=True):
     toolset: Version | None = None
 
 
-class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
+class BuildRequest(_Asked, frozen=True, kw_only=True):
     """Everything the build needs, named exactly."""
 
     source: str
@@ -121,10 +125,6 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     arch: str
     python: str
     compiler: Compiler
-    name: str = "torch"
-    torch: str | None = None
-    version: str | None = None
-    backend: str | None = None
     python_version: Version | None = None
     cmake_version: Version | None = None
     cuda: Cuda | None = None
@@ -135,14 +135,6 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Where MKL lies: oneAPI's folder, or pip's `Library` (Windows) or prefix (Linux)."""
     openblas: FoundOpenblas | None = None
     """The OpenBLAS that this machine has."""
-    arch_list: str = ""
-    profile: str = "fast"
-    options: dict[str, str] = {}
-    targets: tuple[str, ...] = ()
-    patches: tuple[str, ...] | None = None
-    requires: tuple[str, ...] = ()
-    commit: str | None = None
-    wheels: dict[str, str] = {}
     base: Base | None = None
 
     @property
@@ -363,7 +355,6 @@ def cuda_of(wanted: BuildFile, machine: Machine) -> Cuda | None:
         nvcc=nvcc,
         version=chosen.version,
         targets=chosen.targets,
-        short_root=chosen.short_root,
         rivals=tuple(sorted(rivals)),
     )
 

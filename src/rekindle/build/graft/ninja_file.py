@@ -78,9 +78,11 @@ def write(half: Half, environ: Mapping[str, str]) -> None:
         for name in _heavy_first(half, names):
             output = f"o/{library}.dir/{name}.o"
             outputs.append(output)
-            place = half.build if name.startswith("gen/") else half.tree
             rule = "cuda" if name.endswith(".cu") else "cxx"
-            lines += [f"build {_path(output)}: {rule} {_path(place / name)}", f"  flags = {_MAIN[library]}"]
+            lines += [
+                f"build {_path(output)}: {rule} {_path(_at(half.tree, half.build, name))}",
+                f"  flags = {_MAIN[library]}",
+            ]
         made = [own for own in GPU_HALF if own in half.sources.files and library_name(own) in needed[library].needed]
         lines += [
             f"build {_file(library)}: link {' '.join(map(_path, outputs))} | {' '.join(_file(own) for own in made)}",
@@ -160,22 +162,19 @@ def _rules(half: Half, environ: Mapping[str, str]) -> list[str]:
     # the link, not somebody's `import torch`.
     link = [request.compiler.cxx, "-shared", "-Wl,-s", "-Wl,-z,defs", "-o"]
     return [
-        "rule cxx",
-        f"  command = {_words(cxx)} $flags -MD -MF $out.d -c $in -o $out",
-        "  depfile = $out.d",
-        "  deps = gcc",
-        "  description = $out",
-        "rule cuda",
-        f"  command = {_words(nvcc)} $flags -MD -MF $out.d -c $in -o $out",
-        "  depfile = $out.d",
-        "  deps = gcc",
-        "  description = $out",
+        *_compiles("cxx", cxx),
+        *_compiles("cuda", nvcc),
         "rule link",
         f"  command = {_words(link)} $out @$out.rsp $way $libraries -Wl,-soname,$name",
         "  rspfile = $out.rsp",
         "  rspfile_content = $in",
         "  description = $out",
     ]
+
+
+def _compiles(rule: str, words: list[str]) -> list[str]:
+    command = f"  command = {_words(words)} $flags -MD -MF $out.d -c $in -o $out"
+    return [f"rule {rule}", command, "  depfile = $out.d", "  deps = gcc", "  description = $out"]
 
 
 def _launcher(environ: Mapping[str, str], language: str) -> list[str]:
@@ -220,8 +219,7 @@ def _heavy_first(half: Half, names: Sequence[str]) -> list[str]:
     """One file may take ten minutes: it must not be the last. CUTLASS's are the longest, then the larger ones."""
 
     def weight(name: str) -> tuple[bool, bool, int]:
-        path = (half.build if name.startswith("gen/") else half.tree) / name
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = _at(half.tree, half.build, name).read_text(encoding="utf-8", errors="replace")
         return name.endswith(".cu"), "cutlass/" in text, len(text)
 
     return sorted(names, key=weight, reverse=True)
@@ -284,21 +282,21 @@ def sources(tree: Path, build: Path, cards: Iterable[Capability], *, linux: bool
         raise BadInput("torchgen made no sources for CUDA", hint="see the log of the step `configure`")
     every = dict.fromkeys([*aten, *listed, *_ALONE, *made])
     linalg = [f"{_ATEN}/native/cuda/linalg/{path.name}" for path in _in(tree / _ATEN / "native/cuda/linalg")]
-    there = [name for name in every if name not in _LEFT and _exists(tree, build, name)]
+    there = [name for name in every if name not in _LEFT and _at(tree, build, name).is_file()]
     c10 = [f"c10/cuda/{name}" for name in _c10(tree)]
     found = {"c10_cuda": tuple(c10), "torch_cuda": tuple(there if linux else [*there, *linalg])}
     if linux and linalg:
         found["torch_cuda_linalg"] = tuple(linalg)
-    lost = [name for names in found.values() for name in names if not _exists(tree, build, name)]
-    lost += [name for name in listed if name not in _LEFT and not _exists(tree, build, name)]
+    lost = [name for names in found.values() for name in names if not _at(tree, build, name).is_file()]
+    lost += [name for name in listed if name not in _LEFT and not _at(tree, build, name).is_file()]
     if lost:
         raise BadInput(f"the source lacks `{lost[0]}`, which its own lists name", hint="bring the source again")
     left = tuple(why for name, why in _LEFT.items() if (tree / name).is_file())
     return GpuHalf(files=found, left=left, attention=attention)
 
 
-def _exists(tree: Path, build: Path, name: str) -> bool:
-    return ((build if name.startswith("gen/") else tree) / name).is_file()
+def _at(tree: Path, build: Path, name: str) -> Path:
+    return (build if name.startswith("gen/") else tree) / name
 
 
 def _in(folder: Path) -> list[Path]:

@@ -11,7 +11,6 @@ import ntpath
 import posixpath
 import re
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -175,20 +174,23 @@ class Watcher:
             below = root.children(recursive=True)
         except psutil.Error:
             return []
-        children: dict[int, list[Process]] = defaultdict(list)
-        names: dict[int, str] = {}
+        parents: dict[int, int] = {}
+        ninjas: set[int] = set()
         for process in [root, *below]:
             try:
-                names[process.pid] = process.name().lower()
-                if process.pid != self.pid:
-                    children[process.ppid()].append(process)
+                if process.name().lower().startswith("ninja"):
+                    ninjas.add(process.pid)
+                parents[process.pid] = process.ppid()
             except psutil.Error:
                 continue
-        ninjas = [pid for pid, name in names.items() if name.startswith("ninja")]
         # A Ninja that waits for another Ninja (an external project) has that as its job: the inner one's jobs count.
-        inner = [pid for pid in ninjas if not any(each.pid in ninjas for each in _processes(children, pid))]
-        heads = [process for pid in inner for process in children[pid]]
-        found = [job for head in heads if (job := self._job(head))]
+        outer: set[int] = set()
+        for ninja in ninjas:
+            above = parents.get(ninja)
+            while above and above not in outer:
+                outer.add(above)
+                above = parents.get(above)
+        found = [job for head in below if parents.get(head.pid) in ninjas - outer and (job := self._job(head))]
         return sorted(found, key=lambda job: -job.seconds)
 
     def _job(self, head: Process) -> RunningProgram | None:
@@ -211,13 +213,3 @@ def output_of(command: str) -> str | None:
     """What a compile or link command makes."""
     found = _MADE.search(command) or _RESPONSE.search(command)
     return found["path"].replace("\\", "/") if found else None
-
-
-def _processes(children: Mapping[int, list[Process]], pid: int) -> list[Process]:
-    found: list[Process] = []
-    waiting = list(children.get(pid, ()))
-    while waiting:
-        process = waiting.pop()
-        found.append(process)
-        waiting += children.get(process.pid, ())
-    return found

@@ -29,8 +29,8 @@ from rekindle.build.run.folders import Folders, Tidied, folder_of, held, source_
 from rekindle.build.run.journal import Journal, Remedy
 from rekindle.core.errors import Interrupted, Locked, RekindleError, StepFailed, UsageError
 from rekindle.core.findings import Finding, State
-from rekindle.machine.toolchain import vcvars
-from rekindle.machine.toolchain.vcvars import VcVars
+from rekindle.machine.toolchain import msvc
+from rekindle.machine.toolchain.msvc import VcVars
 
 
 def end_orphans(journal: Journal, mark: str, *, grace: float = 8.0) -> tuple[int, ...]:
@@ -206,7 +206,7 @@ def captured(request: BuildRequest, environ: Mapping[str, str]) -> VcVars | None
     if os.name != "nt" or request.compiler.studio is None:
         return None
     toolset = str(request.compiler.toolset) if request.compiler.toolset else None
-    return vcvars.capture(request.compiler.studio, toolset=toolset, environ=environ)
+    return msvc.capture(request.compiler.studio, toolset=toolset, environ=environ)
 
 
 class _Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -152,16 +152,6 @@ Observer = Callable[[str], None]
 """Is handed every line."""
 
 
-class ProgramResult(msgspec.Struct, frozen=True, kw_only=True):
-    code: int
-    seconds: float
-    lines: int
-
-    @property
-    def ok(self) -> bool:
-        return self.code == 0
-
-
 class StepLog(msgspec.Struct, frozen=True, kw_only=True):
     """Where a step's programs are written down: what they say in `log`, that they ran in `journal`."""
 
@@ -178,11 +168,9 @@ def run_program(
     cwd: Path,
     observe: Observer | None = None,
     started: Callable[[int], None] | None = None,
-) -> ProgramResult:
-    """Run a program to its end. Ctrl-C ends it with all it has started before it goes on up."""
+) -> int:
+    """Run a program to its end; its exit code. Ctrl-C ends it with all it has started before it goes on up."""
     step, log, journal = record.step, record.log, record.journal
-    begun = time.monotonic()
-    count = 0
     with _opened(log) as stream:
         _line(stream, ("+ " + " ".join(args)).encode("utf-8", "replace"))
         try:
@@ -200,10 +188,9 @@ def run_program(
                 for raw in program.lines():
                     line = raw.rstrip(b"\r\n")
                     _line(stream, line)
-                    count += 1
                     if observe:
                         observe(line.decode("utf-8", "replace"))
-                code = program.process.wait()
+                code = int(program.process.wait())
             except KeyboardInterrupt:
                 program.end(grace=GRACE)
                 journal.write("ended", step=step, pid=program.pid, note="interrupted")
@@ -215,7 +202,7 @@ def run_program(
             # A leader that was killed can leave its compilers behind: they belong to the same group.
             program.end()
             journal.write("ended", step=step, pid=program.pid, code=code)
-    return ProgramResult(code=code, seconds=time.monotonic() - begun, lines=count)
+    return code
 
 
 def compress_log(log: Path) -> Path:

@@ -62,10 +62,10 @@ def make(
     own = {**kept, "PYTHONUTF8": "1", "PYTHONNOUSERSITE": "1", MARK: str(folders.root)}
     record = program.StepLog(step=STEP, log=log, journal=journal)
     for words in commands(request, folders.tools, bundle):
-        done = program.run_program(words, record, env=own, cwd=folders.root)
-        if not done.ok:
+        code = program.run_program(words, record, env=own, cwd=folders.root)
+        if code:
             last = " ".join(_tail(log))
-            message = f"cannot install what the build requires: {last or f'exited with code {done.code}'}"
+            message = f"cannot install what the build requires: {last or f'exited with code {code}'}"
             raise StepFailed(message, hint=f"see `{log}`; rerun the command to resume")
     program.compress_log(log)
     files.write_text(stamp, codec.to_json(wanted) + "\n")

@@ -426,7 +426,7 @@ def _carry_out(context: Context, step: str, commands: Any, *, environ: Mapping[s
     assert context.log is not None
     record = program.StepLog(step=step, log=context.log, journal=context.journal)
     for command in commands:
-        outcome = program.run_program(
+        code = program.run_program(
             command.args,
             record,
             env={**(context.environ if environ is None else environ), "NINJA_STATUS": outputs.STATUS},
@@ -434,9 +434,9 @@ def _carry_out(context: Context, step: str, commands: Any, *, environ: Mapping[s
             observe=context.progress.line if context.progress else None,
             started=context.progress.started if context.progress else None,
         )
-        if not outcome.ok:
+        if code:
             name = Path(command.args[0]).name
-            how = f"was ended by signal {-outcome.code}" if outcome.code < 0 else f"exited with code {outcome.code}"
+            how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
             message = f"{step}: `{name}` {how}"
             raise StepFailed(message, hint=f"see `{context.log}`; rerun the command to resume from this step")
 

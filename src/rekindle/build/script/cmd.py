@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from rekindle.build.configure.render import Known, change_lines, cmd_value, one_line
+from rekindle.build.configure.render import Known, change_lines, cmd_value
 from rekindle.build.script import text as script_text
 from rekindle.build.script.script import Call, Script, ScriptPlace, ScriptStep
 from rekindle.build.script.standalone import BAD_WORD
@@ -55,7 +55,6 @@ def _place(script: Script, place: ScriptPlace) -> list[str]:
 
 
 def _arguments(script: Script, file: str) -> list[str]:
-    told = [*script_text.usage(file), f"steps: {script_text.step_names(script)}"]
     return [
         *_title("What was asked for"),
         'set "RK_FROM="',
@@ -82,8 +81,7 @@ def _arguments(script: Script, file: str) -> list[str]:
         "call :usage",
         "exit /b 0",
         ":usage",
-        f"echo {one_line(script.title)}",
-        *(f"echo   {line}" for line in told),
+        *(f"echo {line}" for line in script_text.told(script, file)),
         "exit /b 0",
         "",
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rekindle.build.configure.render import change_lines, one_line, ps1_text
+from rekindle.build.configure.render import change_lines, ps1_text
 from rekindle.build.script import text as script_text
 from rekindle.build.script.script import Call, Script, ScriptPlace, ScriptStep
 from rekindle.build.script.standalone import BAD_WORD
@@ -44,8 +44,6 @@ def text(script: Script, file: str) -> str:
 
 def _arguments(script: Script, file: str) -> list[str]:
     """Both `--from STEP` and `-From STEP`: the first as in the other shells, the second as PowerShell spells it."""
-    told = [one_line(script.title), *(f"  {line}" for line in script_text.usage(file))]
-    told.append(f"  steps: {script_text.step_names(script)}")
     return [
         "$ErrorActionPreference = 'Stop'",
         "$From = ''",
@@ -53,7 +51,7 @@ def _arguments(script: Script, file: str) -> list[str]:
         "for ($i = 0; $i -lt $args.Count; $i++) {",
         "  $word = ([string]$args[$i]).TrimStart('-').ToLowerInvariant()",
         "  if ($word -eq 'help') {",
-        *(f"    Write-Output {ps1_text(line)}" for line in told),
+        *(f"    Write-Output {ps1_text(line)}" for line in script_text.told(script, file)),
         "    exit 0",
         "  }",
         "  elseif ($word -eq 'from' -and $i + 1 -lt $args.Count) { $i++; $From = [string]$args[$i] }",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from rekindle.build.configure.render import change_lines, drop_function, one_line, sh_text
+from rekindle.build.configure.render import change_lines, drop_function, sh_text
 from rekindle.build.script import text as script_text
 from rekindle.build.script.script import Call, Script, ScriptPlace, ScriptStep
 from rekindle.build.script.standalone import BAD_WORD
@@ -88,8 +88,7 @@ def _place(script: Script, place: ScriptPlace) -> list[str]:
 
 
 def _arguments(script: Script, file: str) -> list[str]:
-    told = [one_line(script.title), *(f"  {line}" for line in script_text.usage(file))]
-    told.append(f"  steps: {script_text.step_names(script)}")
+    told = script_text.told(script, file)
     return [
         *title("What was asked for"),
         "export RK_FROM='' RK_UNTIL=''",

@@ -52,8 +52,10 @@ def usage(file: str) -> list[str]:
     ]
 
 
-def step_names(script: Script) -> str:
-    return ", ".join(step.name for step in script.steps)
+def told(script: Script, file: str) -> list[str]:
+    """What `--help` says."""
+    steps = ", ".join(step.name for step in script.steps)
+    return [one_line(script.title), *(f"  {line}" for line in (*usage(file), f"steps: {steps}"))]
 
 
 def python_part(script: Script) -> list[str]:

@@ -368,8 +368,7 @@ def _copies(wanted: BuildFile, plan: Path, path: Path) -> tuple[str, ...]:
 
 def _tools(wanted: BuildFile, arch: str) -> tuple[str, ...]:
     """What a bare Debian lacks. Its GCC may do: a CUDA brings another where it does not."""
-    lacks = provision.lacking(wanted, Machine(os="linux", arch=arch))
-    words = [tool for tool in lacks.tools if tool != "gcc"]
-    if lacks.cuda is not None and len(words) > 1:
-        words += ["--cuda", str(lacks.cuda.major_minor)]
+    words = [tool for tool in provision.lacking(wanted, Machine(os="linux", arch=arch)) if tool != "gcc"]
+    if wanted.cuda is not None and len(words) > 1:
+        words += ["--cuda", str(wanted.cuda.major_minor)]
     return tuple(words)

@@ -163,12 +163,12 @@ def in_order(
 def environments(run: Run) -> Environments:
     found = probe(run)
     # Imported while other programs are waited for: the interpreters had to be started before anything else.
-    from rekindle.machine.toolchain import cudnn, gpu_code, toolkits
+    from rekindle.machine.toolchain import cudnn, toolkits
 
     target = found[0] if found else None
     torch: FoundTorch | None
     try:
-        torch = gpu_code.installed_torch(run, target)
+        torch = cudnn.installed_torch(run, target)
     except CouldNotRead:
         torch = None
     folders = target.site_packages if target else ()

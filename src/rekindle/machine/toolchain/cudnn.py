@@ -1,17 +1,24 @@
-"""cuDNN wherever it lies: inside a toolkit, in a folder of its own, from the distribution, conda or pip."""
+"""cuDNN wherever it lies: inside a toolkit, in a folder of its own, from the distribution, conda or pip; and the torch
+that is installed. Both are read from their files, GPU code included, and never loaded.
+"""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from rekindle.core import codec
+from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.libraries import cudnn_parts
 from rekindle.knowledge.gpu.capability import Target
+from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.machine.host import CouldNotRead, Run
-from rekindle.machine.model import FoundCudnn
-from rekindle.machine.toolchain import gpu_code, toolkits
+from rekindle.machine.model import FoundCudnn, FoundPython, FoundTorch
+from rekindle.machine.toolchain import toolkits
 
 _VARIABLES = ("CUDNN_ROOT", "CUDNN_PATH", "CUDNN_HOME", "CUDNN_ROOT_DIR")
 _CUDA_FOLDER = re.compile(r"\d+\.\d+")
@@ -82,8 +89,8 @@ def _targets(run: Run, folder: str | None, libraries: tuple[str, ...]) -> tuple[
     wanted = [name for name in libraries if re.match(r"(lib)?cudnn_ops(_infer)?[.6]", name, re.IGNORECASE)] or [
         name for name in libraries if re.match(r"(lib)?cudnn(64_7\.dll|\.so\.7)", name, re.IGNORECASE)
     ]
-    code = gpu_code.of(run, run.join(folder, wanted[-1])) if folder and wanted else None
-    return gpu_code.targets((code,)) if code else ()
+    code = code_of(run, run.join(folder, wanted[-1])) if folder and wanted else None
+    return targets_of((code,)) if code else ()
 
 
 def parse_header(text: str) -> Version:
@@ -130,3 +137,81 @@ def _libraries(run: Run, root: str) -> tuple[tuple[str, ...], str | None]:
         if seen:
             return tuple(sorted(seen)), folder
     return (), None
+
+
+def code_of(run: Run, path: str) -> GpuCode | None:
+    """The GPU code of one file; None when it could not be read, or was not recorded."""
+    found = run.ask(f"gpu code of {path}", lambda: _ask_code(path))
+    if not isinstance(found, dict):
+        return None
+    try:
+        return codec.from_builtins(found, GpuCode)
+    except RekindleError:
+        return None
+
+
+def targets_of(codes: tuple[GpuCode, ...]) -> tuple[Target, ...]:
+    every = [group for code in codes for group in (*code.groups, *code.aside_groups)]
+    return tuple(sorted({target for group in every for target in group.targets}))
+
+
+def partial_targets(codes: tuple[GpuCode, ...]) -> tuple[Target, ...]:
+    """Targets that some containers lack, among those that hold code for more than one architecture."""
+    lacking: set[Target] = set()
+    for code in codes:
+        spanning = [g for g in code.groups if len({target.capability.major for target in g.targets}) > 1] or code.groups
+        every = {target for group in spanning for target in group.targets}
+        lacking |= {target for target in every if not all(target in group.targets for group in spanning)}
+    return tuple(sorted(lacking))
+
+
+def _ask_code(path: str) -> Any:
+    from rekindle.formats import binary
+    from rekindle.formats.access import File
+
+    try:
+        with File(Path(path)) as file:
+            return codec.to_builtins(binary.read(file).code)
+    except (RekindleError, OSError):
+        return None
+
+
+_TORCH_VERSION = re.compile(r"^__version__(?:\s*:\s*\w+)?\s*=\s*['\"]([^'\"\n]{1,80})['\"]", re.MULTILINE)
+_CUDA = re.compile(r"^cuda(?:\s*:[^=\n]*)?\s*=\s*(?:['\"](\d{1,3}(?:\.\d{1,3}){1,2})['\"]|(None))", re.MULTILINE)
+
+_KERNELS = re.compile(r"libtorch_cuda(_cu|_cpp|_linalg)?\.so|torch_cuda(_cu|_cpp|_linalg)?\.dll", re.IGNORECASE)
+
+
+def installed_torch(run: Run, python: FoundPython | None) -> FoundTorch | None:
+    for folder in python.site_packages if python else ():
+        root = run.join(folder, "torch")
+        path = run.join(root, "version.py")
+        text = run.text(path) if run.exists(path) else None
+        if text is not None:
+            version, cuda = parse_torch_version(text)
+            code = _code(run, root) if cuda else ()
+            return FoundTorch(
+                version=version,
+                root=root,
+                cuda=cuda,
+                code=code,
+                targets=targets_of(code),
+                partial=partial_targets(code),
+                python=python.path if python else None,
+            )
+    return None
+
+
+def _code(run: Run, root: str) -> tuple[GpuCode, ...]:
+    """The libraries that hold torch's kernels: one, or since 1.13 on some systems two or three."""
+    folder = run.join(root, "lib")
+    found = [code_of(run, run.join(folder, name)) for name in run.names(folder, _KERNELS)]
+    return tuple(code for code in found if code and code.containers)
+
+
+def parse_torch_version(text: str) -> tuple[str, Version | None]:
+    """Version and CUDA from `torch/version.py`; CUDA is None for a CPU build."""
+    version, cuda = _TORCH_VERSION.search(text), _CUDA.search(text)
+    if not version or not cuda:
+        raise CouldNotRead("torch/version.py does not say what it is")
+    return version[1], Version(cuda[1]) if cuda[1] else None

@@ -1,18 +1,29 @@
-"""Visual Studio: every install, every toolset side by side, the SDKs, and what this prompt has loaded.
+"""Visual Studio: every install, every toolset side by side, the SDKs, what this prompt has loaded, what vcvars changes.
 
 `vswhere` lists the installs; the toolsets are the folders under `VC\\Tools\\MSVC`. Its texts are in the user's
 language, so nothing here reads them for meaning. `cl`'s banner is translated and reordered: version and machine are
 taken as words wherever they stand.
+
+What `vcvarsall.bat` does to an environment is captured as a difference and never applied to this process. One `cmd`
+prints its variables, runs the batch file, and prints them again. `cmd /u` writes UTF-16, so a user name or a path in
+any script survives. The command line reaches `cmd` through a variable of its own: percent signs are expanded once and
+before anything else, so spaces, `&`, `^` and the parentheses of `Program Files (x86)` need no escaping at all. That
+the batch file ends with 0 is not believed: the variables of the asked toolset and machine must really be there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ntpath
 import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rekindle.core import codec
-from rekindle.core.errors import BadInput
+import msgspec
+
+from rekindle.core import codec, run
+from rekindle.core.errors import BadInput, StepFailed
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run
 from rekindle.machine.model import FoundStudio, FoundToolset, Prompt
@@ -144,3 +155,187 @@ def parse_cl(text: str) -> tuple[Version, str | None]:
         raise CouldNotRead("this is not the banner of `cl`")
     target = _CL_TARGET.search(banner.replace(version[0], " "))
     return Version(version[1]), (target[1].lower().replace("80x86", "x86") if target else None)
+
+
+Call = Callable[..., run.Result]
+
+_LISTS = ("PATH", "INCLUDE", "LIB", "LIBPATH", "EXTERNAL_INCLUDE")
+_COMMAND = "REKINDLE_VCVARS"
+_VCVARS_TARGET = "x64"
+# Left by an earlier vcvars in the same shell. A second one on top of them mixes two toolsets.
+_VISITED = (
+    "VSCMD_", "__VSCMD_", "VCTOOLS", "VCINSTALLDIR", "VCIDEINSTALLDIR", "VSINSTALLDIR", "WINDOWSSDK", "WINDOWSLIBPATH",
+    "FRAMEWORKDIR", "FRAMEWORKVERSION", "FRAMEWORK40VERSION", "EXTENSIONSDKDIR", "UNIVERSALCRTSDKDIR",
+)  # fmt: skip
+_VISITED_NAMES = frozenset(
+    [
+        "VISUALSTUDIOVERSION",
+        "UCRTVERSION",
+        "DEVENVDIR",
+        "NETFXSDKDIR",
+        "PLATFORM",
+        "COMMANDPROMPTTYPE",
+        "IFCPATH",
+        "PREFERREDTOOLARCHITECTURE",
+    ]
+)
+
+
+class VcVars(msgspec.Struct, frozen=True, kw_only=True):
+    """The difference: variables to set, entries to put in front of lists such as PATH, variables to take away."""
+
+    studio: str
+    toolset: Version | None
+    target: str
+    sets: dict[str, str] = {}
+    prepends: dict[str, tuple[str, ...]] = {}
+    removes: tuple[str, ...] = ()
+
+    def over(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """A new environment: `environ` with this laid over it. Names are compared as Windows does, without case."""
+        gone = {name.upper() for name in (*self.removes, *self.sets, *self.prepends)}
+        result = {name: value for name, value in environ.items() if name.upper() not in gone}
+        result.update(self.sets)
+        for name, entries in self.prepends.items():
+            spelled, old = next(((key, value) for key, value in environ.items() if key.upper() == name), (name, ""))
+            first = {_same(entry) for entry in entries}
+            rest = [entry for entry in old.split(";") if entry and _same(entry) not in first]
+            result[spelled] = ";".join([*entries, *rest])
+        return result
+
+
+def capture(
+    studio: str,
+    *,
+    toolset: str | None = None,
+    environ: Mapping[str, str],
+    timeout: float = 180.0,
+    call: Call = run.call,
+) -> VcVars:
+    """Run `vcvarsall.bat` of the Visual Studio in the folder `studio` and say what it changes.
+
+    `toolset` is what `-vcvars_ver` takes (`14.29` or `14.29.30133`); `environ` is the environment to start from.
+    """
+    before = unvisited(environ)
+    comspec = _get(before, "COMSPEC")
+    shell = comspec if ntpath.basename(comspec).lower() == "cmd.exe" else _system_cmd(before)
+    mark = f"rekindle-{secrets.token_hex(8)}"
+    asked = {**before, _COMMAND: command_line(studio, toolset=toolset)}
+    # Telemetry starts a PowerShell that outlives the batch file and holds our pipes open.
+    asked |= {"VSCMD_SKIP_SENDTELEMETRY": "1", "NoDefaultCurrentDirectoryInExePath": "1"}
+    line = f"set&&echo,{mark}&&%{_COMMAND}%&&echo,{mark}&&set"
+    said = call([shell, "/u", "/d", "/v:off", "/c", line], env=asked, timeout=timeout, encoding="utf-16-le")
+    hint = "run the Visual Studio Installer and add the C++ tools of that version, or choose another with `--toolset`"
+    parts = said.out.split(mark)
+    if not said.ok or len(parts) != 3 or "[ERROR:" in said.err:
+        raise StepFailed(_failure(studio, toolset, said), hint=hint)
+    old, new = parse_set(parts[0]), parse_set(parts[2])
+    problem = _problem(new, toolset, _VCVARS_TARGET)
+    if problem:
+        raise StepFailed(f"`vcvarsall.bat` of `{studio}` ended without an error, but {problem}", hint=hint)
+    return difference(old, new, studio=studio, target=_VCVARS_TARGET)
+
+
+def command_line(studio: str, *, toolset: str | None = None) -> str:
+    """The words for `cmd`: the batch file with its arguments, its talk sent to stderr so that stdout stays UTF-16."""
+    if toolset is not None and (not toolset or set(toolset) - set("0123456789.")):
+        raise BadInput(f"`{toolset}` is not a version of a toolset", hint="write it like `14.29`")
+    if '"' in studio:
+        message = f"`{studio}` cannot be the folder of a Visual Studio"
+        raise BadInput(message, hint="give the folder that `vswhere` names")
+    words = [f'"{ntpath.join(studio, "VC", "Auxiliary", "Build", "vcvarsall.bat")}"', _VCVARS_TARGET]
+    words += [f"-vcvars_ver={toolset}"] if toolset else []
+    return " ".join([*words, "1>&2"])
+
+
+def parse_set(text: str) -> dict[str, str]:
+    """The variables that `set` prints. `=C:=C:\\…` (a drive's folder) is none; a value may go on in a second line."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in text.lstrip("\ufeff").replace("\r\n", "\n").split("\n"):
+        head, equals, value = line.partition("=")
+        if head and equals:
+            name = head
+            found[name] = value
+        elif line and not equals and name:
+            found[name] += "\n" + line
+    return found
+
+
+def difference(old: Mapping[str, str], new: Mapping[str, str], *, studio: str, target: str) -> VcVars:
+    """What has to be done to an environment to get from `old` to `new`."""
+    was = {name.upper(): value for name, value in old.items()}
+    now = {name.upper() for name in new}
+    sets: dict[str, str] = {}
+    prepends: dict[str, tuple[str, ...]] = {}
+    for name, value in new.items():
+        key = name.upper()
+        if key == _COMMAND or key.startswith("__") or was.get(key) == value:
+            continue
+        if key in _LISTS:
+            had = {_same(entry) for entry in was.get(key, "").split(";")}
+            added = dict.fromkeys(entry for entry in value.split(";") if entry and _same(entry) not in had)
+            prepends[key] = tuple(added)
+        else:
+            sets[name] = value
+    removed = tuple(sorted(name for name in old if name.upper() not in now))
+    found = next((value for name, value in new.items() if name.upper() == "VCTOOLSVERSION"), None)
+    toolset = Version.find(found) if found else None
+    return VcVars(studio=studio, toolset=toolset, target=target, sets=sets, prepends=prepends, removes=removed)
+
+
+def unvisited(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment as it was before a developer prompt changed it, as far as that can be known."""
+    if not _get(environ, "VSCMD_VER") and not _get(environ, "VCINSTALLDIR"):
+        return dict(environ)
+    kept = {}
+    for name, value in environ.items():
+        key = name.upper()
+        first = _get(environ, f"__VSCMD_PREINIT_{key}")
+        if key in _LISTS and first:
+            kept[name] = first
+        elif key not in _LISTS[1:] and key not in _VISITED_NAMES and not key.startswith(_VISITED):
+            kept[name] = value
+    return kept
+
+
+def newest(installed: Iterable[Version], wanted: str) -> Version | None:
+    """The newest toolset that `wanted` (`14.29`, `14.29.30133`) names: `14.2` does not name 14.29."""
+    asked = wanted.split(".")
+    return max((have for have in installed if have.text.split(".")[: len(asked)] == asked), default=None)
+
+
+def _problem(new: Mapping[str, str], toolset: str | None, target: str) -> str | None:
+    missing = [name for name in ("INCLUDE", "LIB", "VCINSTALLDIR") if not _get(new, name)]
+    if missing:
+        return f"it did not set {' and '.join(missing)}"
+    got = _get(new, "VCToolsVersion").rstrip("\\")
+    if toolset and got.split(".")[: toolset.count(".") + 1] != toolset.split("."):
+        return f"it gave toolset {got or 'of no name'} instead of {toolset}"
+    machine = _get(new, "VSCMD_ARG_TGT_ARCH")
+    if machine and machine.lower() != target.lower():
+        return f"it is set up for {machine} instead of {target}"
+    return None
+
+
+def _failure(studio: str, toolset: str | None, said: run.Result) -> str:
+    what = f"`vcvarsall.bat` of `{studio}`" + (f" with toolset {toolset}" if toolset else "")
+    if not said.started:
+        return f"{what} could not be run: {said.err.strip() or '`cmd` was not found'}"
+    if said.timed_out:
+        return f"{what} timed out after {said.seconds:.0f} s"
+    lines = [line.strip() for line in said.err.splitlines() if line.strip()]
+    quoted = [line for line in lines if "[ERROR:" in line] or lines[-4:]
+    return "\n".join([f"{what} failed (code {said.code})", *(f"  {line}" for line in quoted[:6])])
+
+
+def _get(environ: Mapping[str, str], name: str) -> str:
+    return next((value for key, value in environ.items() if key.upper() == name.upper()), "")
+
+
+def _system_cmd(environ: Mapping[str, str]) -> str:
+    return ntpath.join(_get(environ, "SystemRoot") or r"C:\Windows", "System32", "cmd.exe")
+
+
+def _same(entry: str) -> str:
+    return ntpath.normcase(entry.strip().strip('"')).rstrip("\\")

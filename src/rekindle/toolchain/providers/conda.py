@@ -17,7 +17,7 @@ from rekindle.core.errors import BadInput, FetchFailed, NotWritable, RekindleErr
 from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import CondaSet, conda_sets
-from rekindle.toolchain.model import FoundOffering, KitPlatform, Offering, Part, ProviderSettings, ToolSpec
+from rekindle.toolchain.model import FoundOffering, KitPlatform, Part, ProviderSettings, ToolSpec, offered
 
 NAME = "conda"
 GROUP = 1
@@ -54,7 +54,7 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
     silent = False
     for row in rows:
         try:
-            offering = _asked(row, wanted, place, subdir, settings)
+            found = _asked(row, wanted, place, subdir, settings)
         except NotWritable:
             # A full disk here is no answer about what the channel has.
             raise
@@ -62,8 +62,8 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
             why.append(error.message)
             silent = isinstance(error, FetchFailed)
             continue
-        if offering is not None:
-            return FoundOffering(offering=offering)
+        if found is not None:
+            return found
         why.append(f"the channel {row.channel} has no {row.main} {wanted.version} for {subdir}")
     return FoundOffering(why="; ".join(why), silent=silent)
 
@@ -102,7 +102,7 @@ def choose(records: dict[str, Record], package: str, version: Version | None) ->
 
 def _asked(
     row: CondaSet, wanted: ToolSpec, place: KitPlatform, subdir: str, settings: ProviderSettings
-) -> Offering | None:
+) -> FoundOffering | None:
     assert wanted.version is not None
     label = row.label.format(cuda=".".join([*map(str, wanted.version.parts), "0", "0"][:3]))
     folders = [f"{row.channel}{f'/label/{label}' if label else ''}/{each}" for each in (subdir, "noarch")]
@@ -120,14 +120,14 @@ def _asked(
         else:
             parts.append(_part(row, *found))
     leading = next(part for part in parts if part.name == row.main)
-    return Offering(
-        provider=NAME,
-        name=wanted.name,
+    return offered(
+        NAME,
+        wanted,
+        place,
+        settings,
         version=Version.find(leading.version) or wanted.version,
-        place=place,
         layout="conda",
         parts=tuple(parts),
-        full=settings.full,
         gone=tuple(gone),
         unverified=() if settings.mirror else ("no real channel was reached in the tests of this provider",),
     )

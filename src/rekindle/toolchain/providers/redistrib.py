@@ -21,7 +21,7 @@ from rekindle.core.errors import BadInput, FetchFailed, RekindleError
 from rekindle.core.untrusted import InsidePath, PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import RedistribSet, redistrib_list, redistrib_sets
-from rekindle.toolchain.model import FoundOffering, KitPlatform, Offering, Part, ProviderSettings, ToolSpec
+from rekindle.toolchain.model import FoundOffering, KitPlatform, Part, ProviderSettings, ToolSpec, offered
 
 NAME = "redistrib"
 GROUP = 1
@@ -80,7 +80,25 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
     if row.main not in have:
         return FoundOffering(why=f"its list of {label} has no {row.main} for {place.word}")
     names = sorted(have) if settings.full else row.chosen(have)
-    return FoundOffering(offering=_offering(row, listed, [have[name] for name in names], wanted, place, settings))
+    parts = tuple(
+        codec.like(Part, one, name=one.component, origin=f"redistrib:{row.tool}/{one.path}", licence=row.licence)
+        for one in (have[name] for name in names)
+    )
+    leading = next(part for part in parts if part.name == row.main)
+    gone = row.lacks({part.name for part in parts})
+    return offered(
+        NAME,
+        wanted,
+        place,
+        settings,
+        version=Version.find(leading.version) or Version(listed.label),
+        release=Version.find(listed.label),
+        variant=f"cu{settings.cuda.major}" if settings.cuda and wanted.name == "cudnn" else "",
+        layout="redistrib",
+        parts=parts,
+        gone=tuple(f"{name} (not in NVIDIA's list for {place.word})" for name in gone),
+        unverified=_unverified(row, listed, settings),
+    )
 
 
 def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> list[Path]:
@@ -137,35 +155,6 @@ def _archive(common: dict[str, str], platform: str, variant: str | None, value: 
 def _listed(row: RedistribSet, label: str, settings: ProviderSettings) -> bytes:
     """The list, fetched anew: a release's list is sometimes corrected. No file: two runs at once would share it."""
     return fetching.fetch_small(f"{settings.mirror or row.address}/redistrib_{label}.json", most=16 << 20)
-
-
-def _offering(
-    row: RedistribSet,
-    listed: Redistrib,
-    chosen: list[RedistribArchive],
-    wanted: ToolSpec,
-    place: KitPlatform,
-    settings: ProviderSettings,
-) -> Offering:
-    parts = tuple(
-        codec.like(Part, one, name=one.component, origin=f"redistrib:{row.tool}/{one.path}", licence=row.licence)
-        for one in chosen
-    )
-    leading = next(part for part in parts if part.name == row.main)
-    gone = row.lacks({part.name for part in parts})
-    return Offering(
-        provider=NAME,
-        name=wanted.name,
-        version=Version.find(leading.version) or Version(listed.label),
-        release=Version.find(listed.label),
-        variant=f"cu{settings.cuda.major}" if settings.cuda and wanted.name == "cudnn" else "",
-        place=place,
-        layout="redistrib",
-        parts=parts,
-        full=settings.full,
-        gone=tuple(f"{name} (not in NVIDIA's list for {place.word})" for name in gone),
-        unverified=_unverified(row, listed, settings),
-    )
 
 
 def _unverified(row: RedistribSet, listed: Redistrib, settings: ProviderSettings) -> tuple[str, ...]:

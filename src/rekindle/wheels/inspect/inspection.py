@@ -33,8 +33,7 @@ from rekindle.wheels.closure.search_path import Elsewhere
 from rekindle.wheels.closure.search_path import closure as closure_of
 from rekindle.wheels.closure.walk import TorchLibraries
 from rekindle.wheels.inspect import identity, integrity
-from rekindle.wheels.inspect.against import cuda_of, fit_findings, read_torch
-from rekindle.wheels.inspect.identity import Identity, cuda_linked, read_binaries
+from rekindle.wheels.inspect.identity import Identity, cuda_linked, cuda_of, fit_findings, read_binaries, read_torch
 
 
 class Kernels(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from rekindle.knowledge.cuda.libraries import owner_of
 from rekindle.knowledge.gpu import gpus
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import read_binaries
-from rekindle.wheels.repair import linux, rewrite
+from rekindle.wheels.repair import closure, rewrite
 from rekindle.wheels.repair.closure import Completion, LibraryPlace, complete
 from rekindle.wheels.repair.providers import Providers, Supply
 from rekindle.wheels.repair.rewrite import Contents
@@ -109,7 +109,7 @@ def repair(
         contents |= {member: one.contents for member, one in supplies.items() if one.contents is not None}
         if found and supplies and (machine_of(tags) or ("", ""))[0] == "elf":
             scratch = ending.enter_context(files.scratch("repair"))
-            contents |= linux.run_paths(archive, place, contents, found.wanted_by, scratch)
+            contents |= closure.run_paths(archive, place, contents, found.wanted_by, scratch)
         if contents:
             contents |= _papers(archive, info, contents, given, supplies)
         done = rewrite.rewrite(archive, target, add=contents, remove=gone)
@@ -194,7 +194,7 @@ def _completed(changed: _Changed, folder: str, wish: RepairWish, sources: Provid
     found = complete(binaries, known, place, sources, exclude=wish.exclude, cards=cards)
     if made and made[0] == "elf":
         every = [*binaries, *(one.binary for one in found.supplies.values() if one.binary)]
-        found = msgspec.structs.replace(found, findings=(*found.findings, *linux.floor_findings(every, tags)))
+        found = msgspec.structs.replace(found, findings=(*found.findings, *closure.floor_findings(every, tags)))
     return found
 
 

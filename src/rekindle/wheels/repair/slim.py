@@ -3,34 +3,53 @@
 pip then installs `nvidia-cublas-cu11` and its like beside it, once for all wheels that share them. Each library must be
 in a package of the wheel's own CUDA, of the toolkit's version where there is one, and with code for the cards; what no
 package has stays in the wheel. Run paths lead from each file to the packages' folders in site-packages.
+
+`repair --only-for`: a wheel without the GPU code that the named cards cannot use. In each container the entries that
+remain move together, byte for byte, its header says the smaller size, and zeros follow: nothing else in the file moves,
+so no address in it changes. Zeros cost next to nothing in the wheel; on a disk they cost what the code did, until the
+file is made sparse. What is not understood stays: code that is not registered, kinds of code without a name here,
+containers that are not whole, and a container's smallest entry where none serves. NVIDIA's own libraries stay as they
+are: its terms (CUDA EULA 1.2, 2) forbid to "modify" any portion of the SDK.
+
+`repair --variant`: a label that asks NVIDIA's provider, which uv has built in: `sm_arch` and the oldest CUDA that a
+driver must report.
 """
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from rekindle.core import codec, files
+from rekindle.compat.variant import ARCHITECTURE, NVIDIA, honest
+from rekindle.core import codec, console, files
 from rekindle.core.errors import UsageError
-from rekindle.core.findings import Finding, passed, warned
-from rekindle.formats import package
+from rekindle.core.findings import Finding, passed, unverified, warned
+from rekindle.formats import binary, package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.formats.binary import Binary
+from rekindle.formats.fatbin import Container, GpuEntry
+from rekindle.formats.gpu_payload import Content
 from rekindle.knowledge.cuda.libraries import is_vendor_library, owner_of
 from rekindle.knowledge.cuda.library_packages import DllProvider, providers
 from rekindle.knowledge.gpu import gpus
+from rekindle.knowledge.gpu.capability import Capability, Runs, runs
+from rekindle.model.wheel import read_name
 from rekindle.wheels.inspect import identity
-from rekindle.wheels.inspect.identity import Identity, cuda_linked, read_binaries
-from rekindle.wheels.repair import linux, rewrite
+from rekindle.wheels.inspect.identity import VARIANT_FILE as FILE
+from rekindle.wheels.inspect.identity import Identity, VariantFile, cuda_linked, cuda_of, read_binaries
+from rekindle.wheels.repair import closure, rewrite
 from rekindle.wheels.repair.closure import own_cards
 from rekindle.wheels.repair.providers import WantedLibrary, choose
-from rekindle.wheels.repair.repair import Repair
+from rekindle.wheels.repair.repair import Added, Repair
 from rekindle.wheels.repair.rewrite import Contents, FromWheel
 from rekindle.wheels.tags import machine_of, place_of, wheel_tags
 
@@ -159,7 +178,7 @@ def _led(archive: Archive, binaries: Sequence[Binary], plan: _Slimming, scratch:
         copy = rewrite.unpacked(FromWheel(archive=archive, member=archive.member(found.name)), found.name, scratch)
         here = posixpath.dirname(found.name) or "."
         ways = [posixpath.relpath(folder, here) for folder in plan.folders]
-        linux.lead_to(copy, ways, {old: new for old, new in renamed.items() if old in found.elf.needed})
+        closure.lead_to(copy, ways, {old: new for old, new in renamed.items() if old in found.elf.needed})
         changed[found.name] = copy
     return changed
 
@@ -180,3 +199,185 @@ def _findings(plan: _Slimming, before: int, after: int | None) -> list[Finding]:
         text = f"{names} stay in the wheel: no package for this CUDA has them with code for the GPUs"
         found.append(warned("repair.slim", text))
     return found
+
+
+_HEAD = 16
+_SIZE = struct.Struct("<Q")
+_ALIGNED = 8
+
+
+class Cut(NamedTuple):
+    """A container and the entries of it that stay."""
+
+    container: Container
+    kept: tuple[GpuEntry, ...]
+
+    @property
+    def saved(self) -> int:
+        return self.container.size - _HEAD - sum(entry.size for entry in self.kept)
+
+
+def cuts(binary: Binary, cards: Sequence[Capability]) -> list[Cut]:
+    """The containers of a library from which something can go."""
+    if is_vendor_library(binary.file):
+        return []
+    found = (Cut(each, _kept(each, cards)) for each in binary.containers if _understood(each))
+    return [cut for cut in found if len(cut.kept) < len(cut.container.entries)]
+
+
+def _understood(container: Container) -> bool:
+    return (
+        container.whole
+        and (container.section or "").startswith(".nv_fatb")
+        and all(entry.size % _ALIGNED == 0 for entry in container.entries)
+        and sum(entry.size for entry in container.entries) == container.size - _HEAD
+    )
+
+
+def _kept(container: Container, cards: Sequence[Capability]) -> tuple[GpuEntry, ...]:
+    usable = [entry for entry in container.entries if _usable(entry, cards)]
+    if not any(entry.runnable for entry in usable):
+        code = [entry for entry in container.entries if entry.runnable]
+        usable += [min(code, key=lambda entry: entry.size)] if code else []
+    return tuple(sorted(usable, key=lambda entry: entry.offset))
+
+
+def _usable(entry: GpuEntry, cards: Sequence[Capability]) -> bool:
+    if not entry.runnable or entry.content is Content.NOT_CODE:
+        return True
+    return any(runs(entry.target, card) is not Runs.NO for card in cards)
+
+
+def apply(path: Path, many: Sequence[Cut]) -> None:
+    """Take the entries out of a copy of the library."""
+    with path.open("r+b") as stream:
+        for container, kept in many:
+            pieces = []
+            for entry in kept:
+                stream.seek(entry.offset)
+                pieces.append(stream.read(entry.size))
+            code = b"".join(pieces)
+            stream.seek(container.offset + 8)
+            stream.write(_SIZE.pack(len(code)))
+            stream.write(code)
+            stream.write(bytes(container.size - _HEAD - len(code)))
+
+
+def prune(wheel: Path, folder: Path, *, cards: Sequence[str], dry_run: bool = False) -> Repair:
+    """Write a copy of `wheel` for `cards` alone into `folder`, under a version that says so."""
+    wheel_tags(wheel)
+    wanted = gpus.capabilities_of(cards)
+    with File(wheel) as source, files.scratch("prune") as scratch:
+        archive = Archive(source)
+        whole = package.Wheel(archive)
+        binaries = read_binaries(whole)
+        planned = {found.name: many for found in binaries if (many := cuts(found, wanted))}
+        if not planned:
+            hint = f"`rekindle inspect {wheel.name}` shows what is in it"
+            raise UsageError(f"`{wheel.name}` has no GPU code that {', '.join(cards)} could do without", hint=hint)
+        known = identity.identify(whole, binaries)
+        version = _pruned_version(known.version or "0", wanted)
+        name, member, metadata, renamed = rewrite.under_version(archive, wheel.name, version)
+        target = place_of(name, folder, wheel)
+        notes = tuple(_note(name, many) for name, many in planned.items())
+        if dry_run:
+            findings = tuple(_prune_findings(planned, binaries, wanted, wheel.stat().st_size, None))
+            return Repair(wheel=wheel.name, added=notes, kept=len(archive.members) - len(notes), findings=findings)
+        contents: dict[str, rewrite.Contents] = {member: metadata, **_copies(archive, planned, scratch)}
+        remove = (f"{rewrite.info_folder(archive)}/METADATA",)
+        done = rewrite.rewrite(archive, target, add=contents, remove=remove, renamed=renamed)
+    findings = tuple(_prune_findings(planned, binaries, wanted, wheel.stat().st_size, done.size))
+    return Repair(wheel=wheel.name, output=done.path, size=done.size, kept=done.kept, added=notes, findings=findings)
+
+
+def _pruned_version(version: str, cards: Sequence[Capability]) -> str:
+    public, _, local = version.partition("+")
+    words = [*([local] if local else []), "only", *(card.sm.replace("_", "") for card in sorted(set(cards)))]
+    return f"{public}+{'.'.join(words)}"
+
+
+def _copies(archive: Archive, planned: dict[str, list[Cut]], scratch: Path) -> dict[str, Path]:
+    made = {}
+    for name, many in planned.items():
+        made[name] = rewrite.unpacked(rewrite.FromWheel(archive=archive, member=archive.member(name)), name, scratch)
+        apply(made[name], many)
+    return made
+
+
+def _note(name: str, many: Sequence[Cut]) -> Added:
+    saved = console.size(sum(cut.saved for cut in many))
+    size = sum(entry.size for cut in many for entry in cut.kept)
+    return Added(member=name, size=size, origin=f"{saved} of GPU code for other cards taken out", replaced=True)
+
+
+def _prune_findings(
+    planned: dict[str, list[Cut]],
+    binaries: Sequence[Binary],
+    cards: Sequence[Capability],
+    before: int,
+    after: int | None,
+) -> Iterator[Finding]:
+    saved = sum(cut.saved for many in planned.values() for cut in many)
+    size = f"to download {console.size(after)} instead of {console.size(before)}; " if after is not None else ""
+    yield passed(
+        "repair.only-for",
+        f"{size}on a disk {console.size(saved)} less once its files are sparse (Linux: `fallocate --dig-holes FILE`)",
+    )
+    vendors = [found.file for found in binaries if found.containers and is_vendor_library(found.file)]
+    if vendors:
+        text = f"{len(vendors)} libraries of NVIDIA stay as they are: its terms forbid to change them"
+        yield passed("repair.only-for", text)
+    own = [each for found in binaries if not is_vendor_library(found.file) for each in found.containers if each.code]
+    strange = sum(not any(_usable(entry, cards) for entry in each.code) for each in own)
+    if strange:
+        text = f"{console.plural(strange, 'part')} for other cards alone kept a piece: `inspect` counts it, as PARTIAL"
+        yield warned("repair.only-for", text)
+    yield unverified("repair.only-for", "not run on a card: `rekindle verify` tries it on yours")
+
+
+_PROVIDER = {
+    "requires": ["nvidia-variant-provider>=0.0.1,<1.0.0"],
+    "plugin-api": "nvidia_variant_provider.plugin:NvidiaVariantPlugin",
+}
+
+
+def label(wheel: Path, folder: Path, *, dry_run: bool = False) -> Repair:
+    """Write a copy of `wheel` with its variant's label into `folder`. The original is never touched."""
+    wheel_tags(wheel)
+    with File(wheel) as source:
+        archive = Archive(source)
+        whole = package.Wheel(archive)
+        binaries = read_binaries(whole)
+        cuda = cuda_of(identity.identify(whole, binaries)) or cuda_linked(binaries)
+        properties = honest(binary.codes(binaries), cuda)
+        if not properties:
+            message = f"`{wheel.name}` has no GPU code that a label could promise for any card"
+            raise UsageError(message, hint=f"`rekindle inspect {wheel.name}` shows what is in it")
+        name = _label_name(properties[ARCHITECTURE], str(cuda.major_minor).replace(".", "") if cuda else "")
+        member = f"{rewrite.info_folder(archive)}/{FILE}"
+        said = VariantFile(
+            default_priorities={"namespace": (NVIDIA,)},
+            providers={NVIDIA: _PROVIDER},
+            variants={name: {NVIDIA: properties}},
+        )
+        data = (codec.to_json(said) + "\n").encode("utf-8")
+        target = place_of(f"{read_name(wheel.name).plain.removesuffix('.whl')}-{name}.whl", folder, wheel)
+        text = ", ".join(f"{feature} :: {' '.join(values)}" for feature, values in properties.items())
+        findings = [passed("repair.variant", f"{target.name} promises {text}")]
+        if cuda is None:
+            lacks = "which CUDA it was built with is not known, so its label asks for no driver"
+            findings.append(warned("repair.variant", lacks))
+        added = (Added(member=member, size=len(data), origin="its own GPU code", replaced=member in archive.members),)
+        if dry_run:
+            return Repair(wheel=wheel.name, added=added, kept=len(archive.members), findings=tuple(findings))
+        done = rewrite.rewrite(archive, target, add={member: data})
+    return Repair(
+        wheel=wheel.name, output=done.path, size=done.size, kept=done.kept, added=added, findings=tuple(findings)
+    )
+
+
+def _label_name(values: tuple[str, ...], line: str) -> str:
+    """At most sixteen letters: the one card's number, or what the many come to."""
+    many = hashlib.sha256(" ".join(values).encode()).hexdigest()[:8]
+    what = f"sm{values[0].removesuffix('_real')}" if len(values) == 1 and values[0].endswith("real") else many
+    return f"cu{line}.{what}" if line else what

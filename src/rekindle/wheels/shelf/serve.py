@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 from rekindle.core import files
 from rekindle.core.errors import NotFound
-from rekindle.core.web_server import WebServer, is_loopback, listen, names_us
+from rekindle.core.web_server import Message, Receive, Scope, Send, WebServer, is_loopback, listen, names_us
 from rekindle.wheels.shelf import store
 from rekindle.wheels.shelf.index import LISTING, SIGNED_LISTING
 
@@ -23,10 +21,6 @@ PIECE_SECONDS = 30.0
 WHOLE = 4 << 20
 """No page of a shelf is larger; what lies there and is goes out in pieces, like a wheel."""
 _KINDS = {".html": "text/html; charset=utf-8", ".json": "application/json", ".whl": "application/octet-stream"}
-
-Scope = MutableMapping[str, Any]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 class Application:
@@ -97,7 +91,7 @@ def _prefers_json(accept: str) -> bool:
 def _in_time(send: Send) -> Send:
     """A client that does not take a piece of its answer in time is let go."""
 
-    async def timely(message: MutableMapping[str, Any]) -> None:
+    async def timely(message: Message) -> None:
         await asyncio.wait_for(send(message), PIECE_SECONDS)
 
     return timely

@@ -32,7 +32,7 @@ from rekindle.formats.archive import Archive
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.model.wheel import WheelIdentity, identity_fields, python_of, read_name
 from rekindle.stack.offers import Offer, of_wheel
-from rekindle.wheels.inspect.against import cuda_of, read_torch
+from rekindle.wheels.inspect.identity import cuda_of, read_torch
 from rekindle.wheels.inspect.inspection import Inspection, inspect_with_code
 from rekindle.wheels.repair import rewrite
 from rekindle.wheels.repair.rewrite import info_folder

@@ -28,7 +28,7 @@ from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.model.wheel import read_name, tagged_glibc
 from rekindle.wheels.closure import linkage
 from rekindle.wheels.closure.walk import requirement_name
-from rekindle.wheels.inspect.against import read_torch, wheel_beside
+from rekindle.wheels.inspect.identity import read_torch, wheel_beside
 from rekindle.wheels.inspect.inspection import Inspection, inspect_package
 
 _TAG = re.compile(r"[\w.]+-[\w.]+-[\w.]+", re.ASCII)
