@@ -17,7 +17,7 @@ from rekindle.extension.check import ServedCards, TorchLink, link_to, served_by
 from rekindle.extension.question import ExtensionQuestion
 from rekindle.knowledge.torch.releases import early, torch_release
 from rekindle.model.cuda_line import CudaLine
-from rekindle.wheels.inspect.against import torch_line
+from rekindle.wheels.inspect.identity import torch_line
 
 _MOST, _SMALL = 128 << 20, 8 << 20
 
