@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
-
 from rekindle.audit import contents, environment_checks, history, module_checks
 from rekindle.audit.answer import Audit, AuditedModule
 from rekindle.audit.contents import Contents, Module
@@ -23,6 +21,7 @@ from rekindle.machine.python.environment import torch_of
 from rekindle.machine.toolchain.cudnn import parse_torch_version as parse_torch
 from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
+from rekindle.model.requirement import canonical_name
 
 
 def audit(
@@ -94,7 +93,7 @@ def installed_torch(environment: Environment) -> InstalledTorch | None:
 
 
 def _wrong(module: AuditedModule, missing: list[environment_checks.LibraryNowhere]) -> list[Trouble]:
-    package = canonicalize_name(module.distribution) if module.distribution else None
+    package = canonical_name(module.distribution) if module.distribution else None
     brought = {each.finding: each.package for each in missing}
     return [Trouble(finding=each, package=package, about=brought.get(each)) for each in module.findings]
 
@@ -128,5 +127,5 @@ def _owner(found: Contents, module: Module) -> str | None:
     known = found.owner.get(module.path)
     if known:
         return known
-    top = canonicalize_name(module.path.partition("/")[0])
+    top = canonical_name(module.path.partition("/")[0])
     return top if top in found.distributions else None

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from rekindle.audit.kept import keep
 from rekindle.core import codec, files
@@ -26,6 +25,7 @@ from rekindle.formats.access import File
 from rekindle.formats.sections import gpu_code, numpy_abi
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.model.environment import Environment
+from rekindle.model.requirement import canonical_name
 
 _FORMAT = 10
 _SUFFIXES = (".so", ".pyd", ".dll")
@@ -45,7 +45,7 @@ class InstalledDistribution(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def below(self) -> list[str]:
         """The names of what it requires."""
-        return sorted({canonicalize_name(re.split(r"[\s<>=!~;\[(]", line, maxsplit=1)[0]) for line in self.requires})
+        return sorted({canonical_name(re.split(r"[\s<>=!~;\[(]", line, maxsplit=1)[0]) for line in self.requires})
 
     @property
     def folders(self) -> set[str]:
@@ -84,7 +84,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
 
     def distribution(self, name: str) -> InstalledDistribution | None:
-        return self.distributions.get(canonicalize_name(name))
+        return self.distributions.get(canonical_name(name))
 
 
 class _Folder(msgspec.Struct, frozen=True, array_like=True):
@@ -125,7 +125,7 @@ def read(environment: Environment, *, cache: Path | None = None) -> Contents:
                 # pip does not take what cannot be called so for installed, and no command could name it.
                 with contextlib.suppress(ValueError):
                     found = _distribution(os.path.dirname(path), kept, fresh)
-                    distributions.setdefault(canonicalize_name(found.name), found)
+                    distributions.setdefault(canonical_name(found.name), found)
             else:
                 path_lines += _lines(Path(path))
     _store(cache, kept, fresh)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from rekindle.audit.answer import AuditedModule, MendingStep
 from rekindle.audit.cards import words
@@ -22,7 +21,7 @@ from rekindle.knowledge.torch import companions
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
-from rekindle.model.requirement import holds, place, requirement
+from rekindle.model.requirement import canonical_name, holds, place, requirement
 
 # A finding of these about a package is mended by another build of that package.
 _ANOTHER_BUILD = (
@@ -104,7 +103,7 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
     def _compiled_for_torch(self) -> set[str]:
         """A new torch breaks them, unless they keep to its stable interface."""
         bound = (each for each in self.modules if each.uses_torch and not each.stable_abi and each.distribution)
-        return {canonicalize_name(str(each.distribution)) for each in bound}
+        return {canonical_name(str(each.distribution)) for each in bound}
 
     def _pinned(self, name: str) -> tuple[str, ...]:
         """What pip installs instead; nothing where the same file would come again and does not help."""
@@ -136,7 +135,7 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
         # What one of them asks for and is not here has its libraries, or brings who has them, in the right version.
         owners = filter(None, map(self.found.distributions.get, {each.package or "": each for each in missing}))
         every = [wanted for owner in owners for wanted in _requirements(owner, self.environment)]
-        unmet = {name: each for each in every if (name := canonicalize_name(each.name)) not in self.found.distributions}
+        unmet = {name: each for each in every if (name := canonical_name(each.name)) not in self.found.distributions}
         names = dict.fromkeys(str(each.about) for each in missing if each.about and each.about not in unmet)
         asked = (*(str(each).partition(";")[0].strip() for each in unmet.values()), *map(self._as_required, names))
         return [self._step((*unmet, *names), ["missing"], (self._pip(*asked),))] if asked else []
@@ -167,7 +166,7 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
             other.name: f"{other.name}=={other.version}"
             for name in gone
             for other in self.found.distributions.values()
-            if canonicalize_name(other.name) not in gone and other.folders & self.found.distributions[name].folders
+            if canonical_name(other.name) not in gone and other.folders & self.found.distributions[name].folders
         }
         if not gone:
             return []
@@ -201,7 +200,7 @@ def _requirements(by: InstalledDistribution, environment: Environment) -> Iterat
 
 def _required(by: InstalledDistribution, name: str, environment: Environment) -> Requirement | None:
     """What it asks of another; None when it does not need it."""
-    return next((each for each in _requirements(by, environment) if canonicalize_name(each.name) == name), None)
+    return next((each for each in _requirements(by, environment) if canonical_name(each.name) == name), None)
 
 
 def required(found: Contents, name: str, environment: Environment) -> bool:

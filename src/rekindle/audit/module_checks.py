@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from rekindle.audit.answer import label
 from rekindle.audit.cards import words
@@ -21,6 +20,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Coverage, NamedCard
 from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
+from rekindle.model.requirement import canonical_name
 
 # NVIDIA's own libraries that torch uses for every model; what the others lack costs one feature, not the card.
 _ESSENTIAL = ("nvidia-cudnn", "nvidia-cublas", "nvidia-cufft", "nvidia-cusolver", "nvidia-cusparse-", "nvidia-curand")
@@ -224,4 +224,4 @@ def _numpy(place: AuditContext, module: Module) -> Finding | None:
 
 
 def _is_torchs_own(module: Module) -> bool:
-    return canonicalize_name(module.path.partition("/")[0]) in ("torch", "functorch", "torchgen")
+    return canonical_name(module.path.partition("/")[0]) in ("torch", "functorch", "torchgen")

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from rekindle.audit.audit import installed_torch
 from rekindle.audit.mending import install_command
@@ -43,7 +42,7 @@ from rekindle.machine.model import InstalledTorch, Machine
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.interpreters import DISTRIBUTION_FOLDER
 from rekindle.model.environment import Environment
-from rekindle.model.requirement import holds, requirement
+from rekindle.model.requirement import canonical_name, holds, requirement
 from rekindle.wheels.inspect.inspection import inspect
 
 LOG = "extension-build.log"
@@ -230,7 +229,7 @@ def satisfied(text: str, environment: Environment, environ: Mapping[str, str]) -
     for folder in environment.site_packages:
         for path in Path(folder).glob("*-info"):
             info = DISTRIBUTION_FOLDER.fullmatch(path.name)
-            if info and canonicalize_name(info[1]) == canonicalize_name(asked.name):
+            if info and canonical_name(info[1]) == canonical_name(asked.name):
                 return asked.specifier.contains(info[2], prereleases=True)
     return False
 

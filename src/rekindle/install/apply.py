@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from rekindle.core import console, files
 from rekindle.core.command import Command, rekindle
@@ -25,6 +24,7 @@ from rekindle.install.installer import Installer, Request
 from rekindle.install.record import Replaced
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.model.environment import Environment
+from rekindle.model.requirement import canonical_name
 from rekindle.stack.route import Route, RuntimeSetting
 from rekindle.stack.rules import RouteKind
 from rekindle.wheels.inspect import inspection
@@ -159,7 +159,7 @@ def _pinned(arrived: list[Path], hashes: dict[str, str], installer: Installer) -
 
 
 def _project(file: str) -> str:
-    return str(canonicalize_name(file.partition("-")[0]))
+    return str(canonical_name(file.partition("-")[0]))
 
 
 def unchanged(wheel: Path) -> None:
@@ -197,7 +197,7 @@ def _install(
         for wheel in arrived:
             if wheel.name.lower().startswith("torch-"):
                 _serves(wheel, capabilities)
-        coming = {canonicalize_name(name) for name in installer.changes(request, wheels)}
+        coming = {canonical_name(name) for name in installer.changes(request, wheels)}
         before = record.installed(site)
         replaced = [before[name] for name in sorted(coming) if name in before]
         configuration = [constraints_file(environment), pip_configuration(environment)]

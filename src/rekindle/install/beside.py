@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from rekindle.audit.mending import install_command
 from rekindle.core.errors import ChecksFailed, NoRoute, UsageError
@@ -14,6 +13,7 @@ from rekindle.extension import question as asking
 from rekindle.extension.find import FoundExtension, FoundWheel, find, name_of
 from rekindle.extension.looking import LookedInto, look_into
 from rekindle.model.environment import Environment
+from rekindle.model.requirement import canonical_name
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation
@@ -49,7 +49,7 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
 def fitting(names: Sequence[str], route: Route, environment: Environment, situation: Situation) -> tuple[Beside, ...]:
     """The wheel of each for the torch of a route. An error where one has none: torch is not installed without it."""
     for name in names:
-        if canonicalize_name(name) in INSTALLERS:
+        if canonical_name(name) in INSTALLERS:
             raise UsageError(f"`--with` names an extension, and {name} is an installer", hint=f"`--installer {name}`")
     if not names:
         return ()

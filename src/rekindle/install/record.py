@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, NotFound, NotWritable, StepFailed
@@ -26,6 +25,7 @@ from rekindle.core.files import describe_error
 from rekindle.core.untrusted import InsidePath, leads_inside
 from rekindle.install import conda
 from rekindle.model.environment import Environment
+from rekindle.model.requirement import canonical_name
 from rekindle.stack.rules import RouteKind
 
 _LARGEST = 8 << 20
@@ -46,7 +46,7 @@ def installed(site: Path) -> dict[str, Distribution]:
     for info in sorted(site.glob("*.dist-info")):
         match = _INFO.match(info.name)
         if match and info.is_dir():
-            name = canonicalize_name(match["name"])
+            name = canonical_name(match["name"])
             found[name] = Distribution(name=name, version=match["version"], info=info.name)
     return found
 

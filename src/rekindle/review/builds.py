@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import script_rules
 from rekindle.knowledge.torch import wheel_platforms
+from rekindle.model.requirement import canonical_name
 from rekindle.review.document import LISTS, Dialect, Document
 from rekindle.review.other_files import OtherFile
 from rekindle.review.packages import Install, install_of, listed, parts_of
@@ -486,5 +486,5 @@ def _limits(trace: Trace, item: Invocation, names: tuple[str, ...]) -> dict[str,
         for word in listed(other.text, item.line) if other is not None else ():
             parts = parts_of(word.text) if re.match(r"[A-Za-z0-9]", word.text) else None
             if parts is not None:
-                found[canonicalize_name(parts[0])] = parts[1]
+                found[canonical_name(parts[0])] = parts[1]
     return found

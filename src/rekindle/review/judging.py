@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
-from packaging.version import parse
 
 from rekindle.compat import driver_cuda
 from rekindle.compat.container import serves as has_code
@@ -90,6 +89,8 @@ def ready_made(subject: Subject, step: ScriptBuild) -> bool:
         return False
     rows = [row for row in extension_files.files(step.name) if row.by is None and row.switch is None]
     # Without a pin pip takes the newest release, whichever torch the older ones have a wheel for.
+    from packaging.version import parse
+
     newest = max((row.version for row in rows if row.version[:1].isdigit()), key=parse, default=None)
     exact = exact_text(wanted.requirement) or (newest if not wanted.requirement else None)
     for torch in environments_of(subject).at(step.item)[-1:]:

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from rekindle.compat.wheel_platform import BuiltFor, built_for
-from rekindle.model.requirement import holds, place, requirement
+from rekindle.model.requirement import canonical_name, holds, place, requirement
 from rekindle.review.trace import Invocation, Word, program_of
 
 _VALUED = frozenset(
@@ -289,10 +288,10 @@ def _wanted(word: Word, tool: str, *, editable: bool) -> Wanted | None:
         return _placed(word, text, text)
     parts = parts_of(text)
     if parts is None:
-        return Wanted(name=canonicalize_name(re.split(r"[=<>!~\[\s]", text)[0]), line=word.line, raw=word.raw)
+        return Wanted(name=canonical_name(re.split(r"[=<>!~\[\s]", text)[0]), line=word.line, raw=word.raw)
     name, requirement, marker = parts
     return Wanted(
-        name=canonicalize_name(name), line=word.line, raw=word.raw, quoted=word.quoted, marker=marker,
+        name=canonical_name(name), line=word.line, raw=word.raw, quoted=word.quoted, marker=marker,
         # What a variable holds that nobody knows is no version.
         requirement=requirement,
     )  # fmt: skip
@@ -306,7 +305,7 @@ def _placed(word: Word, named: str, address: str) -> Wanted:
     if wheel and line and "+" not in file:
         file = re.sub(r"\A(torch-[^-]+)", rf"\1+{line[1]}", file)  # older ones have it in their address alone
     glob = bool(re.search(r"[*?]|^(?:\./)?dist[\\/]", address)) and "://" not in address
-    name = canonicalize_name(file.split("-")[0]) if wheel and "*" not in file else _name_of(named)
+    name = canonical_name(file.split("-")[0]) if wheel and "*" not in file else _name_of(named)
     return Wanted(
         name=name, line=word.line, raw=word.raw, source=None if wheel or glob else address, quoted=word.quoted,
         wheel=file if wheel else None,
@@ -355,7 +354,7 @@ def _conda(word: Word, text: str) -> Wanted | None:
     elif label:
         specifier = f"=={label[1]}"
     return Wanted(
-        name=canonicalize_name(match[1]), line=word.line, raw=word.raw, requirement=specifier, build=build or "",
+        name=canonical_name(match[1]), line=word.line, raw=word.raw, requirement=specifier, build=build or "",
         source=None,
     )  # fmt: skip
 
@@ -363,14 +362,14 @@ def _conda(word: Word, text: str) -> Wanted | None:
 def _name_of(text: str) -> str:
     egg = re.search(r"[#&]egg=([\w.-]+)", text)
     if egg:
-        return canonicalize_name(egg[1])
+        return canonical_name(egg[1])
     sub = re.search(r"#subdirectory=([^&\s]+)", text)
     plain = re.split(r"[@#]", re.sub(r"^(?:git\+)?\w+://(?:[^/@]*@)?", "", text))[0]
     last = [part for part in re.split(r"[\\/]", plain) if part and part not in (".", "..")]
     name = last[-1] if last else "."
     if sub:
-        return canonicalize_name(name.removesuffix(".git")) + "#" + sub[1]
-    return canonicalize_name(name.removesuffix(".git").removesuffix(".whl")) or "."
+        return canonical_name(name.removesuffix(".git")) + "#" + sub[1]
+    return canonical_name(name.removesuffix(".git").removesuffix(".whl")) or "."
 
 
 def listed(text: str, line: int | None = None) -> list[Word]:

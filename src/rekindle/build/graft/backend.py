@@ -17,7 +17,6 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from rekindle.build.configure.backends import BackendCall, BackendJob, NinjaBackend
 from rekindle.build.graft import base as bases
@@ -41,6 +40,7 @@ from rekindle.core.version import Version
 from rekindle.formats import elf
 from rekindle.formats.access import File
 from rekindle.formats.elf import Symbols
+from rekindle.model.requirement import canonical_name
 from rekindle.model.wheel import tagged_glibc
 from rekindle.stack.shorter import left_out
 from rekindle.wheels.inspect import grafted
@@ -119,9 +119,9 @@ def packages_of(python: Path, pinned: Sequence[str]) -> Path:
     found = [*home.glob("lib/python3*/site-packages/nvidia"), *home.glob("Lib/site-packages/nvidia")]
     if not found:
         raise BadInput("NVIDIA's packages, which the base requires, are not installed", hint="add `--clean`")
-    there = {canonicalize_name(each.name): each.version for each in distributions(path=[str(found[0].parent)])}
+    there = {canonical_name(each.name): each.version for each in distributions(path=[str(found[0].parent)])}
     for asked in map(Requirement, pinned):
-        version = there.get(canonicalize_name(asked.name))
+        version = there.get(canonical_name(asked.name))
         if asked.name.startswith("nvidia-") and (version is None or version not in asked.specifier):
             message = f"the base pins {asked}, and {version or 'nothing'} is installed for the build"
             raise BadInput(message, hint="add `--clean`: the packages of the base are installed anew")

@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from packaging.utils import canonicalize_name
-
 from rekindle.core import codec
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each, spell
 from rekindle.machine.model import Environments, FoundPython, FoundTorch
+from rekindle.model.requirement import canonical_name
 
 MATTERING = frozenset(
     {
@@ -92,7 +91,7 @@ def installed(run: Run, folders: tuple[str, ...]) -> dict[str, str]:
     for folder in folders:
         for name in run.names(folder, _MATTERING_INFO):
             match = DISTRIBUTION_FOLDER.fullmatch(name)
-            project = canonicalize_name(match[1]) if match else ""
+            project = canonical_name(match[1]) if match else ""
             if match and project in MATTERING:
                 found.setdefault(project, match[2])
     return found
