@@ -42,6 +42,7 @@ KNOWN = {"X": "11.8", "EMPTY": "", "N": "12", "ON": "true"}
         ("always()", None),
         ("(" * 50, None),
         ("", None),
+        ("(" * 598, None),
     ],
 )
 def test_conditions(text: str, answer: bool | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 LONGEST = 600
+_DEEPEST = 40
 _TOKEN = re.compile(
     r"&&|\|\||[()\[\],]|==|!=|=~|!(?=[\s(\[])|(?:\"[^\"]*\"|'[^']*'|[^\s\"'()\[\],&|=!]|=(?!=)|!(?![=\s(\[]))+"
 )
@@ -27,7 +28,7 @@ Look = Callable[[str], "str | None"]
 
 def holds(text: str, look: Look) -> bool | None:
     """None: it asks for something that is not known, or in a way that is not read here."""
-    if len(text) > LONGEST:
+    if len(text) > LONGEST or text.count("(") > _DEEPEST:
         return None
     tokens = [each for each in _TOKEN.findall(text) if each not in ("[", "]", "test") and each.lower() != "/i"]
     answer = _joined(tokens, look)
