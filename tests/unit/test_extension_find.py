@@ -229,7 +229,10 @@ LATER: tuple[tuple[str, str | None], ...] = (
     ("xformers 2.7.0+cu126 3.12 linux 6.1", "xformers==0.0.30"),
     ("xformers 2.5.1+cu124 3.12 windows 6.1", "xformers==0.0.28.post3|xformers==0.0.29.post1"),
     ("torch-cluster 2.5.1+cu124 3.11 linux 6.1", "data.pyg.org/whl/torch-2.5.0+cu124.html"),
-    ("pyg-lib 2.13.0+cu126 3.12 linux 6.1", "pyg-lib==0.8.0 -f https://data.pyg.org/whl/torch-2.13.0+cu126.html"),
+    (
+        "pyg-lib 2.13.0+cu126 3.12 linux 6.1",
+        "pyg-lib==0.8.0 --only-binary pyg-lib -f https://data.pyg.org/whl/torch-2.13.0+cu126.html",
+    ),
     ("pytorch3d 2.11.0+cu130 3.14 windows 8.9", "cuda-wheels/cu130/torch2.11/pytorch3d"),
     ("detectron2 1.10.0+cu113 3.9 linux 7.5", "detectron2/wheels/cu113/torch1.10"),
     ("mmcv 2.1.0+cu121 3.10 linux 8.6", "download.openmmlab.com/mmcv/dist/cu121/torch2.1.0"),
@@ -915,3 +918,18 @@ def test_a_torch_before_the_tables_is_asked_for_too() -> None:
     """`1.9.1` ended with "wheels for Linux and Windows alone are known", on Linux."""
     found = find(_question("detectron2 1.9.1+cu111 3.8 linux 8.6"), ask=_no_index, look=_unread)
     assert found.torch == "1.9.1"
+
+
+def test_a_package_without_gpu_code_of_its_own_is_not_refused_for_it() -> None:
+    """torchtext and sglang "have no GPU code": the one needs none, the other takes it from another package."""
+    asked: list[bool] = []
+
+    def look(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
+        asked.append(pure)
+        return LookedInto(State.PASS, "looked at", bound=True)
+
+    def there(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -> IndexAnswer:
+        return IndexAnswer(place="https://x/torchtext-0.18.0-cp312-cp312-win_amd64.whl", reached=True)
+
+    find(_question("torchtext 2.3.1+cu121 3.12 windows 8.6"), ask=there, look=look)
+    assert asked == [True]

@@ -204,3 +204,15 @@ def test_a_program_keeps_the_torch_that_it_brings_where_that_serves() -> None:
     assert _asked("a1111", "GTX 1080 Ti", "windows").version == "with torch 2.1.2"
     assert _asked("forge", "GTX 1080 Ti", "windows").version == "with torch 2.3.1"
     assert _asked("a1111", "RTX 5070", "windows").version == "with torch 2.7.1"
+
+
+def test_an_old_driver_gets_the_last_release_for_it_and_the_smallest_change() -> None:
+    """A T4 on R470 was told that no ONNX Runtime runs, and to take R580, though R525 runs one of CUDA 12."""
+    found = _asked("onnxruntime-gpu", "Tesla T4", "linux", driver="470.256.02")
+    assert found.version == "1.18.1"
+    assert [note.partition(" (")[0] for note in found.notes[:2]] == [
+        "with driver 580.65.06 or newer",
+        "with driver 525.60.13 or newer",
+    ]
+    assert _asked("jax", "GTX 1080 Ti", "linux", driver="470.256.02").version == "0.4.25 (CUDA 11)"
+    assert _asked("tensorrt", "GTX 1060", "windows").version == "8.6.1"

@@ -335,3 +335,31 @@ def test_a_program_with_its_own_torch_is_no_extension() -> None:
     """`--with vllm` said that no PyTorch has a wheel of it."""
     done = rekindle_command("plan", "--gpu", "RTX 3090", "--os", "linux", "--with", "vllm")
     assert done.code == 2 and "plan --for vllm" in done.err
+
+
+def test_makers_wheels_come_before_those_of_others() -> None:
+    """torch 2.13 and a stranger's torch-scatter were first, though PyG has its own for 2.12."""
+    there = situation_from_options(["L40S"], system="linux", python="3.11")
+    found = resolve(there, Wish(extensions=("torch-scatter",)))
+    assert found.recommended.torch == "2.12.1" and "data.pyg.org" in text(found)
+    assert _other(found, "newest").torch == "2.13.0" and "not built by their makers" in " ".join(text(found).split())
+    trusting = resolve(there, Wish(extensions=("torch-scatter",), community=True))
+    assert trusting.recommended.torch == "2.13.0"
+
+
+def test_of_cards_that_no_driver_drives_together_one_is_left_out() -> None:
+    """ "One card at a time" was said of two V100s, an RTX 3090 and an RTX 5080."""
+    found = text(_asked("2x Tesla V100", "RTX 3090", "RTX 5080", driver="570.195.03"))
+    assert "without GeForce RTX 5080 the others get official-wheel torch 2.14.1+cu126" in " ".join(found.split())
+
+
+def test_a_patch_release_that_was_not_opened_loses_what_its_neighbour_loses() -> None:
+    """2.12.0 of CUDA 13 has no MAGMA for a Turing card, as 2.12.1, which was opened."""
+    there = situation_from_options(["RTX 2060"], system="linux", python="3.13t")
+    assert resolve(there, Wish()).recommended.version == "2.12.0+cu126"
+
+
+def test_conda_is_not_proposed_where_its_cuda_does_not_load() -> None:
+    there = situation_from_options(["RTX 4090"], system="CentOS 7", python="3.12")
+    conda = [route for route in resolve(there, Wish()).routes if route.route is RouteKind.CONDA_FORGE]
+    assert conda and all(route.cuda and route.cuda < Version("12.9") for route in conda)

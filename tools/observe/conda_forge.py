@@ -40,12 +40,18 @@ def observe(clone: str) -> dict[str, list[dict[str, object]]]:
                 "arch_list": _arch_list(clone, branch, system, machine, cuda),
                 "cudnn": variant.get("cudnn", [None])[0],
                 "pythons": sorted((text.split(".*")[0] for text in variant.get("python", [])), key=_minor),
-                "glibc": variant.get("c_stdlib_version", [None])[0] if system == "linux" else None,
+                "glibc": _glibc(variant, cuda) if system == "linux" else None,
                 "source": f"conda-forge/pytorch-cpu-feedstock {commit}: .ci_support and the build script",
                 "observed_at": table.today(),
                 "evidence": "script",
             }
     return {"builds": list(rows.values())}
+
+
+def _glibc(variant: dict[str, list[str]], cuda: str) -> str | None:
+    """Its own, or that of CUDA's libraries: libcurand-feedstock and libcublas-feedstock ask for 2.28 from 12.9 on."""
+    own = variant.get("c_stdlib_version", [None])[0]
+    return "2.28" if own == "2.17" and tuple(map(int, cuda.split("."))) >= (12, 9) else own
 
 
 def _arch_list(clone: str, branch: str, system: str, machine: str, cuda: str) -> str:

@@ -69,6 +69,8 @@ class ChosenFile(NamedTuple):
 
     words: tuple[str, ...]
     by: str
+    stranger: bool = False
+    """Others than its makers."""
 
 
 def chosen(package: str, asked: AskedFile, cards: Sequence[NamedCard]) -> ChosenFile | None:
@@ -80,7 +82,7 @@ def chosen(package: str, asked: AskedFile, cards: Sequence[NamedCard]) -> Chosen
             address = file_address(row, asked) if row.name else None
             words = (address,) if address else () if row.name else index_words(row, asked)
             if words:
-                return ChosenFile((*words, *words_beside(row, asked, cards)), made_by(row))
+                return ChosenFile((*words, *words_beside(row, asked, cards)), made_by(row), row.by is not None)
     return None
 
 

@@ -368,6 +368,7 @@ class _Search:
                 self.refused.append(f"{name} {by} is for torch {made}")
                 return None
             words = (f"{requirement}=={version}", *switch)
+        pure = pure or (self.home is not None and self.home.without_code)
         seen = self._loaded(name) or self.look(told.place, self.question, pure)
         if seen.state is State.FAIL:
             self.refused.append(f"{name} {by} {seen.said}")

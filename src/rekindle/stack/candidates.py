@@ -64,7 +64,7 @@ def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) ->
                 rejections.append(
                     broken("community-consent", candidate, row=offer.row, wheel=offer.label, builder=offer.builder)
                 )
-        found.append(_ready(route, offer))
+        found.append(_ready(route, offer, extensions.by_strangers(offer.version, route.python, situation, wish)))
     if not wish.extensions:
         built, broken_rules = _source_builds(situation, wish, window)
         found += built
@@ -128,9 +128,10 @@ def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterabl
     yield from offers.community(*where)
 
 
-def _ready(route: Route, offer: Offer) -> Ranked:
+def _ready(route: Route, offer: Offer, strangers: int) -> Ranked:
     return Ranked(
         route=route,
+        strangers=strangers,
         default_variant=offer.default_variant,
         experimental=offer.experimental,
         jit=route.driver_jit,

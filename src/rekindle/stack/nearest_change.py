@@ -60,7 +60,7 @@ def smallest_change(
     if len(situation.cards) > 1:
         apart = any(each.rule in ("no-common-driver", "no-common-modules") for each in rejections)
         how = "one card at a time" if apart else "separate environments"
-        text = f"use {how}: {_apart(situation, wish, shelf)}"
+        text = (apart and _without_one(situation, wish, shelf)) or f"use {how}: {_apart(situation, wish, shelf)}"
         return Change(what="card", text=text, route=RouteKind.NONE)
     board = next((card for card in situation.cards if card.jetson), None)
     if board is not None and jetpacks(board.jetson or ""):
@@ -167,13 +167,24 @@ def trials(situation: Situation, wish: Wish) -> Iterator[Trial]:
         yield trial("system", "Linux", msgspec.structs.replace(situation, system="linux", driver=None, no_driver=False))
 
 
+def _without_one(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> str:
+    """Of three cards and more: which one keeps the others from a PyTorch; empty where none does alone."""
+    said: list[str] = []
+    for card in situation.cards if len(situation.cards) > 2 else ():
+        rest = tuple(each for each in situation.cards if each is not card)
+        if answer := _gets(rest, situation, wish, shelf):
+            said.append(f"without {card.name} the others get {answer}")
+    return f"leave one card out: {'; '.join(said)}" if said else ""
+
+
 def _apart(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> str:
     """What each card would get alone."""
-    said: list[str] = []
-    for card in situation.cards:
-        alone = msgspec.structs.replace(situation, cards=(card,), driver=None, no_driver=False)
-        found, _ = candidates(alone, wish, shelf)
-        best = next((route for route in ranked(found, alone, wish) if route.consent), None)
-        answer = f"{best.route.value} torch {best.version} on driver {best.driver}" if best else "nothing"
-        said.append(f"{card.name} alone gets {answer}")
-    return "; ".join(said)
+    gets = {card.name: _gets((card,), situation, wish, shelf) for card in situation.cards}
+    return "; ".join(f"{name} alone gets {answer or 'nothing'}" for name, answer in gets.items())
+
+
+def _gets(cards: tuple[Card, ...], situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> str:
+    alone = msgspec.structs.replace(situation, cards=cards, driver=None, no_driver=False)
+    found, _ = candidates(alone, wish, shelf)
+    best = next((route for route in ranked(found, alone, wish) if route.consent), None)
+    return f"{best.route.value} torch {best.version} on driver {best.driver}" if best else ""

@@ -259,17 +259,18 @@ def _observed(version: str, variant: releases.Variant, system: str, machine: str
 def _sibling(
     release: releases.TorchRelease, version: str, variant: releases.Variant, system: str, machine: str
 ) -> TorchWheel | None:
-    """A wheel that was read, of the same release, CUDA major and architecture list.
+    """A wheel that was read, of the same release or a patch release of it, CUDA major and architecture list.
 
     Where a library of it lacks what the list promises, the unread one is not expected to do better.
     """
-    for other in release.variants:
-        if other.cuda.major != variant.cuda.major or _cubins(other, system) != _cubins(variant, system):
-            continue
-        seen = _observed(version, other, system, machine)
-        if seen is not None:
-            return seen
-    return None
+    alike = [
+        other
+        for other in release.variants
+        if other.cuda.major == variant.cuda.major and _cubins(other, system) == _cubins(variant, system)
+    ]
+    patches = (version, *(each for each in reversed(release.patches) if each != version))
+    seen = (_observed(patch, other, system, machine) for patch in patches for other in alike)
+    return next((each for each in seen if each is not None), None)
 
 
 def _evidence(version: str, variant: releases.Variant, system: str) -> Evidence:

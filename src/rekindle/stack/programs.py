@@ -5,6 +5,7 @@ The rows say what code a release has; card, driver, cuDNN and PyTorch are judged
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -157,13 +158,32 @@ def _an_extension(name: str, situation: Situation) -> UnknownName:
 def _newer_driver(
     row: OtherProgram, situation: Situation, version: str | None, beside: BesideTorch | None
 ) -> tuple[str, ...]:
-    """The newer release that only the driver is in the way of; nothing where none is."""
+    """The newer releases that only the driver is in the way of: the newest, and the newest with the oldest driver."""
     if situation.driver is None and not situation.no_driver:
         return ()
-    best = for_program(row.id, msgspec.structs.replace(situation, driver=None, no_driver=False), beside)
-    if best.version in (None, version):
+    free = msgspec.structs.replace(situation, driver=None, no_driver=False)
+    here = [release for release in releases_as(row.id) if situation.system in release.systems]
+    newer = itertools.takewhile(lambda release: release.version != version, here)
+    judged = (_considered(row, release, free, beside) for release in newer)
+    found = [answer for answer in judged if isinstance(answer, ProgramAnswer)]
+    if not found:
         return ()
-    return (f"with driver {best.driver} (https://www.nvidia.com/en-us/drivers/) {row.id} {best.version} runs",)
+    least = min(found, key=_floor)
+    page = "https://www.nvidia.com/en-us/drivers/"
+    return tuple(
+        f"with driver {each.driver} ({page}) {row.id} {each.version} runs{_for_python(each, situation)}"
+        for each in (found[0], *([least] if _floor(least) < _floor(found[0]) else []))
+    )
+
+
+def _floor(answer: ProgramAnswer) -> Version:
+    return Version.find(answer.driver or "") or Version("0")
+
+
+def _for_python(answer: ProgramAnswer, situation: Situation) -> str:
+    """Where it is for another Python than the one that is there."""
+    other = answer.pythons and situation.python and situation.python not in answer.pythons
+    return f", with Python {answer.pythons[0]} to {answer.pythons[-1]}" if other else ""
 
 
 def _by_others(row: OtherProgram, situation: Situation) -> Iterator[str]:

@@ -101,7 +101,7 @@ def why_not_newest(best: Route, wish: Wish, rejections: Sequence[Rejection], rou
         return None
     if Version(best.torch) >= Version(newest):
         return None
-    return _against(_later(best.torch), best, rejections, routes)
+    return _against(_later(best.torch), best, wish, rejections, routes)
 
 
 def _later(torch: str) -> list[str]:
@@ -114,7 +114,9 @@ def _takes(torch: str, python: str | None) -> bool:
     return any(isinstance(takes(torch, python or "", system), Fits) for system in SYSTEMS)
 
 
-def _against(later: list[str], best: Route, rejections: Sequence[Rejection], routes: Sequence[Route]) -> str | None:
+def _against(
+    later: list[str], best: Route, wish: Wish, rejections: Sequence[Rejection], routes: Sequence[Route]
+) -> str | None:
     version = later[0]
     losing = next((each for each in routes if each.torch == version and each.loses), None)
     if losing is not None:
@@ -123,7 +125,8 @@ def _against(later: list[str], best: Route, rejections: Sequence[Rejection], rou
     if same is not None and same.python != best.python and not _takes(version, best.python):
         return f"not {version}: it needs another Python ({same.python} instead of {best.python})"
     if same is not None:
-        return f"not {version}: it works by the same route and is less tested (`--torch {version}` plans it)"
+        but = "its extensions were not built by their makers" if wish.extensions else "is less tested"
+        return f"not {version}: it works by the same route and {but} (`--torch {version}` plans it)"
     # Where no wheel of the next release has the card's code, one of a later release may lack only the driver.
     every = {each: _of_route(best.route, [one for one in rejections if one.candidate.torch == each]) for each in later}
     nearest = next((each for each in later if _with_code(every[each])), version)

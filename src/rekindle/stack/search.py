@@ -64,7 +64,8 @@ def ways(
     found += [_way(each, situation, rejections) for each in routes if each is not best and _offered(each)]
     if is_ready(best):
         # Nothing to be spared: only what another driver or another Python would open is worth a word.
-        others = [_way(each, situation, rejections) for each in routes if is_ready(each) and each.python != best.python]
+        open_ = [each for each in routes if is_ready(each) and (each.python != best.python or wish.extensions)]
+        others = [_way(each, situation, rejections) for each in open_]
         return [*found, *(way for way in (*_driven(situation, wish), *others) if way.torch > found[0].torch)]
     found += _on_the_processor(situation, wish)
     for step in (*_without_a_card(situation, wish), *trials(situation, wish)):

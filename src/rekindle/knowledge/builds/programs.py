@@ -125,7 +125,7 @@ def releases_as(name: str) -> Sequence[ProgramRelease]:
 def free_of_torch(name: str) -> bool:
     """Is it a package of pip's that goes beside any torch, or none?"""
     every = releases_as(name) if known(name) else ()
-    return bool(every) and all(row.requirements and row.torch is None for row in every)
+    return any(row.requirements for row in every) and all(row.torch is None for row in every)
 
 
 def _project(requirement: str) -> str:

@@ -31,6 +31,8 @@ class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     abi_in_names: bool = False
     begins: Capability | None = None
     """The oldest card that any build of it has code for, where that is known."""
+    without_code: bool = False
+    """It has no GPU code of its own: its kernels come with another package, or it needs none."""
     any_card: bool = False
     """Its own code asks for no least card: it is compiled for whatever torch runs on."""
     begins_since: Version | None = None
