@@ -62,10 +62,10 @@ def belongs(project: str, version: str, torch: str) -> Judgement:
     if known is None and number is not None and number.major_minor == Version(expected).major_minor:
         return Unknown(missing=f"{project} {version} is not in the tables; torch {torch} goes with {expected}")
     change = Alternative(what=project, value=expected, text=f"install {project} {expected}")
-    home = next(iter(made_for(project, version)), None)
-    belongs = f"; {version} belongs to torch {home}" if home else ""
+    homes = " and ".join(made_for(project, version))
+    belongs = f"; {version} belongs to torch {homes}" if homes else ""
     return Clash(
-        sentence=f"{project} {version} does not belong to torch {torch}, which goes with {expected}{belongs}",
+        sentence=f"{project} {version} does not belong to torch {torch}, which goes with {project} {expected}{belongs}",
         source="the torch that each release of it was built with",
         changes=(change,),
     )

@@ -18,6 +18,8 @@ _SYSTEMS = ("linux", "windows")
 
 def torch_lacks(torch: str, variant: str | None, system: str | None, card: Capability) -> bool | None:
     """`variant` is the `cu128` of `2.8.0+cu128`; without it every line of the release has to agree."""
+    if torch in releases.early():
+        return _before_tables(torch, variant, card)  # what is inside them beside torch's own kernels is not told apart
     try:
         found = [
             offer
