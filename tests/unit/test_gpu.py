@@ -353,6 +353,8 @@ def test_a_card_without_any_pytorch_is_told_of_the_cpus() -> None:
         ("Jetson Orin Nano Developer Kit", "Jetson Orin Nano", 1),
         ("gpu-h100x8-640gb", "H100 80GB HBM3", 8),
         ("gpu_1x_rtx6000", "Quadro RTX 6000", 1),
+        ("Google Colab T4", "Tesla T4", 1),
+        ("GRID A100D-20C", "A100 80GB PCIe", 1),
         ("Standard_ND40rs_v2", "Tesla V100-SXM2-32GB", 8),
         ("Standard_NC12s_v2", "Tesla P100-PCIE-16GB", 2),
         ("Hetzner GEX44", "RTX 4000 SFF Ada Generation", 1),

@@ -152,7 +152,7 @@ def test_what_is_said_at_the_end_fits_the_place_and_the_card() -> None:
     ]
     assert len(board.notes) == 1 and "jetson-containers" in board.notes[0]
     server = for_program("vllm", situation_from_options(["GB200"], system="linux"))
-    assert server.version is None and server.notes == ()
+    assert server.version is None and "aarch64.whl" in server.notes[0]
     windows = _asked("jax", "Quadro M4000", "windows", driver="546.33")
     assert windows.commands == ('rekindle plan --for jax --gpu "Quadro M4000" --os wsl --driver 546.33',)
     assert windows.notes[0].startswith("Take WSL 2: jax 0.12.0.1 (CUDA 12) is for Linux")
@@ -216,3 +216,9 @@ def test_an_old_driver_gets_the_last_release_for_it_and_the_smallest_change() ->
     ]
     assert _asked("jax", "GTX 1080 Ti", "linux", driver="470.256.02").version == "0.4.25 (CUDA 11)"
     assert _asked("tensorrt", "GTX 1060", "windows").version == "8.6.1"
+
+
+def test_a_webui_takes_the_python_that_it_is_made_for() -> None:
+    """Under Python 3.12 the newest of torch 2.1.2 was taken, 3.11; the webui wants 3.10."""
+    place = situation_from_options(["GTX 1660 Ti"], system="windows", python="3.12")
+    assert for_program("a1111", place).pythons == ("3.10",)

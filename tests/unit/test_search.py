@@ -363,3 +363,17 @@ def test_conda_is_not_proposed_where_its_cuda_does_not_load() -> None:
     there = situation_from_options(["RTX 4090"], system="CentOS 7", python="3.12")
     conda = [route for route in resolve(there, Wish()).routes if route.route is RouteKind.CONDA_FORGE]
     assert conda and all(route.cuda and route.cuda < Version("12.9") for route in conda)
+
+
+def test_flash_attention_is_not_promised_on_windows() -> None:
+    """An A100 on Windows got a wheel that is compiled without it, and no word."""
+    found = _asked("A100", system="windows", needs=("flash-attention",))
+    assert found.recommended.route is RouteKind.WSL and "compiled without flash attention" in " ".join(
+        text(found).split()
+    )
+    assert _asked("A100", needs=("flash-attention",)).recommended.route is RouteKind.OFFICIAL_WHEEL
+
+
+def test_a_jetpack_made_from_ubuntu_24_04_has_its_python_and_its_driver() -> None:
+    notes = " ".join(_asked("Jetson AGX Thor", system="JetPack 7.0").notes)
+    assert "takes nothing from pip" in notes and "580.00" in notes

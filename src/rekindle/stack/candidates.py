@@ -364,6 +364,7 @@ def _jetson_route(jetpack: JetPack, card: Card, situation: Situation) -> Route:
             "the wheel's address: NVIDIA's server was not asked for it here",
             "the build of torchvision there: nobody ran it for Rekindle",
         ),
+        loses=jetpack.loses,
         missing=_beside_jetson(jetpack),
         lacks=lacks(situation),
         evidence=jetpack.evidence,

@@ -47,7 +47,7 @@ from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
 from rekindle.stack.situation import Card, Situation, Wish, card_words
 
 BY_JIT = "wheel-jit"
-_NOT_ON_WINDOWS = {"compile": "windows-triton", "nccl": "windows-nccl"}
+_NOT_ON_WINDOWS = {"compile": "windows-triton", "nccl": "windows-nccl", "flash-attention": "windows-flash"}
 """The rule of a build that reaches a card only through PTX."""
 
 

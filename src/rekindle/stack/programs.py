@@ -204,7 +204,7 @@ def _elsewhere(row: OtherProgram, situation: Situation) -> ProgramAnswer:
         program=row.id,
         situation=situation,
         version=None,
-        notes=(row.jetson,) if row.jetson and any(card.jetson for card in situation.cards) else (),
+        notes=tuple(filter(None, [row.jetson if any(card.jetson for card in situation.cards) else arm and row.arm])),
         page=row.page,
         source=row.source,
         evidence=row.evidence,
@@ -335,6 +335,8 @@ def _its_own(row: OtherProgram, situation: Situation) -> Route | None:
     if row.brings is None:
         return None
     torch, _, line = row.brings.partition("+")
+    # By itself it makes the environment with the Python that it is made for, whichever is there besides.
+    situation = msgspec.structs.replace(situation, python=row.python or situation.python)
     route = _wheel_of(Wish(torch=torch), situation, line)
     return route if route and not route.loses else None
 

@@ -86,6 +86,8 @@ def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
     if name and not situation.here and is_managed(name) and any(str(each).startswith("pip ") for each in best.commands):
         made = f"`python3 -m venv {FOLDER}`, then `{FOLDER}/bin/pip` in place of `pip`"
         found.append(f"{name}'s own Python takes nothing from pip: outside of an environment make one, {made}")
+    if situation.jetpack and best.route is RouteKind.OFFICIAL_WHEEL:
+        found.append("the driver of a JetPack comes with it and is meant here; its `nvidia-smi` shows 580.00")
     if situation.driver is None:
         return tuple(found)
     if driver_cuda.is_newer_than_tables(situation.driver):

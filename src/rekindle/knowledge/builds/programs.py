@@ -29,6 +29,8 @@ class OtherProgram(NamedRow, frozen=True, kw_only=True):
     otherwise: str
     jetson: str = ""
     """Where a Jetson's owner finds it."""
+    arm: str = ""
+    """Where the owner of a server with an Arm processor finds it."""
 
 
 class Portable(Row, frozen=True, kw_only=True):

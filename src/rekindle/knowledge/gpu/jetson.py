@@ -18,6 +18,7 @@ class JetPack(Row, frozen=True, kw_only=True):
     wheel: str
     packages: tuple[str, ...]
     """What `apt-get` has to bring before."""
+    loses: tuple[str, ...] = ()
     cusparselt: str | None = None
     """Where the cuSPARSELt is that its wheel loads and JetPack does not bring."""
 
