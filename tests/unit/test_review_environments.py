@@ -760,3 +760,17 @@ def test_what_does_not_serve_the_card_is_never_accepted(monkeypatch: pytest.Monk
 def test_commands_for_windows_in_a_block_called_shell() -> None:
     text = f"```shell\n# a prompt\nset A=86\npip install torch --index-url {WHL}/cu126\n```\n"
     assert not reviewed(text, "ampere", "a.md", system="windows").remarks
+
+
+# pip resolves one command or list as a whole: what fixes torch decides, wherever it stands.
+@pytest.mark.parametrize("first", ["peft==0.18.*", "accelerate==1.13.*", "bitsandbytes==0.49.0", "timm==1.0.9", "peft"])
+@pytest.mark.parametrize("fixes", ["xformers==0.0.28.post3", "torchvision==0.20.1", "torchvision==0.20.*"])
+def test_what_fixes_torch_decides_wherever_it_stands(first: str, fixes: str) -> None:
+    for text, name in ((f"{first}\n{fixes}\n", "requirements.txt"), (f"pip install {first} {fixes}\n", "a.sh")):
+        answer = reviewed(text, "new", name, python="3.11")
+        assert answer.refused and answer.torch == "2.5.1", (text, answer.torch)
+        assert reviewed(text, "ampere", name, python="3.11").answered, text
+
+
+def test_a_pin_that_fixes_no_torch_leaves_a_list_that_was_not_read_open() -> None:
+    assert verdict("pip install peft==0.18.1 -r not_here.txt\n", "pascal") == "open"
