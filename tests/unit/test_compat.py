@@ -19,6 +19,8 @@ from rekindle.compat.judgement import Clash, Fits, Unknown, judged
 from rekindle.compat.library_card import cudnn_serves
 from rekindle.compat.toolkit_card import arch_list, compiles
 from rekindle.compat.torch_python import takes
+from rekindle.compat.wheel_platform import built_for
+from rekindle.compat.wheel_platform import goes_with as wheel_goes_with
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.doctor.cuda import driven, targets
@@ -201,6 +203,17 @@ def test_the_c_plus_plus_abi_of_pytorchs_own_wheels(torch: str, line: str | None
     assert official_abi(Version(torch), line) == abi
     other = "cxx11" if abi == "pre-cxx11" else "pre-cxx11"
     assert isinstance(same_abi("it", other, abi), Clash if abi else Unknown)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "kind"),
+    [("torch2.9.0cxx11abiFALSE", "cu128", Fits), ("torch2.6cxx11abiFALSE", "cu126", Clash),
+     ("torch2.4cxx11abiTRUE", "cu124", Clash)],
+)  # fmt: skip
+def test_a_torch_that_has_one_abi_gives_it_to_what_is_compiled_with_it(name: str, line: str, kind: type) -> None:
+    built = built_for(f"flash_attn-2.8.3+{line}{name}-cp313-cp313-linux_x86_64.whl")
+    answer = wheel_goes_with(built, torch=f"{built.torch}.0", line=line, python="3.13", system="linux")
+    assert isinstance(answer, kind)
 
 
 @pytest.mark.parametrize("needed", [["libcudart.so.11.0", "libc.so.6"], ["cudart64_110.dll"], ["libcudart.so.11"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -573,3 +574,38 @@ def test_a_release_whose_wheel_has_no_code_for_the_card(line: str, card: str, ex
     answer = reviewed(f"pip install torch==2.7.1 {line} --index-url {WHL}/cu126\n", card, system="linux")
     assert ("wheel-without-kernels" in {each.id for each in answer.remarks}) is (expected == "refused")
     assert expected == "other" or answer.refused is (expected == "refused")
+
+
+def _notebook(*cells: str) -> str:
+    return json.dumps(
+        {"cells": [{"cell_type": "code", "source": each.splitlines(keepends=True)} for each in cells]}, indent=1
+    )
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        'import os\nos.system("pip install torch==2.0.1")',
+        'import subprocess, sys\nsubprocess.check_call([sys.executable, "-m", "pip", "install", "torch==2.0.1"])',
+        'own = "2.0.1"\ntry:\n  %shell sudo apt install x\n  os.system(f"pip install torch=={own}")\nfinally:\n  pass',
+        "%%capture\nif True:\n    !pip install \\\n      torch==2.0.1",
+        "%matplotlib inline\n%shell pip install torch==2.0.1",
+        "what is this?\n  !pip install torch==2.0.1",
+        "%%bash -e\npip install torch==2.0.1",
+    ],
+)
+def test_a_cell_is_read_as_code_with_commands(cell: str) -> None:
+    answer = reviewed(_notebook("x = 1", cell), "RTX 5090", "a.ipynb")
+    assert answer.refused and answer.torch == "2.0.1"
+    assert any("torch" in each.text for each in answer.remarks if "2.0.1" in each.found)
+
+
+def test_what_a_cell_writes_to_a_file_is_not_run() -> None:
+    text = _notebook("%%writefile a.py\nimport os\nos.system('pip install torch==2.0.1')", "!pip install torch==2.8.0")
+    assert reviewed(text, "RTX 5090", "a.ipynb").torch == "2.8.0"
+
+
+def test_the_cells_share_their_names_and_their_order() -> None:
+    last = "os.system(f'pip install torch=={number}')"
+    text = _notebook("number = '2.0.1'", "os.system('pip install torch==2.8.0')", last)
+    assert reviewed(text, "RTX 5090", "a.ipynb").refused

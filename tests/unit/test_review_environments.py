@@ -760,3 +760,76 @@ def test_what_does_not_serve_the_card_is_never_accepted(monkeypatch: pytest.Monk
 def test_commands_for_windows_in_a_block_called_shell() -> None:
     text = f"```shell\n# a prompt\nset A=86\npip install torch --index-url {WHL}/cu126\n```\n"
     assert not reviewed(text, "ampere", "a.md", system="windows").remarks
+
+
+# pip resolves one command or list as a whole: what fixes torch decides, wherever it stands.
+@pytest.mark.parametrize("first", ["peft==0.18.*", "accelerate==1.13.*", "bitsandbytes==0.49.0", "timm==1.0.9", "peft"])
+@pytest.mark.parametrize("fixes", ["xformers==0.0.28.post3", "torchvision==0.20.1", "torchvision==0.20.*"])
+def test_what_fixes_torch_decides_wherever_it_stands(first: str, fixes: str) -> None:
+    for text, name in ((f"{first}\n{fixes}\n", "requirements.txt"), (f"pip install {first} {fixes}\n", "a.sh")):
+        answer = reviewed(text, "new", name, python="3.11")
+        assert answer.refused and answer.torch == "2.5.1", (text, answer.torch)
+        assert reviewed(text, "ampere", name, python="3.11").answered, text
+
+
+def test_a_pin_that_fixes_no_torch_leaves_a_list_that_was_not_read_open() -> None:
+    assert verdict("pip install peft==0.18.1 -r not_here.txt\n", "pascal") == "open"
+
+
+def _beside(folder: Path, script: str, name: str = "a.sh", **others: str) -> Reviewed:
+    for own, text in {**others, name: script}.items():
+        (folder / own.replace("_", ".")).write_text(text)
+    return review_script(load(folder / name), question_from_options((CARD["ampere"],)))
+
+
+PIPS = f"name: e\n{CONDA}  - pip:\n    - flash-attn\n"
+
+
+@pytest.mark.parametrize("command", ["conda env create", "mamba env update", "conda env update -n base"])
+@pytest.mark.parametrize("file", ["a.sh", "Dockerfile"])
+def test_a_followed_environment_brings_its_own_findings(tmp_path: Path, command: str, file: str) -> None:
+    start = "FROM condaforge/miniforge3\nCOPY environment.yml .\nRUN " if file == "Dockerfile" else ""
+    answer = _beside(tmp_path, f"{start}{command} -f environment.yml\n", file, environment_yml=PIPS)
+    alone = review_script(load(tmp_path / "environment.yml"))
+    assert "isolation" in {each.id for each in alone.remarks}
+    assert {each.id for each in alone.remarks} <= {each.id for each in answer.remarks}
+    assert answer.torch == "2.1.0"
+
+
+PROJECT = '[project]\nname = "x"\nversion = "1"\ndependencies = ["numpy>=2.2.4", "torch==2.6.0"]\n'
+CU126 = (
+    '[tool.uv.sources]\ntorch = [{ index = "a" }]\n[[tool.uv.index]]\n'
+    f'name = "a"\nurl = "{WHL}/cu126"\nexplicit = true\n'
+)
+
+
+@pytest.mark.parametrize("command", ["pip install .", "pip install -e .", "uv pip install --system ."])
+def test_a_project_replaces_the_torch_that_is_there(tmp_path: Path, command: str) -> None:
+    start = f"FROM pytorch/pytorch:2.1.2-cuda12.1-cudnn8-runtime\nCOPY . .\nRUN {command}\n"
+    answer = _beside(tmp_path, start, "Dockerfile", pyproject_toml=PROJECT + CU126)
+    assert (answer.torch, [each.id for each in answer.remarks]) == ("2.6.0", [])
+    line = "cu126" if command.startswith("uv") else "cu124"  # pip does not read uv's tables
+    assert any(f"torch 2.6.0+{line}" in each for each in answer.settled)
+
+
+@pytest.mark.parametrize(
+    ("command", "table", "isolated"),
+    [
+        ("uv sync", "", True),
+        ("uv sync", '[tool.uv]\nno-build-isolation-package = ["flash-attn"]\n', False),
+        ("uv sync", '[tool.uv.extra-build-dependencies]\nflash-attn = ["torch"]\n', False),
+        ("pip install .", '[tool.uv]\nno-build-isolation-package = ["flash-attn"]\n', True),
+        ("pip install --no-build-isolation -e .", "", False),
+    ],
+)
+def test_what_a_project_asks_for_is_built_as_the_command_says(
+    tmp_path: Path, command: str, table: str, isolated: bool
+) -> None:
+    asks = '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch==2.8.0", "flash-attn==2.8.3"]\n'
+    answer = _beside(tmp_path, f"{command}\n", pyproject_toml=asks + table)
+    assert ("isolation" in {each.id for each in answer.remarks}) == isolated
+
+
+def test_the_index_of_the_command_is_that_of_the_project(tmp_path: Path) -> None:
+    command = f"pip install . --extra-index-url {WHL}/cu118\n"
+    assert any("2.6.0+cu118" in each for each in _beside(tmp_path, command, pyproject_toml=PROJECT).settled)

@@ -89,7 +89,10 @@ def goes_with(built: BuiltFor, *, torch: str, line: str | None, python: str | No
     later = "andhigher" in built.name and built.torch is not None and have.major_minor > built.torch
     if built.torch is not None and have.major_minor != built.torch and not later:
         return _clash(built, f"torch {built.torch}", f"the environment has torch {torch}")
-    abi = same_abi(built.shown, built.cxx_abi, official_abi(have, line)) if system == "linux" else None
+    # What was compiled with a torch that has the newer ABI alone has it too, whatever its makers call the file.
+    own = official_abi(built.torch, None) if built.torch is not None and built.cxx_abi else None
+    own = own if own == ABIS["TRUE"] else built.cxx_abi
+    abi = same_abi(built.shown, own, official_abi(have, line)) if system == "linux" else None
     cuda = CudaLine.parse(line)
     runtime = same_cuda(built.shown, Version(built.cuda), cuda.cuda) if built.cuda is not None and cuda else None
     for answer in (abi, runtime):

@@ -16,7 +16,7 @@ from rekindle.knowledge.torch import wheel_platforms
 from rekindle.model.requirement import canonical_name
 from rekindle.review.document import LISTS, Dialect, Document
 from rekindle.review.other_files import OtherFile
-from rekindle.review.packages import Install, install_of, listed, parts_of
+from rekindle.review.packages import Install, install_of, listed, options_of, parts_of
 from rekindle.review.question import Asked
 from rekindle.review.readers.recorder import joined, moved
 from rekindle.review.trace import Assignment, Image, Invocation, Trace, Value, Word, last_part
@@ -118,9 +118,10 @@ class ScriptBuilds:
         found = ((item.order, followed(self.trace, item)) for item in self.trace.invocations)
         return {order: installs for order, installs in found if installs}
 
-    def install(self, item: Invocation) -> Install | None:
-        """What a command installs itself; None when it installs nothing."""
-        return next(iter(self.installed_by(item)), None)
+    def install(self, item: Invocation, name: str = "") -> Install | None:
+        """What a command installs itself, or the list of it with such a package; None when it installs nothing."""
+        every = self.installed_by(item)
+        return next((each for each in every if each.named(name)), every[0] if every else None)
 
     def installed_by(self, item: Invocation) -> list[Install]:
         """All that a command installs, with what the lists say that it reads."""
@@ -197,9 +198,9 @@ class ScriptBuilds:
         if item.program in ("cmake", "cmake3"):
             yield from self._cmake(item)
             return
-        found = self.install(item)
-        if found is not None and found.tool != "conda" and found.verb in ("install", "wheel"):
-            yield from self._pip(item, found)
+        for found in self.installed_by(item):
+            if found.tool != "conda" and found.verb in ("install", "wheel"):
+                yield from self._pip(found.item, found)
 
     def _step(self, item: Invocation, how: str, name: str, *, isolated: bool = False) -> ScriptBuild:
         what, certain = self._what(item, name)
@@ -404,7 +405,7 @@ def followed(trace: Trace, item: Invocation) -> list[Install]:
         return installs
     for name in found.lists:
         if name.endswith((".yml", ".yaml")):
-            installs += _project(trace, item, name, Dialect.ENVIRONMENT)
+            installs += _project(trace, item, name, Dialect.ENVIRONMENT, found.environment)
     whole = _words(trace, item, found.lists, 0)
     if whole:
         again = install_of(msgspec.structs.replace(item, words=(*item.words, *whole)))
@@ -444,7 +445,7 @@ def _words(trace: Trace, item: Invocation, names: tuple[str, ...], depth: int) -
     return words
 
 
-def _project(trace: Trace, item: Invocation, name: str, dialect: Dialect) -> list[Install]:
+def _project(trace: Trace, item: Invocation, name: str, dialect: Dialect, own: str | None = None) -> list[Install]:
     """What a project or an environment beside the script asks for, as if it stood at the line that reads it."""
     from rekindle.review.readers.lists import read_conda_environment, read_project
 
@@ -453,12 +454,20 @@ def _project(trace: Trace, item: Invocation, name: str, dialect: Dialect) -> lis
         return []
     inner, chosen = Trace(dialect), _chosen(item)
     if dialect is Dialect.PROJECT:
-        read_project(inner, other.text, chosen)
+        read_project(inner, other.text, chosen, pips=item.program in ("pip", "python", "py"))
     else:
         read_conda_environment(inner, other.text)
     items = [each for each in inner.invocations if chosen is None or not each.conditional]
-    found = [install_of(moved(each, item.line)) for each in items]
-    return [msgspec.structs.replace(each, item=_at(each.item, item)) for each in found if each is not None]
+    # What the command is told counts for all that it reads; conda runs pip in the environment that it makes.
+    told = options_of(item) if dialect is Dialect.PROJECT else []
+    items = [msgspec.structs.replace(each, words=(*each.words, *told)) for each in items]
+    found = [each for one in items if (each := install_of(moved(one, item.line))) is not None]
+    named = [own, *(each.environment for each in found)] if dialect is Dialect.ENVIRONMENT else []
+    place = next((name for name in named if name), None)
+    return [
+        msgspec.structs.replace(each, item=_at(each.item, item), environment=place or each.environment)
+        for each in found
+    ]
 
 
 def _chosen(item: Invocation) -> frozenset[str] | None:

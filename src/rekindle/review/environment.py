@@ -7,7 +7,7 @@ Python, platform and line. Branches and the blocks of notes are alternatives: an
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 
@@ -218,13 +218,13 @@ class ScriptEnvironments:
         if found.has("--no-index"):
             words = "which torch is taken: `--no-index` leaves the wheels of the machine"
             return msgspec.structs.replace(base, line=bringer.line, question=words, by=bringer.name)
+        requirement = self._requirement(bringer, before)
         limit = self._pinned(found, wanted, bringer)
         unread = self._unread(found)
-        if unread and not limit and exact_version(bringer.requirement) is None:
+        if unread and not limit and exact_version(requirement) is None:
             words = f"which torch is taken: what `{unread[:60]}` says is not known"
             return None if before else msgspec.structs.replace(base, line=bringer.line, question=words, by=bringer.name)
         upgrade = _upgrades(found)
-        requirement = self._requirement(bringer, before)
         if requirement is None:
             words = f"which torch `{bringer.raw.strip()[:60]}` is"
             return msgspec.structs.replace(base, line=bringer.line, question=words, by=bringer.name)
@@ -246,7 +246,7 @@ class ScriptEnvironments:
     def _pinned(self, found: Install, wanted: Sequence[Wanted], bringer: Wanted) -> str:
         """What else decides in the same command: constraints, and packages that go with one torch."""
         limits = [found.limits.get("torch", "")]
-        for each in wanted if exact_version(bringer.requirement) is None else ():
+        for each in wanted if exact_version(self._requirement(bringer, [])) is None else ():
             bound = pins_torch(each.name) or asks_torch(each.name)
             if each is not bringer and bound and each.requirement and each.source is None:
                 own = self._requirement(each, []) or ""
@@ -264,9 +264,12 @@ class ScriptEnvironments:
         return next((each for each in lists if not self.subject.lies_beside(each, found.item)), None)
 
     def _bringer(self, found: Install, wanted: Sequence[Wanted], before: list[ScriptTorch]) -> Wanted | None:
-        """The package that brings a torch although none is named."""
-        if found.has("--no-deps"):
-            return None
+        """The package that brings a torch although none is named: what fixes it, wherever it stands."""
+        every = list(self._bringers(found, wanted, before)) if not found.has("--no-deps") else []
+        fixes = (each for each in every if exact_version(self._requirement(each, [])) is not None)
+        return next(fixes, every[0] if every else None)
+
+    def _bringers(self, found: Install, wanted: Sequence[Wanted], before: list[ScriptTorch]) -> Iterator[Wanted]:
         # conda's half of an environment and pip's are resolved one after the other.
         project = len(self.subject.installed_by(found.item)) > 1  # what a project asks for beside what it is told
         joint = bool(before) and (project or self.subject.document.dialect in {*LISTS} - {Dialect.ENVIRONMENT})
@@ -275,13 +278,11 @@ class ScriptEnvironments:
                 continue
             if joint and exact_version(each.requirement) is None:
                 continue  # one resolution for the whole list, and torch is in it
-            if pins_torch(each.name) or (not before and needs_torch(each.name)):
-                return each
             # pip takes its newest release, and another torch for it; where torch is limited, an older release instead.
-            asks = _asks(each) if not found.limits.get("torch") else None
-            if asks and before[-1].version and excludes(asks, before[-1].version):
-                return each
-        return None
+            asks = _asks(each) if before and not found.limits.get("torch") else None
+            other = asks and before[-1].version and excludes(asks, before[-1].version)
+            if other or pins_torch(each.name) or (not before and needs_torch(each.name)):
+                yield each
 
     def _requirement(self, bringer: Wanted, before: list[ScriptTorch]) -> str | None:
         """The versions of torch that are asked for; None where nobody knows."""

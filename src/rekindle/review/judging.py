@@ -83,7 +83,7 @@ def answered(subject: Subject) -> list[CardAnswers]:
 
 def ready_made(subject: Subject, step: ScriptBuild) -> bool:
     """The project has a wheel for the torch that is there, and its own setup.py takes it: nothing is compiled."""
-    found = subject.install(step.item) if step.how == "pip" else None
+    found = subject.install(step.item, step.name) if step.how == "pip" else None
     wanted = found.named(step.name) if found is not None else None
     if wanted is None or wanted.source is not None or (found is not None and found.has("--no-binary")):
         return False
@@ -351,7 +351,7 @@ def instead(torch: ScriptTorch, situation: Situation, offer: offers.Offer | None
 
 def _by_its_own_list(subject: Subject, step: ScriptBuild) -> bool:
     """A project that takes no list of yours: has what the toolkit makes of its own list code for the cards?"""
-    cuda, found = subject.cuda_at(step.item), subject.install(step.item)
+    cuda, found = subject.cuda_at(step.item), subject.install(step.item, step.name)
     wanted = found.named(step.name) if found is not None else None
     row = extension_builds.own_targets(step.name, exact_text(wanted.requirement) if wanted else None)
     if row is None or cuda is None:

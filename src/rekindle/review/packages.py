@@ -196,6 +196,12 @@ def install_of(item: Invocation) -> Install | None:
     )  # fmt: skip
 
 
+def options_of(item: Invocation) -> list[Word]:
+    """What a command is told besides the project that it installs."""
+    rest = (_split(list(item.words)) or ("", "", []))[2]
+    return [word for word in rest if not re.fullmatch(r"-e|--editable|\.[\\/]?(?:\[.*)?", word.text)]
+
+
 def _meant(word: Word) -> Word:
     """With the option that a misspelt one resembles."""
     name, sign, value = word.text.partition("=")

@@ -147,12 +147,11 @@ class Subject(ScriptBuilds):
         )
 
     def _from_install(self, item: Invocation) -> Known | None:
-        found = self.install(item)
-        if found is None or found.verb not in ("install", "create"):
-            return None
-        wanted = found.named("torch") or (found.named("pytorch") if found.tool == "conda" else None)
-        exact = exact_version(wanted.requirement) if wanted is not None else None
-        return Known(exact, wanted.line) if exact is not None and wanted is not None else None
+        """The torch that it names, in a list that it reads, too."""
+        every = [found for found in self.installed_by(item) if found.verb in ("install", "create")]
+        named = (each.named("torch") or (each.named("pytorch") if each.tool == "conda" else None) for each in every)
+        pins = ((wanted, exact_version(wanted.requirement)) for wanted in named if wanted is not None)
+        return next((Known(exact, wanted.line) for wanted, exact in pins if exact is not None), None)
 
     def release_at(self, item: Invocation | None = None) -> tuple[TorchRelease, Known] | None:
         """The release in the tables; None when none is known or the tables do not have it."""

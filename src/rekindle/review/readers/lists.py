@@ -126,10 +126,10 @@ class _CondaReader(YamlReader):
 # --- TOML -------------------------------------------------------------------------------------------------------------
 
 
-def read_project(trace: Trace, text: str, chosen: frozenset[str] | None = None) -> None:
+def read_project(trace: Trace, text: str, chosen: frozenset[str] | None = None, *, pips: bool = False) -> None:
     """pyproject.toml of uv, poetry, pixi or plain, pixi.toml, and the Pipfile of pipenv.
 
-    `chosen`: the extras and groups that a command names; None: any of them may be.
+    `chosen`: the extras and groups that a command names; None: any of them may be. `pips`: pip reads it, not uv.
     """
     import tomli
 
@@ -138,7 +138,7 @@ def read_project(trace: Trace, text: str, chosen: frozenset[str] | None = None) 
     except (tomli.TOMLDecodeError, RecursionError) as error:
         trace.unread(getattr(error, "lineno", 1), "", f"not valid TOML: {error}")
         return
-    _ProjectReader(trace, text, data, chosen).read()
+    _ProjectReader(trace, text, data | ({"tool": _table(data, "tool") | {"uv": {}}} if pips else {}), chosen).read()
 
 
 def _table(value: Any, *names: str) -> dict[str, Any]:
@@ -235,6 +235,9 @@ class _ProjectReader:
     def _extra(self) -> list[str]:
         backend = _table(self.uv, "pip").get("torch-backend") or self.uv.get("torch-backend")
         found = ["--torch-backend", str(backend)] if backend else []
+        # uv installs these last, beside the torch that is there, or gives their build a torch of its own.
+        apart = [*_rows(self.uv.get("no-build-isolation-package")), *_table(self.uv, "extra-build-dependencies")]
+        found += [f"--no-build-isolation-package={name}" for name in apart]
         return found + [word for address in self.usual for word in ("--extra-index-url", address)]
 
     def _from(self, word: Word, address: str, marker: str, *, is_index: bool, conditional: bool) -> None:

@@ -17,7 +17,10 @@ from rekindle.review.readers.script import read_script
 from rekindle.review.trace import LONGEST_VALUE, Scope, Trace, Word
 
 _LISTS = frozenset({"install_requires", "setup_requires", "extras_require", "tests_require", "dependencies", "deps"})
-_SHELLS = frozenset({"%%bash", "%%sh", "%%shell", "%%script bash"})
+_SHELLS = re.compile(r"\s*%%(?:bash|sh|shell|script bash)\b")
+_NO_CODE = re.compile(r"\s*%%(?!capture|time)")
+_COMMAND = re.compile(r"\s*(?:!|%(?:cd|pip|conda|mamba|uv|env|shell|system|sx)\s)")
+_IN_SHELL = "_in_the_shell_of_a_cell"
 _RUNS = frozenset({"system", "run", "call", "check_call", "check_output", "Popen", "popen", "getoutput", "run_always"})
 # Images of containers that are described in Python, as Modal's: what begins one, what a step of it installs or runs.
 _REGISTRIES = frozenset({"from_registry", "from_dockerhub"})
@@ -45,31 +48,55 @@ def read_notebook(trace: Trace, text: str) -> None:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         trace.unread(1, "", f"not a notebook: {error}")
         return
-    at, recorder = 0, Recorder(trace)
+    at, placed = 0, []
     for cell in cells:
         rows = []
         for row in map(str, cell):
             spelled = (json.dumps(row, ensure_ascii=ascii)[1:-1] for ascii in (True, False))
             at = max(at, *(text.find(each, at) for each in spelled))
             rows.append((text.count("\n", 0, at) + 1, row.rstrip("\n")))
-        _cell(recorder, rows)
+        placed.append(rows)
+    _visited(Recorder(trace), [each for rows in placed for each in _cell(rows)])
 
 
-def _cell(recorder: Recorder, rows: list[tuple[int, str]]) -> None:
-    whole = bool(rows) and rows[0][1].strip() in _SHELLS
+def _visited(recorder: Recorder, body: list[ast.stmt]) -> None:
+    tree = ast.Module(body, [])
+    reader = _CodeReader(recorder, tree)
+    reader.visit(tree)
+    if reader.extension is not None and not any(recorder.trace.ran("nvcc")):
+        reader.flags(None, reader.extension.lineno)
+
+
+def _cell(rows: list[tuple[int, str]]) -> list[ast.stmt]:
+    """A cell as code, in which each command is a call; of one that is no Python only the commands."""
+    whole = bool(rows) and _SHELLS.match(rows[0][1]) is not None
+    if rows and not whole and _NO_CODE.match(rows[0][1]):
+        return []  # what is written to a file, or another language
+    code, alone = [""] * len(rows), [""] * len(rows)
     pending: list[str] = []
     first = 0
-    for line, row in rows[whole:]:
-        if recorder.trace.full:
-            return
-        if not (whole or pending or re.match(r"\s*(?:!|%(?:cd|pip|conda|mamba|uv|env)\s)", row)):
+    for at, (_, row) in enumerate(rows):
+        if (whole and not at) or not (whole or pending or _COMMAND.match(row)):
+            code[at] = "" if whole else re.sub(r"^(\s*)%(?=[%\w])", r"\1#", row)
             continue
-        first = first if pending else line
+        first = first if pending else at
         plain = re.sub(r"^(\s*)%env (\w+)[= ]", r"\1export \2=", row).replace("{sys.executable}", "python")
+        plain = re.sub(r"^(\s*)%(?:shell|system|sx)\s", r"\1!", plain)
         pending.append(re.sub(r"(?<![${])\{(\w+)\}", r"$\1", plain if whole else prompted(plain)))
         if not row.endswith("\\"):
-            read_script(recorder, "\n".join(pending) + "\n", first)
+            alone[first] = f"{_IN_SHELL}({chr(10).join(pending)!r})"
+            own = rows[first][1]
+            code[first] = (own[: len(own) - len(own.lstrip())] if not whole else "") + alone[first]
             pending = []
+    for text in (code, alone):
+        try:
+            body = ast.parse("\n".join(text)).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        for node in (each for statement in body for each in ast.walk(statement) if hasattr(each, "lineno")):
+            node.lineno = rows[node.lineno - 1][0]
+        return body
+    return []
 
 
 def read_code(trace: Trace, text: str) -> None:
@@ -80,16 +107,12 @@ def read_code(trace: Trace, text: str) -> None:
         above = "\n" * text.count("\n", 0, own.start())
         read_project(trace, f"{above}[project]\n" + re.sub(r"(?m)^# ?", "", own[1]))
     try:
-        tree = ast.parse(text)
-        reader = _CodeReader(recorder, tree)
-        reader.visit(tree)
-        if reader.extension is not None and not any(trace.ran("nvcc")):
-            reader.flags(None, reader.extension.lineno)
+        _visited(recorder, ast.parse(text).body)
     except UnicodeEncodeError:
         raise  # half a letter, as in every other kind of file
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if re.search(r"(?m)^[ \t]*[!%]\w", text):
-            _cell(recorder, list(enumerate(text.split("\n"), start=1)))  # a notebook that was saved as code
+            _visited(recorder, _cell([*enumerate(text.split("\n"), start=1)]))  # a notebook that was saved as code
         else:
             trace.unread(getattr(error, "lineno", None) or 1, "", f"not valid Python: {error}")
 
@@ -191,6 +214,9 @@ class _CodeReader(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> Scope | None:
         name = _called(node)
+        if name == _IN_SHELL and node.args:
+            read_script(self.recorder, f"{_constant(node.args[0])}\n", node.lineno)
+            return None
         given = {each.arg: each.value for each in node.keywords if each.arg}
         own = [word for each in node.args for word in self.texts(each)]
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
