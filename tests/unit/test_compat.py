@@ -18,6 +18,7 @@ from rekindle.compat.host_compiler import takes_msvc
 from rekindle.compat.judgement import Clash, Fits, Unknown, judged
 from rekindle.compat.library_card import cudnn_serves
 from rekindle.compat.toolkit_card import arch_list, compiles
+from rekindle.compat.torch_cuda import has_line, taken
 from rekindle.compat.torch_python import takes
 from rekindle.compat.wheel_platform import built_for
 from rekindle.compat.wheel_platform import goes_with as wheel_goes_with
@@ -203,6 +204,15 @@ def test_the_c_plus_plus_abi_of_pytorchs_own_wheels(torch: str, line: str | None
     assert official_abi(Version(torch), line) == abi
     other = "cxx11" if abi == "pre-cxx11" else "pre-cxx11"
     assert isinstance(same_abi("it", other, abi), Clash if abi else Unknown)
+
+
+def test_a_line_that_releases_before_and_after_have_is_not_known_to_lack() -> None:
+    assert isinstance(has_line("2.9.1", "cu129"), Unknown)
+    assert all(
+        isinstance(has_line(*each), Clash) for each in [("2.7.1", "cu129"), ("2.9.1", "cu118"), ("2.3.1", "cu124")]
+    )
+    assert isinstance(has_line("2.8.0", "cu129"), Fits)
+    assert taken(lambda patch: patch == "2.9.1", line="cu129") is None
 
 
 @pytest.mark.parametrize(

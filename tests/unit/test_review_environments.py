@@ -833,3 +833,10 @@ def test_what_a_project_asks_for_is_built_as_the_command_says(
 def test_the_index_of_the_command_is_that_of_the_project(tmp_path: Path) -> None:
     command = f"pip install . --extra-index-url {WHL}/cu118\n"
     assert any("2.6.0+cu118" in each for each in _beside(tmp_path, command, pyproject_toml=PROJECT).settled)
+
+
+def test_a_package_of_a_followed_environment_may_name_its_channel(tmp_path: Path) -> None:
+    own = "dependencies:\n  - python=3.10\n  - pytorch::pytorch=2.5.1\n  - {}pytorch-cuda=12.4\n"
+    for named, found in (("pytorch::", []), ("", ["conda-channel-missing"])):
+        answer = _beside(tmp_path, "conda env create -f environment.yml\n", environment_yml=own.format(named))
+        assert [each.id for each in answer.remarks] == found

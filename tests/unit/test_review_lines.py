@@ -31,6 +31,7 @@ UPDATE = "RUN apt-get update\n"
 RUNNER = "on: push\njobs:\n  t:\n    runs-on: windows-latest\n    steps:\n"
 CLONE = "git clone https://github.com/pytorch/pytorch\n"
 OLD = "FROM nvidia/cuda:10.2-devel-ubuntu18.04\n"
+LINK_37 = "RUN apt-get install -y python3.7 && ln -sv /usr/bin/python3.7 /usr/bin/python\n"
 TREE = "git clone --recursive https://github.com/pytorch/pytorch\ncd pytorch\npython setup.py {}\n"
 CUDA = "      - uses: Jimver/cuda-toolkit@v0.2.14\n        with:\n          cuda: '{}'\n"
 BUILD = (
@@ -139,6 +140,16 @@ BUILD = (
         (
             "get-pip-too-new", 2, "Dockerfile", OLD + "RUN wget https://bootstrap.pypa.io/get-pip.py\n",
             OLD + "RUN wget https://bootstrap.pypa.io/pip/3.6/get-pip.py\n",
+        ),
+        (
+            "get-pip-too-new", 3, "Dockerfile", OLD + LINK_37 + "RUN wget https://bootstrap.pypa.io/get-pip.py\n",
+            OLD + LINK_37 + "RUN wget https://bootstrap.pypa.io/pip/3.7/get-pip.py\n",
+        ),
+        # A redirection belongs to the last command of a list, and what stands behind it to that command.
+        ("redirect-out", 1, "a.sh", "cd x && pip install torch>=2 numpy\n", 'cd x && pip install "torch>=2" numpy\n'),
+        (
+            "wheel-not-for-the-card", 1, "a.sh", "cd x && pip install numpy>=2 torch==1.6.0+cu101\n",
+            'cd x && pip install "numpy>=2" torch==2.8.0\n',
         ),
         ("source-in-sh", 2, "Dockerfile", OLD + "RUN source run.sh\n", OLD + "RUN . ./run.sh\n"),
         (

@@ -436,6 +436,7 @@ def test_no_index_is_advised_that_does_not_have_it() -> None:
 
 def test_a_list_that_names_a_package_once_with_and_once_without_a_pin() -> None:
     assert "requirement-twice" not in said(reviewed("six==1.16.0\ntorch==2.5.1\nsix\n", "requirements.txt"))
+    assert "requirement-twice" not in said(reviewed("six==1.16.0\ntorch==2.5.1\nsix==1.16.0\n", "requirements.txt"))
     assert "requirement-twice" in said(reviewed("six>=1.10\ntorch==2.5.1\nsix<2\n", "requirements.txt"))
 
 

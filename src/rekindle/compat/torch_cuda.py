@@ -76,6 +76,9 @@ def has_line(torch: str, line: str) -> Judgement:
         return Unknown(missing=unknown.message)
     if line == CPU or release.variant(line) is not None:
         return Fits()
+    own = [index for index, each in enumerate(torch_releases()) if each.variant(line) is not None]
+    if own and own[0] < torch_releases().index(release) < own[-1]:
+        return Unknown(missing=f"whether torch {torch} was published for {line}, as releases before and after it were")
     names = tuple(each.name for each in release.variants)
     change = Alternative(what="cuda", value=names[-1], text=f"take {' or '.join(names)}")
     return Clash(sentence=f"there is no torch {torch} for {line}", source="PyTorch release matrix", changes=(change,))

@@ -12,6 +12,9 @@ from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Image, Invocation
 
 _IN_IMAGE = re.compile(r"(?:^|/)python:(?:rc-)?(3\.\d{1,3})|(?:^|/)uv:(?:[\d.]+-)?python(3\.\d{1,3})")
+# `ln -s /usr/bin/python3.7 /usr/bin/python`, `update-alternatives --install … python3 /usr/bin/python3.9 1`.
+_LINKS = ("ln", "update-alternatives")
+_LINKED = re.compile(r"/python(3\.\d{1,3})(?: \S*/python3?| \d+)?\Z")
 _INSTALLERS = ("winget", "choco", "scoop", "brew")
 # `Python.Python.3.12`, `python --version=3.11.9`, `python312`, `python@3.12`.
 _INSTALLED = re.compile(r"(?i)\bpython(?:\.python\.|@|3?(?: -\S+)* --version[ =])(3\.\d{1,3})|\bpython(3)(\d{1,2})\b")
@@ -57,6 +60,8 @@ def _pythons(subject: Subject) -> tuple[list[tuple[int, int, Known]], Known | No
                 made.append((item.order, item.scope, Known.python(match[1], item.line)))
         if item.program in _INSTALLERS and (match := _INSTALLED.search(text[:500])):
             named.append(Known.python(match[1] or f"{match[2]}.{match[3]}", item.line))
+        if item.program in _LINKS and (match := _LINKED.search(text[:500])):
+            named.append(Known.python(match[1], item.line))
         if item.program in ("module", "ml") and (match := re.search(r"(?i)\bpython3?/(3\.\d{1,3})", text)):
             made.append((item.order, item.scope, Known.python(match[1], item.line)))
         if item.program in ("uv", "virtualenv"):

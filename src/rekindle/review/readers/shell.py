@@ -61,6 +61,7 @@ class _ShellReader(ShellValues):
         self.lines = text.split("\n")
         self.functions: dict[str, Node] = {}
         self.called: set[str] = set()
+        self.redirected: dict[int, tuple[Sequence[Redirect], Sequence[Node]]] = {}
         self.calls = 0
         self.depth = 0
 
@@ -108,7 +109,7 @@ class _ShellReader(ShellValues):
             return
         if kind == "command":
             for _ in self.recorder.worlds(text_of(node)):
-                self._command(node, checked, piped, (), after)
+                self._command(node, checked, piped, after)
         elif kind == "redirected_statement":
             self._redirected(node, checked, piped, after)
         elif kind in ("variable_assignment", "variable_assignments"):
@@ -248,10 +249,12 @@ class _ShellReader(ShellValues):
         if text is not None and body is not None and self._name(body) in ("cat", "tee"):
             self.recorder.wrote(text, redirects, [text_of(each) for each in body.named_children[1:]])
         if body is not None:
-            if body.type == "command":
-                self._command(body, checked, piped, tuple(redirects), after, behind)
-            else:
-                self.statement(body, checked=checked, piped=piped, after=after)
+            # The grammar gives `a && b > c` the redirection as a whole; the shell gives it to `b`.
+            last = body
+            while last.type in ("list", "pipeline") and last.named_children:
+                last = last.named_children[-1]
+            self.redirected[last.id] = redirects, behind
+            self.statement(body, checked=checked, piped=piped, after=after)
 
     def _declare(self, node: Node) -> None:
         kind = text_of(node.children[0]) if node.children else ""
@@ -289,15 +292,9 @@ class _ShellReader(ShellValues):
             appended=appended or f"${name}" in word.raw or f"${{{name}" in word.raw,
         )
 
-    def _command(
-        self,
-        node: Node,
-        checked: bool,
-        piped: tuple[str, ...],
-        redirects: tuple[Redirect, ...],
-        after: str,
-        behind: Sequence[Node] = (),
-    ) -> None:
+    def _command(self, node: Node, checked: bool, piped: tuple[str, ...], after: str) -> None:
+        around, behind = self.redirected.get(node.id, ((), ()))
+        redirects = list(around)
         prefix: list[Assignment] = []
         words: list[Word] = []
         ended = -1
@@ -307,7 +304,7 @@ class _ShellReader(ShellValues):
             elif child.type == "command_name":
                 words += self.words(child.named_children[0] if child.named_children else child)
             elif child.type in ("file_redirect", "herestring_redirect"):
-                redirects = (*redirects, self._redirect(child))
+                redirects.append(self._redirect(child))
             elif child.is_named and child.type not in ("heredoc_redirect", "comment"):
                 touching = bool(words) and child.start_byte == ended
                 words[-1:] = (
@@ -347,7 +344,7 @@ class _ShellReader(ShellValues):
             text_of(node),
             checked=checked,
             piped=piped,
-            redirects=redirects,
+            redirects=tuple(redirects),
             prefix=tuple(prefix),
             after=after,
         )

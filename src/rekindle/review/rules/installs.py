@@ -374,7 +374,7 @@ def _lists(subject: Subject) -> Iterator[Raised]:
             extras = len({extra[0] if (extra := re.search(r"\[.*\]", item.raw)) else "" for item in same}) > 1
             if count > 1 and len(exact) > 1 and not subject.notes:
                 yield raised("requirement-conflict", same[-1].line, name=name, versions=", ".join(sorted(exact)))
-            elif count > 1 and len({item.marker for item in same}) < 2 and not (extras or _once_bare(found, same)):
+            elif count > 1 and len({item.marker for item in same}) < 2 and not (extras or _agree(found, same)):
                 yield raised("requirement-twice", same[-1].line, name=name)
         yield from _own_cudnn(subject, found)
     for step in subject.builds:
@@ -385,10 +385,10 @@ def _lists(subject: Subject) -> Iterator[Raised]:
             return
 
 
-def _once_bare(found: Install, same: Sequence[Wanted]) -> bool:
-    """`six` beside `six==1.2` in a list, which grew, asks for nothing more."""
-    demands = {item.requirement for item in same}
-    return bool(found.lists or found.item.listed) and "" in demands and len(demands) == 2
+def _agree(found: Install, same: Sequence[Wanted]) -> bool:
+    """One demand, twice, or `six` beside `six==1.2` in a list, which grew, asks for nothing more."""
+    demands = {item.requirement for item in same} - {""}
+    return bool(found.lists or found.item.listed) and len(demands) == 1
 
 
 def _is_pip(first: Wanted, second: Wanted) -> bool:

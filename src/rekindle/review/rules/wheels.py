@@ -395,9 +395,9 @@ def _channels(subject: Subject) -> Iterator[Raised]:
     """`pytorch-cuda` without the one channel that has it."""
     for found in subject.installs:
         wanted = found.named("pytorch-cuda") if found.tool == "conda" and found.verb != "uninstall" else None
-        if wanted is None or any("pytorch" in each for each in found.channels):
+        if wanted is None or any("pytorch" in each for each in (*found.channels, wanted.raw.rpartition("::")[0])):
             continue
-        if not subject.says(r"channels.*\bpytorch\b|condarc|\bpytorch::"):
+        if not subject.says(r"channels.*\bpytorch\b|condarc"):
             yield raised("conda-channel-missing", wanted.line)
 
 
