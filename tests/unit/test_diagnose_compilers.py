@@ -111,7 +111,7 @@ VS = r"C:\Program Files\Microsoft Visual Studio\2022\BuildTools"
                 "x.py:1: UserWarning: flash_attn was requested, but nvcc was not found.  Are you sure\n"
                 "OSError: CUDA_HOME environment variable is not set."
             ),
-            ("a wheel of `flash-attn`",),
+            ("a ready-made wheel of `flash-attn`",),
         ),
         ("/usr/bin/ld: cannot find -lCUDA_cublas_LIBRARY-NOTFOUND", ("-DCUDA_cublas_LIBRARY=",)),
         (

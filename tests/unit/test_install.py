@@ -426,3 +426,11 @@ def test_a_wheel_that_the_machine_rules_out_is_told_the_machines_reason() -> Non
     own = msgspec.structs.replace(official, route=RouteKind.SHELF, location="/x.whl")
     with pytest.raises(NoRoute, match="no NVIDIA driver is running"):
         command._route_of(Path("x.whl"), own, resolve(place, Wish(), (own,)))
+
+
+def test_the_line_that_is_proposed_is_for_the_same_card(env: Environment) -> None:
+    """`install --gpu "RTX 5070" --torch 2.1.2` proposed a line without the card, which installs a torch for the CPU."""
+    route = resolve(situation_from_options(["RTX 5070"], system="linux"), Wish(torch="2.1.2")).recommended
+    with pytest.raises(NoRoute) as error:
+        apply.check(route, env, ("--gpu", "GeForce RTX 5070"))
+    assert '--gpu "GeForce RTX 5070" --torch' in str(error.value.hint)

@@ -215,3 +215,13 @@ def test_an_answer_says_that_the_data_is_old(monkeypatch: pytest.MonkeyPatch) ->
     assert seen.code == 0
     assert "days old" in seen.err
     assert "days old" not in rekindle_command("knowledge", "reset").err
+
+
+def test_an_overlay_without_the_tables_lists_is_refused(tmp_path: Path) -> None:
+    """Rows in another frame were taken without a word and ignored."""
+    (tmp_path / "gpus.json").write_text('{"rows": []}', encoding="utf-8")
+    try:
+        done = rekindle_command("--knowledge", str(tmp_path), "gpu", "RTX 3090")
+    finally:
+        tables.use_overlay(None)
+    assert done.code == 4 and "its rows stand in `gpus`" in done.err

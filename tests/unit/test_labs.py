@@ -13,7 +13,8 @@ from rekindle.stack import lab as lab_room
 from rekindle.stack import nodes
 from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import situation_here
-from rekindle.stack.situation import Situation, Wish
+from rekindle.stack.nodes import resolve_all
+from rekindle.stack.situation import Situation, Wish, situation_from_options
 from support import labs
 from support.command import rekindle_command
 
@@ -197,3 +198,9 @@ def test_a_lab_that_nothing_serves_is_not_told_to_install(tmp_path: Path) -> Non
     seen = rekindle_command("plan", "--machine", str(tmp_path / "nodes"), "-o", str(tmp_path / "plans"))
     said = " ".join(seen.err.split())
     assert "no plan was written" in said and "0 files" not in said and "rekindle install" not in said
+
+
+def test_a_labs_list_says_where_the_systems_own_python_refuses_pip() -> None:
+    place = situation_from_options(["RTX 3090"], system="Ubuntu 24.04")
+    found = resolve_all({"a": place}, Wish())
+    assert "takes nothing from pip" in found.nodes[0].notes[0]

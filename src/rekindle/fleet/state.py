@@ -181,7 +181,7 @@ def keys_named(planned: Planned, words: tuple[str, ...]) -> tuple[str, ...]:
             if job.key and (job.name == word or (len(word) > 5 and job.key.startswith(word)))
         ]
         if not fitting:
-            raise UnknownName(f"there is no job `{word[:120]}`", hint="`rekindle fleet status` names them")
+            raise UnknownName(f"there is no job `{word[:120]}`", hint="`rekindle fleet plan MATRIX` names them")
         found += fitting
     return tuple(dict.fromkeys(found))
 

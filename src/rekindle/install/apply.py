@@ -74,12 +74,16 @@ def _composed(route: Route) -> tuple[str, ...]:
     return tuple(f"{name}=={version}{local}" for name, version in parts.items() if version)
 
 
-def check(route: Route, environment: Environment) -> None:
-    """Can this route be carried out in this environment? An error that says what is in the way."""
+def check(route: Route, environment: Environment, cards: Sequence[str] = ()) -> None:
+    """Can this route be carried out in this environment? An error that says what is in the way.
+
+    `cards` are the words that named them: the line that is proposed is for the same ones.
+    """
     if route.route is RouteKind.NONE:
         hint = route.change.text if route.change else None
         if route.change is not None and route.change.what == "torch" and route.change.commands:
-            own = rekindle("install", environment.root, "--torch", route.change.torch or "", system=environment.os)
+            words = ("install", environment.root, *cards, "--torch", route.change.torch or "")
+            own = rekindle(*words, system=environment.os)
             hint = f"{hint}: `{own}`"
         raise NoRoute(route.summary, hint=hint)
     if route.python is not None and route.python != environment.version:

@@ -30,7 +30,7 @@ from rekindle.stack.prebuilt import coverage
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Situation, Wish, situation_from_options
+from rekindle.stack.situation import Situation, Wish, card_words, situation_from_options
 from rekindle.stack.verdict import Verdict
 from rekindle.wheels.inspect import inspection
 
@@ -70,7 +70,7 @@ def install(where: Path | None, request: InstallRequest) -> InstallReport:
         if route.driver_first is not None and route.change is not None:
             hint = "then run this again, or name the driver that will be there: `--driver 580`"
             raise NoRoute(f"first {route.change.text}", hint=hint)
-    apply.check(route, environment)
+    apply.check(route, environment, () if situation.here else card_words(situation.cards))
     wanted = request.wish.extensions or (plan.wish.extensions if plan is not None else ())
     beside = fitting(wanted, route, environment, situation)
     for note in environment_notes(environment, situation.capabilities):

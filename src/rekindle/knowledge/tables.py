@@ -183,6 +183,9 @@ def _read_merged(relative: str, kind: Any) -> Any:
     table = built_in(relative)
     for path in over:
         base, own = table, _plain(path)
+        if base and isinstance(own, dict) and path == _overlay_file(relative) and not own.keys() & base.keys():
+            message = f"`{path}` has none of the lists of `{relative}`"
+            raise BadInput(message, hint=f"its rows stand in {' or '.join(f'`{each}`' for each in base)}")
         table = merge(base, own, keys.of_table(relative, base))
         try:
             result = codec.from_builtins(table, kind, name=f"`{path}`")

@@ -123,6 +123,8 @@ def nodes(answer: Nodes) -> str:
     lines = [_stacks(list(stacks.values()))]
     for same in runs.values():
         lines += ["", f"Run on {_several(same)}", *(f"    {line}" for line in same[0].commands)]
+        told = dict.fromkeys(note for node in same for note in node.notes)
+        lines += [console.wrap(note, indent="    ") for note in told]
         if same[0].route is RouteKind.SOURCE_BUILD and len(same) > 1:
             lines.append("    on one of them; `rekindle install --wheel WHEEL` puts what it made on the others")
     for summary, same in reasons.items():

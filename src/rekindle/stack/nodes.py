@@ -11,7 +11,7 @@ from rekindle.core.command import Command
 from rekindle.core.version import Version
 from rekindle.knowledge.torch import releases
 from rekindle.stack.candidates import candidates
-from rekindle.stack.resolver import resolve
+from rekindle.stack.resolver import managed, resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation, Wish
@@ -37,6 +37,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     alone: str | None = None
     """The release that it would get by itself, where that is another one."""
+    notes: tuple[str, ...] = ()
+    """What its system asks for before the commands."""
 
     @property
     def key(self) -> Key:
@@ -171,6 +173,7 @@ def _nodes(kind: _Kind, key: Key | None) -> list[Node]:
             commands=route.commands,
             summary=route.summary,
             alone=kind.best.torch if kind.best.torch != route.torch else None,
+            notes=tuple(managed(kind.place, route)),
         )
         for name in kind.names
     ]

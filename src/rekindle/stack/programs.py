@@ -348,6 +348,7 @@ def _folder(row: OtherProgram, situation: Situation) -> tuple[str, ...]:
     done = f"in its folder `{inside}` does this, with the Python that is in there"
     if folder is None:
         return (done,)
+    done += "; by hand there: `.\\python_embeded\\python.exe -s -m pip` in place of `pip`"
     driving = drive(toolkit(folder.cuda), situation, window_of(situation), Candidate(name=row.id, cuda=folder.cuda))
     if isinstance(driving, Rejection):
         return (done, f"not its makers' folder as it comes: {driving.sentence}")

@@ -73,6 +73,20 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = (), *, as
     )
 
 
+def managed(situation: Situation, best: Route) -> list[str]:
+    """Where the Python of the system refuses the lines that are printed."""
+    name = situation.system_name
+    if (
+        not name
+        or situation.here
+        or not is_managed(name)
+        or not any(str(each).startswith("pip ") for each in best.commands)
+    ):
+        return []
+    made = f"`python3 -m venv {FOLDER}`, then `{FOLDER}/bin/pip` in place of `pip`"
+    return [f"{name}'s own Python takes nothing from pip: outside of an environment make one, {made}"]
+
+
 def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
     """What was assumed, where the data ends, and how several cards are told apart."""
     small = () if best.route is RouteKind.CPU_WHEEL else small_cards(situation)
@@ -82,10 +96,7 @@ def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
         found += [
             f"{opened} with code for {one}: {old_wheels_line(one)}" for one in sorted(set(situation.capabilities))
         ]
-    name = situation.system_name
-    if name and not situation.here and is_managed(name) and any(str(each).startswith("pip ") for each in best.commands):
-        made = f"`python3 -m venv {FOLDER}`, then `{FOLDER}/bin/pip` in place of `pip`"
-        found.append(f"{name}'s own Python takes nothing from pip: outside of an environment make one, {made}")
+    found += managed(situation, best)
     if situation.jetpack and best.route is RouteKind.OFFICIAL_WHEEL:
         found.append("the driver of a JetPack comes with it and is meant here; its `nvidia-smi` shows 580.00")
     if situation.driver is None:

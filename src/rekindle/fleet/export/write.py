@@ -131,6 +131,12 @@ def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str
                 "sudo rm -rf /usr/share/dotnet /usr/local/lib/android /opt/ghc /opt/hostedtoolcache/CodeQL\ndf -h .\n"
             ),
         },
+        {
+            "name": "Compiler cache",
+            "if": "runner.os == 'Linux'",
+            "shell": "bash",
+            "run": "command -v ccache || { sudo apt-get update && sudo apt-get install -y ccache; }\n",
+        },
         {"name": "Rekindle", "shell": "bash", "run": 'python -m pip install "$REKINDLE_REQUIREMENT"\n'},
         {
             "name": "Toolchain",
