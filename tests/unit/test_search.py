@@ -368,7 +368,7 @@ def test_conda_is_not_proposed_where_its_cuda_does_not_load() -> None:
 def test_flash_attention_is_not_promised_on_windows() -> None:
     """An A100 on Windows got a wheel that is compiled without it, and no word."""
     found = _asked("A100", system="windows", needs=("flash-attention",))
-    assert found.recommended.route is RouteKind.WSL and "compiled without flash attention" in " ".join(
+    assert found.recommended.route is RouteKind.WSL and "up to 2.14 are compiled without flash attention" in " ".join(
         text(found).split()
     )
     assert _asked("A100", needs=("flash-attention",)).recommended.route is RouteKind.OFFICIAL_WHEEL
