@@ -221,4 +221,5 @@ def test_an_old_driver_gets_the_last_release_for_it_and_the_smallest_change() ->
 def test_a_webui_takes_the_python_that_it_is_made_for() -> None:
     """Under Python 3.12 the newest of torch 2.1.2 was taken, 3.11; the webui wants 3.10."""
     place = situation_from_options(["GTX 1660 Ti"], system="windows", python="3.12")
-    assert for_program("a1111", place).pythons == ("3.10",)
+    found = for_program("a1111", place)
+    assert found.pythons == ("3.10",) and "--python 3.10" in str(found.commands[0])

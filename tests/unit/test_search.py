@@ -377,3 +377,9 @@ def test_flash_attention_is_not_promised_on_windows() -> None:
 def test_a_jetpack_made_from_ubuntu_24_04_has_its_python_and_its_driver() -> None:
     notes = " ".join(_asked("Jetson AGX Thor", system="JetPack 7.0").notes)
     assert "takes nothing from pip" in notes and "580.00" in notes
+
+
+@pytest.mark.parametrize(("typed", "first"), [("JetPack 6.0", True), ("JetPack 6.2", False), ("JetPack 6", False)])
+def test_a_wheel_of_another_jetpack_asks_for_the_update_first(typed: str, first: bool) -> None:
+    """6.0 has CUDA 12.2 and cuDNN 8; the wheel of 6.1 wants 12.6 and cuDNN 9."""
+    assert _asked("Jetson Orin Nano", system=typed).recommended.summary.startswith("first update") is first

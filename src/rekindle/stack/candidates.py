@@ -6,6 +6,7 @@ wheels of other people, and every pair of release and toolkit. Each is held agai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -332,6 +333,9 @@ def _jetson_route(jetpack: JetPack, card: Card, situation: Situation) -> Route:
         belongs = (
             f"torchvision {vision} is built on the board: {its}, which belongs to it, takes no Python {jetpack.python}"
         )
+    typed = re.search(r"(?i)(?:jetpack|jp) ?(\d+\.\d+)", situation.system_name or "")
+    other = typed is not None and typed[1] not in jetpack.covers
+    first_update = f"first update {situation.system_name} to {jetpack.covers}; then " if other else ""
     # A JetPack's Python is on the board, whatever else was installed beside it.
     python = "python3" if situation.python in (None, jetpack.python) else f"python{jetpack.python}"
     # The pip of Ubuntu 18.04 does not know `--no-build-isolation`.
@@ -352,8 +356,8 @@ def _jetson_route(jetpack: JetPack, card: Card, situation: Situation) -> Route:
             pip("install", "--no-deps", "--no-build-isolation", "./vision", python=python, system=situation.system),
         ),
         summary=(
-            f"NVIDIA's own wheel of torch {jetpack.torch} for {jetpack.covers} with Python {jetpack.python} "
-            f"is made for {card.name}"
+            f"{first_update}NVIDIA's own wheel of torch {jetpack.torch} for {jetpack.covers} "
+            f"with Python {jetpack.python} is made for {card.name}"
         ),
         why=(
             JETSON_WHEELS,

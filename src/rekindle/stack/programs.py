@@ -336,9 +336,15 @@ def _its_own(row: OtherProgram, situation: Situation) -> Route | None:
         return None
     torch, _, line = row.brings.partition("+")
     # By itself it makes the environment with the Python that it is made for, whichever is there besides.
-    situation = msgspec.structs.replace(situation, python=row.python or situation.python)
-    route = _wheel_of(Wish(torch=torch), situation, line)
-    return route if route and not route.loses else None
+    own = msgspec.structs.replace(situation, python=row.python or situation.python)
+    route = _wheel_of(Wish(torch=torch), own, line)
+    if route is None or route.loses:
+        return None
+    if situation.python in (None, route.python) or not route.python:
+        return route
+    choice = choose_python(situation, (route.python,), torch)
+    install = environment_pip(situation, choice, "install", *route.requirements, *route.index_words)
+    return msgspec.structs.replace(route, commands=(*environment_steps(situation, choice), install))
 
 
 def _folder(row: OtherProgram, situation: Situation) -> tuple[str, ...]:
