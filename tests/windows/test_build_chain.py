@@ -86,7 +86,7 @@ build second: slow
 RUNNER = """
 import os, sys
 from pathlib import Path
-from rekindle.build.run import program as runner
+from rekindle.build.run import journal as runner
 from rekindle.build.run.journal import Journal
 folder = Path(sys.argv[1])
 journal = Journal(folder / "journal.jsonl")
