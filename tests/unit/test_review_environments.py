@@ -778,7 +778,7 @@ def test_a_pin_that_fixes_no_torch_leaves_a_list_that_was_not_read_open() -> Non
 
 def _beside(folder: Path, script: str, name: str = "a.sh", **others: str) -> Reviewed:
     for own, text in {**others, name: script}.items():
-        (folder / own.replace("_", ".")).write_text(text)
+        (folder / own.replace("_", ".")).write_text(text, newline="\n")
     return review_script(load(folder / name), question_from_options((CARD["ampere"],)))
 
 
