@@ -24,7 +24,9 @@ _OLD_WINDOWS = re.compile(
     r"(?:(xp|vista|7|8\.1|8)|(?:server )?(2003|2008|2012)(?:server)?([ -]?r2)?)(?![\d.])"
 )
 _WSL = re.compile(r"(?:wsl|windows subsystem for linux) ?([12])?(?: \(?([^()]+)\)?)?")
-_JETPACK = re.compile(r"(?:nvidia )?(?:(?:jetpack|jp)[ -]?(\d)[\d.]*|(?:jetson )?(?:linux|l4t)[ -]?r?(3\d)[\d.]*)")
+_JETPACK = re.compile(
+    r"(?:nvidia )?(?:(?:jetpack|jp)[ -]?(\d)(\.\d+)?[\d.]*|(?:jetson )?(?:linux|l4t)[ -]?r?(3\d)[\d.]*)"
+)
 _MACS = ("macos", "mac", "darwin", "osx")
 _WITHOUT_CUDA = re.compile(
     r"((?:free|open|net|dragonfly)bsd|(?:open)?solaris|android|win(?:dows)?(?: 1[01])?(?: on)? arm(?:64)?)\b.*"
@@ -52,6 +54,12 @@ class TypedSystem(msgspec.Struct, frozen=True, kw_only=True):
         return "windows" if self.wsl else self.system
 
 
+def jetpack_release(spoken: str) -> str | None:
+    """`6.0` of `JetPack 6.0`, where its second number was said."""
+    board = _JETPACK.fullmatch(plain(spoken))
+    return board[1] + board[2] if board and board[2] else None
+
+
 def read_system(text: str) -> TypedSystem:
     """`windows`, `win11`, `linux`, `Ubuntu 22.04`, `centos7`, `alpine`, `WSL2`, `JetPack 6.2`, `L4T R36`."""
     name = plain(text).replace("_", " ")
@@ -69,7 +77,7 @@ def read_system(text: str) -> TypedSystem:
     if name in ("linux", "gnu/linux"):
         return TypedSystem(system="linux")
     if board := _JETPACK.fullmatch(name):
-        l4t = int(board[2]) if board[2] else jetson.l4t_of(int(board[1]))
+        l4t = int(board[3]) if board[3] else jetson.l4t_of(int(board[1]))
         return TypedSystem(system="linux", l4t=l4t, spoken=text.strip()[:40])
     found = wheel_platforms.find(name)
     if found is None:

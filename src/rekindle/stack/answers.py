@@ -303,7 +303,7 @@ def alternative(other: OtherWay) -> list[str]:
     words += [f"for Python {route.python}"] if other.wins == "newest" and route.python else []
     words += [route.change.text] if route.change else []
     words += [f"loses: {loss}" for loss in route.loses]
-    words += [each for each in route.unverified if "(built by" in each and "project itself" not in each]
+    words += route.strangers
     # A build begins with its plan, which shows the rest.
     steps = route.commands[:1] if route.route is RouteKind.SOURCE_BUILD else route.commands
     said = console.wrap("; ".join(word for word in words if word), first="  - ", indent="    ")

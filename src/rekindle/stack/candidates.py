@@ -6,7 +6,6 @@ wheels of other people, and every pair of release and toolkit. Each is held agai
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -20,6 +19,7 @@ from rekindle.compat.package import takes_numpy
 from rekindle.core.command import Command, pip, pip_install, rekindle
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Version
+from rekindle.inputs.system import jetpack_release
 from rekindle.inputs.torch import not_released
 from rekindle.knowledge.builds import costs, programs
 from rekindle.knowledge.cuda import toolkits
@@ -65,7 +65,7 @@ def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) ->
                 rejections.append(
                     broken("community-consent", candidate, row=offer.row, wheel=offer.label, builder=offer.builder)
                 )
-        found.append(_ready(route, offer, extensions.by_strangers(offer.version, route.python, situation, wish)))
+        found.append(_ready(route, offer))
     if not wish.extensions:
         built, broken_rules = _source_builds(situation, wish, window)
         found += built
@@ -129,10 +129,9 @@ def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterabl
     yield from offers.community(*where)
 
 
-def _ready(route: Route, offer: Offer, strangers: int) -> Ranked:
+def _ready(route: Route, offer: Offer) -> Ranked:
     return Ranked(
         route=route,
-        strangers=strangers,
         default_variant=offer.default_variant,
         experimental=offer.experimental,
         jit=route.driver_jit,
@@ -333,8 +332,8 @@ def _jetson_route(jetpack: JetPack, card: Card, situation: Situation) -> Route:
         belongs = (
             f"torchvision {vision} is built on the board: {its}, which belongs to it, takes no Python {jetpack.python}"
         )
-    typed = re.search(r"(?i)(?:jetpack|jp) ?(\d+\.\d+)", situation.system_name or "")
-    other = typed is not None and typed[1] not in jetpack.covers
+    typed = jetpack_release(situation.system_name or "")
+    other = typed is not None and typed not in jetpack.covers
     first_update = f"first update {situation.system_name} to {jetpack.covers}; then " if other else ""
     # A JetPack's Python is on the board, whatever else was installed beside it.
     python = "python3" if situation.python in (None, jetpack.python) else f"python{jetpack.python}"

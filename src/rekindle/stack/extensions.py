@@ -49,12 +49,6 @@ def brought(torch: str, python: str | None, situation: Situation, wish: Wish) ->
     }
 
 
-def by_strangers(torch: str, python: str | None, situation: Situation, wish: Wish) -> int:
-    """How many of them others than their makers built; none counts for whoever takes what others build."""
-    files = brought(torch, python, situation, wish).values() if not wish.community else ()
-    return sum(file is not None and file.stranger for file in files)
-
-
 def unread(files: Mapping[str, ChosenFile | None]) -> tuple[str, ...]:
     look = "`rekindle extension find` looks into it"
     return tuple(

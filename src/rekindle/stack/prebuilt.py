@@ -223,6 +223,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
         torchaudio=beside.get("torchaudio"),
         numpy=numpy,
         builder=offer.builder,
+        strangers=tuple(f"{name} ({file.by})" for name, file in brought.items() if file and file.stranger),
         location=offer.location,
         requirements=requirements,
         afterwards=afterwards,

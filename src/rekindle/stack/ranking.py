@@ -29,8 +29,6 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     default_variant: bool = True
     experimental: bool = False
     jit: bool = True
-    strangers: int = 0
-    """How many extensions beside it are wheels of others than their makers."""
 
 
 def is_ready(route: Route) -> bool:
@@ -69,4 +67,6 @@ def _key(each: Ranked, situation: Situation, wish: Wish) -> tuple[object, ...]:
         cost = (route.route not in READY, bool(route.loses), route.route.tier)
     # A line that keeps torchvision and torchaudio, among lines that are as good.
     beside = [route.torchvision, route.torchaudio].count(None) if route.route is RouteKind.OFFICIAL_WHEEL else 0
-    return (*cost, each.strangers, changed, *taste, not each.jit, beside, bool(route.unverified), line)
+    # None counts for whoever takes what others build.
+    strangers = 0 if wish.community else len(route.strangers)
+    return (*cost, strangers, changed, *taste, not each.jit, beside, bool(route.unverified), line)

@@ -101,7 +101,7 @@ def why_not_newest(best: Route, wish: Wish, rejections: Sequence[Rejection], rou
         return None
     if Version(best.torch) >= Version(newest):
         return None
-    return _against(_later(best.torch), best, wish, rejections, routes)
+    return _against(_later(best.torch), best, rejections, routes)
 
 
 def _later(torch: str) -> list[str]:
@@ -114,9 +114,7 @@ def _takes(torch: str, python: str | None) -> bool:
     return any(isinstance(takes(torch, python or "", system), Fits) for system in SYSTEMS)
 
 
-def _against(
-    later: list[str], best: Route, wish: Wish, rejections: Sequence[Rejection], routes: Sequence[Route]
-) -> str | None:
+def _against(later: list[str], best: Route, rejections: Sequence[Rejection], routes: Sequence[Route]) -> str | None:
     version = later[0]
     losing = next((each for each in routes if each.torch == version and each.loses), None)
     if losing is not None:
@@ -125,7 +123,8 @@ def _against(
     if same is not None and same.python != best.python and not _takes(version, best.python):
         return f"not {version}: it needs another Python ({same.python} instead of {best.python})"
     if same is not None:
-        but = "its extensions were not built by their makers" if wish.extensions else "is less tested"
+        strangers = not best.strangers and same.strangers
+        but = f"others than the makers built {' and '.join(same.strangers)}" if strangers else "is less tested"
         return f"not {version}: it works by the same route and {but} (`--torch {version}` plans it)"
     # Where no wheel of the next release has the card's code, one of a later release may lack only the driver.
     every = {each: _of_route(best.route, [one for one in rejections if one.candidate.torch == each]) for each in later}

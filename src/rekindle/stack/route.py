@@ -122,6 +122,8 @@ class Route(Stack, frozen=True, kw_only=True):
     evidence: Evidence = Evidence.NOTES
     summary: str = ""
     builder: str | None = None
+    strangers: tuple[str, ...] = ()
+    """Extensions beside it that others than their makers built: `flash-attn (built by NAME)`."""
     location: str | None = None
     why: tuple[str, ...] = ()
     settings: tuple[RuntimeSetting, ...] = ()
