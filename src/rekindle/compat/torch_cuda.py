@@ -27,6 +27,14 @@ from rekindle.model.cuda_line import CudaLine
 CPU = "cpu"
 
 
+def package_line(torch: str, system: str, machine: str = "x86_64") -> str | None:
+    """The line that `pip install torch==1.13.1` brings; None where the tables do not say."""
+    try:
+        return ordinary_line(torch_release(torch), system, machine)
+    except UnknownName:
+        return CPU if system == "windows" and Version(torch) >= Version("1.3") else None
+
+
 def ordinary_line(release: TorchRelease, system: str, machine: str = "x86_64") -> str:
     """The line that the Python package index itself has of a release: a CPU build on Windows."""
     if system == "windows":

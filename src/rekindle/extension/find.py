@@ -23,7 +23,7 @@ from rekindle.compat import extension_file, wheel_platform
 from rekindle.compat import package as packages
 from rekindle.compat.companion import release_for
 from rekindle.compat.judgement import Clash
-from rekindle.compat.torch_cuda import ordinary_line
+from rekindle.compat.torch_cuda import package_line
 from rekindle.core import codec
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import NoRoute, Unverified
@@ -38,7 +38,6 @@ from rekindle.knowledge.builds.extension_files import ExtensionFile
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.logs.extension_homes import ExtensionHome
-from rekindle.knowledge.torch.releases import early, torch_release
 from rekindle.model.cuda_line import index_of
 from rekindle.model.wheel import read_name, tagged_glibc
 from rekindle.stack.candidates import JETSON_WHEELS, against_place
@@ -311,8 +310,7 @@ class _Search:
         every = ".*" if made and made.version.count(".") == 1 else ""
         exact = f"{question.package}=={made.version}{every}" if made else question.package
         if release is not None:
-            old = question.torch in early()
-            usual = None if old else ordinary_line(torch_release(question.torch), question.system, question.machine)
+            usual = package_line(question.torch, question.system, question.machine)
             switch = ["--index-url", index_of(question.line)] if question.line and question.line != usual else []
             found = self._asked(f"{question.package}=={release}", switch, pure=False, known=True)
         elif any(row.builds_for(question.torch) for row in here) or any(row.by is None and row.name for row in known):

@@ -9,13 +9,12 @@ import msgspec
 from rekindle.audit.symbols import Offered
 from rekindle.compat.extension_torch import same_abi
 from rekindle.compat.judgement import Clash
-from rekindle.compat.torch_cuda import ordinary_line
+from rekindle.compat.torch_cuda import package_line
 from rekindle.core import fetch
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import State
 from rekindle.extension.check import ServedCards, TorchLink, link_to, served_by
 from rekindle.extension.question import ExtensionQuestion
-from rekindle.knowledge.torch.releases import early, torch_release
 from rekindle.model.cuda_line import CudaLine
 from rekindle.wheels.inspect.identity import torch_line
 
@@ -65,9 +64,7 @@ def look_into(place: str | Path, question: ExtensionQuestion, pure: bool) -> Loo
 
 def _other_major(question: ExtensionQuestion) -> str | None:
     """The CUDA line that pip brings with this torch, where it is of another major than the one that is asked for."""
-    if question.torch in early():
-        return None
-    usual = ordinary_line(torch_release(question.torch), question.system, question.machine)
+    usual = package_line(question.torch, question.system, question.machine)
     line = CudaLine.parse(usual)
     return usual if line and question.cuda and line.cuda.major != question.cuda.major else None
 

@@ -15,12 +15,10 @@ import msgspec
 
 from rekindle.compat import package as packages
 from rekindle.compat.judgement import Clash
-from rekindle.compat.torch_cuda import CPU, has_line, ordinary_line, taken
-from rekindle.core.errors import UnknownName
+from rekindle.compat.torch_cuda import has_line, package_line, taken
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import asks_torch, needs_torch, pins_torch, script_rules
 from rekindle.knowledge.torch.companions import PROJECTS
-from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import LINE, variant_of
 from rekindle.review.builds import kept
 from rekindle.review.document import LISTS, Dialect
@@ -340,7 +338,7 @@ class ScriptEnvironments:
                 question="which line `--torch-backend auto` takes depends on the machine",
             )  # fmt: skip
         if line is None:
-            line = _ordinary_of(version, base.system, self.subject.machine)
+            line = package_line(version, base.system, self.subject.machine)
         return msgspec.structs.replace(base, version=version, variant=line, pinned=exact is not None, index=index)
 
     def has_no_index(self, found: Install) -> bool:
@@ -382,13 +380,6 @@ def _local(requirement: str) -> str | None:
 def _ordinary(index: str) -> bool:
     """The Python package index, a mirror of it, or a page of files beside it."""
     return "pypi" in index or "simple" in index or index.endswith((".html", ".whl"))
-
-
-def _ordinary_of(version: str, system: str, machine: str) -> str | None:
-    try:
-        return ordinary_line(torch_release(version), system, machine)
-    except UnknownName:
-        return CPU if system == "windows" and Version(version) >= Version("1.3") else None
 
 
 _BASE = re.compile(r"usr|local|(?:ana|mini)?conda\d?|miniforge\d?|mambaforge")

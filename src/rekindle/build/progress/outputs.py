@@ -22,6 +22,9 @@ from rekindle.build.governor.endpoint import held_by
 from rekindle.core import run
 from rekindle.formats import ninja_log
 
+if TYPE_CHECKING:
+    from psutil import Process
+
 _OBJECT = re.compile(r"(?:(?P<folder>.*?)/)?CMakeFiles/(?P<target>[^/]+)\.dir/(?P<source>.+?)(?:\.o|\.obj)$")
 _PLAIN_OBJECT = re.compile(r"(?P<source>.+)\.(?:o|obj)$")
 _LINKED = re.compile(r"\.(?:so(?:\.[\d.]+)?|a|dll|lib|exe|pyd|dylib)$")
@@ -140,9 +143,6 @@ def described(build: Path) -> dict[str, str]:
         names.setdefault(found[2].decode("utf-8", "replace"), output)
     return names
 
-
-if TYPE_CHECKING:
-    from psutil import Process
 
 _MADE = re.compile(r"""(?:^|\s)(?:-o\s+|--output-file[= ]|[/-]Fo:?|[/-](?i:out):)["']?(?P<path>[^\s"';&|]+)""")
 # MSVC's whole command line may be in a file, which Ninja names after the object.

@@ -25,6 +25,10 @@ from rekindle.build.progress.outputs import RunningProgram, Watcher
 from rekindle.build.progress.weights import Estimator, LogTail, TimeLeft, Weight, Weights, builds
 from rekindle.core import console
 
+if TYPE_CHECKING:
+    import rich.console
+    import rich.live
+
 HEARTBEAT = 30.0
 _LIVE = 1.0
 _AWAIT = 2.5
@@ -257,10 +261,6 @@ def _sizes(source: Path, names: Sequence[str]) -> dict[str, int]:
                 found[name] = (source / output.source).stat().st_size
     return found
 
-
-if TYPE_CHECKING:
-    import rich.console
-    import rich.live
 
 _LONG = 60.0
 """A file that has been compiling for this many seconds is named in the log."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from rekindle.review.readers.grammar import first_line, text_of
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-class ShellValues:
+class ShellValues(ABC):
     def __init__(self, recorder: Recorder, first: int) -> None:
         self.recorder = recorder
         self.trace = recorder.trace
@@ -22,8 +23,9 @@ class ShellValues:
     def line(self, node: Node) -> int:
         return first_line(node) + self.first
 
+    @abstractmethod
     def substituted(self, node: Node) -> tuple[str, bool]:
-        raise NotImplementedError
+        """What `$(…)` gives, and whether it is known."""
 
     def words(self, node: Node) -> list[Word]:
         return self.word(node).apart(bare=node.type in ("simple_expansion", "expansion"))
