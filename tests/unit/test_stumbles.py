@@ -402,6 +402,7 @@ pytorch version: 2.8.0+cu128
     from . import _qattn_sm80
 ImportError: DLL load failed while importing _qattn_sm80: The specified procedure could not be found.
 """
+EMBEDDED = r"\ComfyUI_windows_portable\python_embeded"
 CONSTRAINT = """ERROR: Cannot install torch==2.1.2 because these package versions have conflicting dependencies.
 The conflict is caused by:
     The user requested torch==2.1.2
@@ -413,12 +414,16 @@ ERROR: ResolutionImpossible: for help visit the documentation
 @pytest.mark.parametrize(
     ("text", "command"),
     [
-        (COMFY, "rekindle extension find sageattention --env . --gpu sm_120"),
+        (COMFY, f"rekindle extension find sageattention --gpu sm_120 --env 'D:{EMBEDDED}'"),
         (
             COMFY.replace("python_embeded", "env").replace("_windows_portable", ""),
-            "rekindle extension find sageattention --torch 2.9.1+cu130 --gpu sm_120",
+            r"rekindle extension find sageattention --gpu sm_120 --env 'D:\ComfyUI\env'",
         ),
-        (OTHER_TORCH, "rekindle extension find sageattention --torch 2.8.0+cu128 --os windows --gpu sm_120"),
+        (
+            COMFY.replace("D:\\ComfyUI_windows_portable\\python_embeded", "python_embeded"),
+            "rekindle extension find sageattention --gpu sm_120 --torch 2.9.1+cu130 --os windows",
+        ),
+        (OTHER_TORCH, f"rekindle extension find sageattention --env 'C:{EMBEDDED}'"),
         (KILLED, "rekindle extension find flash-attn"),
         (CONSTRAINT, "rekindle install --undo"),
         (
@@ -426,7 +431,7 @@ ERROR: ResolutionImpossible: for help visit the documentation
             "rekindle toolchain install cuda==11.8",
         ),
     ],
-    ids=["portable", "extension", "other-torch", "memory", "own-pin", "toolkit"],
+    ids=["portable", "extension", "no-folder", "other-torch", "memory", "own-pin", "toolkit"],
 )
 def test_the_line_that_goes_on(monkeypatch: pytest.MonkeyPatch, text: str, command: str) -> None:
     assert diagnosed(monkeypatch, text, "--shell", "sh")["commands"] == [command]

@@ -222,10 +222,12 @@ def _native(command: Command, distribution: str | None) -> Command | None:
 
 def _where(command: Command, facts: Facts) -> Command:
     """A portable program has a Python of its own, and an environment of uv no pip: a bare `pip` would serve another."""
-    if "portable" in facts.signs and facts.os != "linux":
-        return _of_log(command, facts).by_pip_of(r".\python_embeded\python.exe", "-s", "-m", "pip")
+    portable = "portable" in facts.signs and facts.os != "linux"
     if facts.environment and "uv" not in facts.signs:
-        return _in_environment(command, facts.environment, facts.os)
+        return _in_environment(command, facts.environment, facts.os, ["-s"] if portable else [])
+    command = _of_log(command, facts)
+    if portable:
+        return command.by_pip_of(r".\python_embeded\python.exe", "-s", "-m", "pip")
     if "uv" not in facts.signs:
         return command
     by_uv = command.by_pip_of("uv", "pip")
@@ -234,7 +236,7 @@ def _where(command: Command, facts: Facts) -> Command:
     return Command(*words, system=command.system) if by_uv is not command else command
 
 
-def _in_environment(command: Command, folder: str, system: str | None) -> Command:
+def _in_environment(command: Command, folder: str, system: str | None, alone: Sequence[str]) -> Command:
     """In the environment of the log, whichever is active where the line is pasted. Nobody's name is shown."""
     windows = system == "windows"
 
@@ -247,7 +249,7 @@ def _in_environment(command: Command, folder: str, system: str | None) -> Comman
     if command.words[:3] == ("rekindle", "extension", "find") and not {"--env", "--torch"} & {*command.words}:
         return Command(*command.words, "--env", below(folder), system=command.system)
     inside = "/bin/python" if not windows else r"\Scripts\python.exe" if _VENV.search(folder) else r"\python.exe"
-    return command.by_pip_of(below(folder + inside), "-m", "pip")
+    return command.by_pip_of(below(folder + inside), *alone, "-m", "pip")
 
 
 # conda keeps its environments in `envs`, each with its Python at the top.
@@ -255,12 +257,13 @@ _VENV = re.compile(r"(?i)(?<!\\envs)\\[^\\]*env[^\\]*$")
 
 
 def _of_log(command: Command, facts: Facts) -> Command:
-    """`extension find` asks for the torch of the active environment; that of a portable program never is."""
+    """`extension find` asks for the torch of the active environment, which need not be that of the log."""
     if command.words[:3] != ("rekindle", "extension", "find") or {"--env", "--torch"} & {*command.words}:
         return command
     if facts.torch is None or facts.variant is None:
-        return Command(*command.words, "--env", ".", system=command.system)
-    card = min(facts.gpus).sm if facts.gpus else None
+        portable = ("--env", ".") if "portable" in facts.signs else ()
+        return Command(*command.words, *portable, system=command.system) if portable else command
+    card = min(facts.gpus).sm if facts.gpus and "--gpu" not in command.words else None
     told = present(torch=f"{facts.torch}+{facts.variant}", python=facts.python, os=facts.os, gpu=card)
     more = (word for option, value in told.items() for word in (f"--{option}", value))
     return Command(*command.words, *more, system=command.system)
