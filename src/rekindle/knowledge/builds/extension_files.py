@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache, partial
 
 import msgspec
 
@@ -86,7 +87,7 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def _serves(self, build: str, torch: str, line: str | None) -> bool:
         own, cuda = self.parts(build)
-        have = Version(torch)
+        have = Version.parse(torch)
         exact = own is not None and len(own.parts) > 2 and not self.any_patch
         same = own is None or (have == own if exact else have.major_minor == own.major_minor)
         later = self.and_later and own is not None and have > own
@@ -94,10 +95,11 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
         return (same or later) and (cuda is None or line == cuda or (len(cuda) == 4 and (line or "").startswith(cuda)))
 
     @staticmethod
+    @lru_cache(maxsize=2048)
     def parts(build: str) -> tuple[Version | None, str | None]:
         match = _BUILD.fullmatch(build)
         assert match is not None, build
-        return Version(match["torch"]) if match["torch"] else None, match["line"]
+        return Version.parse(match["torch"]) if match["torch"] else None, match["line"]
 
     def serves(self, card: Capability) -> bool | None:
         """By its own list of architectures or its oldest card; None where neither is known."""
@@ -139,6 +141,7 @@ def _between(text: str) -> Iterator[str]:
         yield from (f"{head}.{each}" for each in range(int(low), int(last.rpartition(".")[2] or low) + 1))
 
 
+@partial(cached, most=4096)
 def files(package: str) -> tuple[ExtensionFile, ...]:
     """Of the project first, then those that others built, shelves of many last; the newest release of each first."""
     plain = canonical_name(package)
@@ -161,10 +164,12 @@ class AskedFile(msgspec.Struct, frozen=True, kw_only=True):
     machine: str
 
 
+@partial(cached, most=4096)
 def fitting(package: str, asked: AskedFile) -> tuple[ExtensionFile, ...]:
     return tuple(row for row in files(package) if not lacking(row, asked))
 
 
+@partial(cached, most=4096)
 def nearest(package: str, asked: AskedFile) -> AskedFile:
     """What is asked, with the nearest other line of its CUDA major where no file is for its own: an older one first."""
     own = CudaLine.parse(asked.line)
