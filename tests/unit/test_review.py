@@ -416,8 +416,15 @@ def test_a_text_that_a_script_carries_is_no_command(name: str, text: str) -> Non
         ),
         ("a.sh", "uv pip install torch==2.9.1 --torch-backend=cu128\n", "GTX 1080 Ti",
          "uv pip install torch==2.9.1 --torch-backend=cu126\n"),
-        # Another package would not be found on PyTorch's index, and no companion of that line is known.
-        ("a.sh", "pip install torch==2.8.0 einops\n", "GTX 1080 Ti", None),
+        # Another package would not be found on PyTorch's index.
+        ("a.sh", "pip install torch==2.8.0 einops\n", "GTX 1080 Ti",
+         f"pip install torch==2.8.0 einops --extra-index-url {WHL}/cu126\n"),
+        ("a.sh", "pip install torch torchvision\n", "GTX 1080 Ti",
+         f"pip install torch=={{torch}} torchvision=={{torchvision}} --index-url {WHL}/{{line}}\n"),
+        ("a.bat", "pip install torch torchvision\r\n", "RTX 3090",
+         f"pip install torch torchvision --index-url {WHL}/cu130\r\n"),
+        ("a.sh", "cd torch; pip install torch\n", "GTX 1080 Ti", None),
+        # No companion of that line is known.
         ("a.sh", "pip install torch==2.0.1 torchtext==0.15.2\n", "RTX 5090", None),
     ],
 )  # fmt: skip

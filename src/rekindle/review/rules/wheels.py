@@ -80,7 +80,7 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
             other = instead(torch, answers.situation, offer) if torch.kind != "program" else ""
             found = raised(rule, torch.line, sentence=said, note=note, better=other, source=answer.source)
             # Of several cards, one torch may serve one only.
-            alone = offer is not None and len(subject.gpus) == 1 and rule == "wheel-not-for-the-card"
+            alone = offer is not None and len(subject.gpus) == 1 and rule != "torch-cpu-only"
             more = _repinned(subject, torch, offer) if offer is not None and alone else {}
             yield msgspec.structs.replace(found, corrected=more.pop(torch.line, None), more=more)
         for torch, sentence in answers.loses:
@@ -88,29 +88,17 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
 
 
 def _repinned(subject: Subject, torch: ScriptTorch, offer: Offer) -> dict[int, str]:
-    """The lines of a pinned torch, its companions and its index, written for another build; empty: not certain."""
+    """The lines of a torch, its companions and its index, written for another build; empty: not certain."""
     installs = [each for each in subject.installs if each.item.order == torch.order and each.torch is not None]
     listed = subject.document.dialect is Dialect.REQUIREMENTS
-    found = installs[0] if len(installs) == 1 and torch.kind == "wheel" and torch.pinned else None
+    found = installs[0] if len(installs) == 1 and torch.kind == "wheel" else None
     if found is None or found.tool == "conda" or not (listed or found.item.line == found.item.last):
         return {}
     if found.item.listed and not (listed or found.index):
         return {}  # no word can be added where no command stands
-    lines: dict[int, str] = {}
-    for wanted in found.wanted:
-        if wanted.name != "torch" and wanted.name not in PROJECTS:
-            continue
-        right = offer.torch if wanted.name == "torch" else release_for(wanted.name, offer.torch)
-        line = lines.get(wanted.line, subject.document.line(wanted.line))
-        pin = re.compile(rf"(?i)(?<![\w-]){wanted.name}(\s*===?\s*)[\w.]+(?:\+\w+)?")
-        if right is None or (wanted.requirement and not pin.search(line)):
-            return {}
-        place = {"system": torch.system, "machine": subject.machine}
-        if wanted.name != "torch" and offer.variant not in lines_for(wanted.name, offer.torch, **place):
-            return {}
-        lines[wanted.line] = pin.sub(rf"{wanted.name}\g<1>{right}", line, count=1)
     index, at = index_of(offer.variant or ""), found.index_line if found.index else torch.line
-    line = lines.get(at, subject.document.line(at))
+    line = subject.document.line(at)
+    lines: dict[int, str] = {}
     if found.backend:
         lines[at] = re.sub(r"(--torch-backend[= ])\S+", rf"\g<1>{offer.variant}", line)
     elif found.index:
@@ -122,7 +110,23 @@ def _repinned(subject: Subject, torch: ScriptTorch, offer: Offer) -> dict[int, s
         lines[at] = f"--extra-index-url {index}\n{line}"
     else:
         end = line.rfind(found.item.words[-1].raw) + len(found.item.words[-1].raw)
-        lines[at] = f"{line[:end]} --index-url {index}{line[end:]}"
+        # PyTorch's index has hardly anything but PyTorch; of two indexes pip takes the build with a line's name.
+        alone = all(each.name in ("torch", *PROJECTS) for each in found.wanted)
+        lines[at] = f"{line[:end]} --{'' if alone else 'extra-'}index-url {index}{line[end:]}"
+    for wanted in found.wanted:
+        if wanted.name != "torch" and wanted.name not in PROJECTS:
+            continue
+        right = offer.torch if wanted.name == "torch" else release_for(wanted.name, offer.torch)
+        line = lines.get(wanted.line, subject.document.line(wanted.line))
+        version = r"\s*===?\s*[\w.]+(?:\+\w+)?" if wanted.requirement else r"(?![\w.-]|\s*[=<>~!@\[])"
+        pin = re.compile(rf"(?i)(?<![\w.-]){wanted.name}{version}")
+        if right is None or len(pin.findall(line)) != 1:
+            return {}
+        place = {"system": torch.system, "machine": subject.machine}
+        if wanted.name != "torch" and offer.variant not in lines_for(wanted.name, offer.torch, **place):
+            return {}
+        newest = not wanted.requirement and offer.torch == torch.version
+        lines[wanted.line] = line if newest else pin.sub(f"{wanted.name}=={right}", line, count=1)
     return lines
 
 
