@@ -485,3 +485,8 @@ def test_no_option_makes_up_the_folder_that_it_writes_into(tmp_path: Path) -> No
         seen = rekindle_command(*words, str(there / "x"))
         assert (seen.code, f"there is no folder `{there}`" in " ".join(seen.err.split())) == (14, True), words
     assert not there.exists()
+
+
+def test_an_option_of_the_program_behind_a_verb_is_told_its_place(tmp_path: Path) -> None:
+    done = rekindle_command("gpu", "RTX 3090", "--knowledge", str(tmp_path))
+    assert done.code == 2 and "goes before the verb: `rekindle --knowledge … gpu`" in done.err

@@ -205,6 +205,8 @@ def _carry_out(argv: list[str]) -> int | RekindleError:
             # Click takes the dashes for letters, and finds every short option near every other.
             message = wrong.message
             card = did_you_mean(wrong.option_name, (name for each in place.command.params for name in each.opts))
+            if any(wrong.option_name in each.opts for each in cli.params):
+                card = f"`{wrong.option_name}` goes before the verb: `rekindle {wrong.option_name} … {verb}`; "
         choice = getattr(getattr(wrong, "param", None), "type", None)
         if isinstance(choice, click.Choice) and (typed := re.search(r"'([^']*)' is not one of", message)):
             card = did_you_mean(typed[1], map(str, choice.choices))
