@@ -14,6 +14,8 @@ from rekindle.stack import nodes
 from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import situation_here
 from rekindle.stack.nodes import resolve_all
+from rekindle.stack.resolver import resolve
+from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation, Wish, situation_from_options
 from support import labs
 from support.command import rekindle_command
@@ -204,3 +206,13 @@ def test_a_labs_list_says_where_the_systems_own_python_refuses_pip() -> None:
     place = situation_from_options(["RTX 3090"], system="Ubuntu 24.04")
     found = resolve_all({"a": place}, Wish())
     assert "takes nothing from pip" in found.nodes[0].notes[0]
+
+
+def test_a_machine_of_a_lab_gets_what_it_gets_alone(tmp_path: Path) -> None:
+    """A T4 was sent to hours of building, where plan gives it a wheel that lacks one operation, and says so."""
+    there = situation_from_options(["Tesla T4"], system="linux", driver="580.95.05")
+    wish = Wish(torch="2.15.0")
+    found = resolve_all({"a": there}, wish).nodes[0]
+    alone = resolve(there, wish).recommended
+    assert (found.route, found.variant) == (alone.route, alone.variant) == (RouteKind.OFFICIAL_WHEEL, "cu132")
+    assert found.notes == tuple(f"loses: {each}" for each in alone.loses) != ()

@@ -168,7 +168,7 @@ def _verdict(place: Situation, node: Node, wish: Wish) -> Verdict | None:
     """The answer for a place, with the stack that was chosen for this machine; None where it does not serve it."""
     pinned = msgspec.structs.replace(wish, torch=node.torch, cuda=node.cuda)
     verdict = resolve(msgspec.structs.replace(place, python=node.python), pinned, as_it_is=True)
-    for route in as_good(verdict):
+    for route in (*as_good(verdict), *verdict.routes):
         if (route.torch, route.cuda, route.variant, route.python) == (node.torch, node.cuda, node.variant, node.python):
             return msgspec.structs.replace(verdict, wish=wish, recommended=route)
     return None

@@ -106,10 +106,14 @@ def _kinds(places: Mapping[str, Situation], wish: Wish) -> list[_Kind]:
         place = places[names[0]]
         verdict = resolve(place, wish, as_it_is=True)
         best = verdict.recommended
-        if best.route is RouteKind.NONE:
-            # Its owner may change something: then what that brings is the answer.
-            best = msgspec.structs.replace(best, summary=resolve(place, wish, as_it_is=False).recommended.summary)
-        routes = {_key(route): route for route in reversed(as_good(verdict))}
+        if not best.route.ready_made:
+            # What one machine by itself is told: to give something up, or to change something first.
+            alone = resolve(place, wish, as_it_is=False).recommended
+            if best.route is RouteKind.NONE:
+                best = msgspec.structs.replace(best, summary=alone.summary)
+            elif alone.change is None:
+                best = alone
+        routes = {_key(route): route for route in (*reversed(as_good(verdict)), best) if route.torch}
         found.append(_Kind(names=tuple(names), place=place, best=best, routes=routes))
     return found
 
@@ -173,7 +177,7 @@ def _nodes(kind: _Kind, key: Key | None) -> list[Node]:
             commands=route.commands,
             summary=route.summary,
             alone=kind.best.torch if kind.best.torch != route.torch else None,
-            notes=tuple(managed(kind.place, route)),
+            notes=(*managed(kind.place, route), *(f"loses: {loss}" for loss in route.loses)),
         )
         for name in kind.names
     ]
