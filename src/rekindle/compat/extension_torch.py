@@ -7,11 +7,10 @@ from collections.abc import Iterable
 
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
 from rekindle.core.version import Version
+from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.torch import wheel_platforms
 
 _RUNTIME = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d\d)", re.IGNORECASE)
-# PyTorch took the new C++ ABI and this glibc in one step.
-_NEW_ABI_GLIBC = Version("2.28")
 # As wheels name the two: `cxx11abiTRUE`.
 ABIS = {"TRUE": "cxx11", "FALSE": "pre-cxx11"}
 
@@ -40,7 +39,8 @@ def official_abi(torch: Version, line: str | None) -> str | None:
     if line is None and wheel_platforms.depends_on_line(minor, "x86_64"):
         return None
     platform = wheel_platforms.of(minor, "x86_64", line)
-    old = platform.glibc < _NEW_ABI_GLIBC if platform else torch < Version("2.0")
+    # PyTorch took the new C++ ABI and that glibc in one step.
+    old = platform.glibc < since("new-abi-glibc") if platform else torch < Version("2.0")
     return "pre-cxx11" if old else "cxx11"
 
 

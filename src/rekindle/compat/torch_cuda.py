@@ -9,6 +9,7 @@ from rekindle.compat.toolkit_card import able_toolkits
 from rekindle.compat.torch_python import takes
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
+from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
@@ -32,7 +33,7 @@ def package_line(torch: str, system: str, machine: str = "x86_64") -> str | None
     try:
         return ordinary_line(torch_release(torch), system, machine)
     except UnknownName:
-        return CPU if system == "windows" and Version(torch) >= Version("1.3") else None
+        return CPU if system == "windows" and Version(torch) >= since("cpu-on-windows-index") else None
 
 
 def ordinary_line(release: TorchRelease, system: str, machine: str = "x86_64") -> str:

@@ -17,10 +17,10 @@ from rekindle.core.fetch import setting_behind
 from rekindle.core.paths import sha256_of
 from rekindle.core.processes import which
 from rekindle.core.version import Version
+from rekindle.knowledge.builds.limits import since
 from rekindle.model.environment import Environment
 
 _LONG = 3600.0
-_FIRST_PIP = Version("22.2")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,7 +190,7 @@ def installer_of(environment: Environment, wanted: str | None = None) -> Install
         return Uv(environment, uv)
     if environment.pip is None:
         raise MissingTool("the environment has no pip", hint=f"`{_ensurepip(environment)}`, or `--installer uv`")
-    if Version.find(environment.pip) is not None and Version(environment.pip) < _FIRST_PIP:
+    if Version.find(environment.pip) is not None and Version(environment.pip) < since("pip-reports"):
         message = f"the environment's pip {environment.pip} cannot say beforehand what it would change"
         raise MissingTool(message, hint=f"`{environment.pip_command('install', '-U', 'pip')}`, or `--installer uv`")
     return Pip(environment)

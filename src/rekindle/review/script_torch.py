@@ -8,6 +8,7 @@ import msgspec
 
 from rekindle.compat.torch_cuda import CPU, ordinary_line, taken
 from rekindle.core.version import Version
+from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.torch.projects import CondaBuild, conda_builds
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.model.cuda_line import CudaLine
@@ -108,8 +109,9 @@ def by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptTo
             base, version=build.torch, variant=CudaLine(build.cuda).name if pins else None, pinned=exact is not None,
             by=asks.name, line=asks.line, kind="conda-forge",
         )  # fmt: skip
+    ended = since("no-conda-channel")
     version = taken(
-        lambda patch: not excludes(asks.requirement, patch) and not (pytorchs and Version(patch) >= Version("2.6")),
+        lambda patch: not excludes(asks.requirement, patch) and not (pytorchs and Version(patch) >= ended),
         line=line if exact is None else None, python=base.python, system=base.system,
     ) if asks.requirement is not None else None  # fmt: skip
     if version is None and exact is not None:

@@ -18,7 +18,7 @@ from rekindle.compat.torch_python import among
 from rekindle.compat.wheel_platform import loads
 from rekindle.core.command import Command, ShellVariable, Word, rekindle
 from rekindle.core.version import Version
-from rekindle.knowledge.builds import costs
+from rekindle.knowledge.builds import costs, limits
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capabilities import on_boards_only
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
@@ -338,7 +338,7 @@ def _conda_pins(offer: Offer, python: str | None, situation: Situation) -> tuple
     """What conda is asked for: the newest cuDNN with code for the oldest card, where there is one."""
     pins = [f"python={python}", f"pytorch={offer.torch}=cuda*", f"cuda-version={offer.cuda}"]
     last = last_cudnn_of(situation.capabilities)
-    package = "libcudnn" if Version.parse(offer.torch) >= Version.parse("2.10") else "cudnn"
+    package = "libcudnn" if Version.parse(offer.torch) >= limits.since("libcudnn-package") else "cudnn"
     if last is not None and not isinstance(cudnn_inside(offer, min(situation.capabilities)), Clash):
         pins.append(f"{package}<={last}")
     return tuple(pins)

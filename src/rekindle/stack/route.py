@@ -171,7 +171,7 @@ def index_words(index_url: str | None, python: str | None) -> tuple[str, ...]:
     """PyTorch's index alone; before Python 3.7 beside the usual one, because it keeps no dependencies for those."""
     if index_url is None:
         return ()
-    old = python is not None and Version.parse(python.rstrip("t")) < Version.parse("3.7")
+    old = python is not None and Version.parse(python.rstrip("t")) < limits.since("index-keeps-dependencies")
     return ("--extra-index-url" if old else "--index-url", index_url)
 
 
@@ -232,7 +232,7 @@ def environment_note(situation: Situation, choice: PythonChoice) -> tuple[str, .
     own = f"py -{choice.python}" if situation.system == "windows" else f"python{choice.python}"
     there = wheel_platforms.own_python(situation.system_name) if situation.system_name else None
     # uv's package is for Python 3.8 and newer.
-    old = there is not None and Version(there) < Version("3.8")
+    old = there is not None and Version(there) < limits.since("uv-brings-python")
     brings = "curl -LsSf https://astral.sh/uv/install.sh | sh" if old else "python -m pip install uv"
     note = f"`uv venv` needs uv (`{brings}`) and brings Python {choice.python}; "
     return (f"{note}if you have that Python, `{own} -m venv {FOLDER}` does the same",)
@@ -255,7 +255,7 @@ def environment_folder(situation: Situation, choice: PythonChoice) -> str:
 
 def _by_conda(choice: PythonChoice) -> bool:
     """uv brings no Python before 3.8."""
-    return choice.python is not None and Version.parse(choice.python) < Version.parse("3.8")
+    return choice.python is not None and Version.parse(choice.python) < limits.since("uv-brings-python")
 
 
 def _activation(situation: Situation, choice: PythonChoice) -> Command:

@@ -17,6 +17,7 @@ import msgspec
 from rekindle.build.configure.options import Resolved, uses_openblas
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core.version import Version
+from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.machine.toolchain.msvc import VcVars, unvisited
 
@@ -245,7 +246,7 @@ def _compiler(request: BuildRequest, vcvars: VcVars | None) -> Iterable[Variable
         yield set_to("VSLANG", "1033", "compiler messages in English, so that they can be searched for and diagnosed")
     yield set_to("CC", compiler.c, "the plan's compiler, whatever an activation script says")
     yield set_to("CXX", compiler.cxx, "the plan's compiler, whatever an activation script says")
-    if request.torch and request.arch == "aarch64" and Version(request.torch) >= Version("2.12"):
+    if request.torch and request.arch == "aarch64" and Version(request.torch) >= since("sve-asked-for"):
         why = "newer releases stop where the compiler cannot make SVE code; without it they build all the same"
         yield set_to("BUILD_IGNORE_SVE_UNAVAILABLE", "1", why)
     if request.cuda and (request.system != "windows" or compiler.kind != "cl"):

@@ -33,7 +33,6 @@ from rekindle.machine.toolchain import toolkits
 from rekindle.model.cuda_line import CudaLine
 
 REPOSITORY = "https://github.com/NVIDIA/nccl"
-_FIRST_CLONED = Version("2.7")
 _PINS = (".ci", "docker", "ci_commit_pins")
 _TAG = re.compile(r"v\d+(?:\.\d+)+(?:-\d+)?\Z")
 _WITHOUT = "without a network: `-D USE_NCCL=0` (one GPU needs none), `-D USE_SYSTEM_NCCL=1` with an NCCL of your own"
@@ -65,7 +64,7 @@ def source_of_nccl(request: BuildRequest, options: Options, tree: Path) -> NcclS
     if switch(options.value("USE_SYSTEM_NCCL") or "OFF") or switch(options.value("USE_SYSTEM_LIBS") or "OFF"):
         return NcclSource(origin=NcclFrom.SYSTEM)
     folder = tree / "third_party" / "nccl"
-    submodule = request.release < _FIRST_CLONED
+    submodule = request.release < limits.since("nccl-cloned")
     if submodule or (folder.is_dir() and any(folder.iterdir())):
         return NcclSource(origin=NcclFrom.TREE)
     return NcclSource(origin=NcclFrom.CLONE, tag=pinned(tree, request.cuda.version))

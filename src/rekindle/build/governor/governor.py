@@ -19,21 +19,18 @@ from rekindle.build.run.folders import Folders
 from rekindle.core import console, files, run
 from rekindle.core.errors import RekindleError
 from rekindle.core.paths import cache_folder
-from rekindle.core.version import Version
 from rekindle.knowledge.builds.costs import compile_memory
-
-TOKENS_FROM = Version("1.13.2")
-"""The first Ninja whose tokens do what they say."""
+from rekindle.knowledge.builds.limits import tool
 
 
 def takes_tokens(ninja: Tool) -> bool:
-    return ninja.version is not None and ninja.version >= TOKENS_FROM
+    return ninja.version is not None and ninja.version >= tool("ninja").least
 
 
 def no_tokens(ninja: Tool) -> str:
     """Why a fixed number has to do."""
     version = ninja.version or "of unknown version"
-    return f"Ninja {version} takes no job tokens, {TOKENS_FROM} does"
+    return f"Ninja {version} takes no job tokens, {tool('ninja').least} does"
 
 
 @contextlib.contextmanager

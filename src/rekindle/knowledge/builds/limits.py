@@ -57,6 +57,13 @@ class LeastTool(NamedRow, frozen=True, kw_only=True):
     why: str
 
 
+class Since(NamedRow, frozen=True, kw_only=True):
+    """The first release with something; `what` says with what."""
+
+    version: Version
+    what: str
+
+
 class SteeringVariables(NamedRow, frozen=True, kw_only=True):
     """Variables that name a program (`programs`) or a folder (`folders`)."""
 
@@ -74,6 +81,7 @@ _arch_syntax = rows("building.toml", "arch_syntax", ArchSyntax)
 _bad_tool = rows("building.toml", "bad_tool", BadTool)
 _python = rows("building.toml", "python", PythonPreference)
 _tool = rows("building.toml", "tool", LeastTool)
+_since = rows("building.toml", "since", Since)
 _variable = rows("building.toml", "variable", SteeringVariables)
 
 
@@ -105,6 +113,12 @@ def bad_tool(tool: str, version: Version, system: str) -> BadTool | None:
 
 def tool(name: str) -> LeastTool:
     return next(row for row in _tool() if row.id == name)
+
+
+@cached
+def since(name: str) -> Version:
+    """The first release with it, by the name of its row."""
+    return next(row.version for row in _since() if row.id == name)
 
 
 def steering_variables(kind: str) -> tuple[str, ...]:

@@ -25,8 +25,6 @@ from rekindle.review.subject import Known, Subject, exact_text, exact_version
 from rekindle.review.trace import Invocation
 
 _LIST = 4
-# Before it, pip builds what has only a setup.py without isolation.
-_ISOLATES = Version("25.3")
 
 
 def check(subject: Subject) -> Iterator[Raised]:
@@ -49,7 +47,11 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
     for step in subject.builds:
         if not step.isolated or switched_off or step.line in told or step.what == "other":
             continue
-        if step.how == "pip" and step.what == "extension" and _pip_from(subject, step.item, _ISOLATES) is False:
+        if (
+            step.how == "pip"
+            and step.what == "extension"
+            and _pip_from(subject, step.item, limits.since("pip-isolates-setup-py")) is False
+        ):
             continue
         if any(own.name in ("BUILD_NO_CUDA", "FORCE_CPU", "NO_CUDA") and own.value == "1" for own in step.item.prefix):
             continue
@@ -194,7 +196,7 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
     python, image = python_of(subject, first_item), image_of(subject, first_item)
     own = subject.system_python(image) if image is not None else None
     number = python.version if python else Version(own) if own else None
-    if number is not None and number < Version("3.9"):
+    if number is not None and number < limits.since("numpy-2"):
         return  # the last NumPy for it is a 1.x
     reason = "modules that were compiled with NumPy 1.x cannot be run in NumPy 2"
     for found, item in wanted:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rekindle.core.regex import re2
 from rekindle.core.version import Version
+from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.builds.script_rules import ScriptLine, script_rules
 from rekindle.knowledge.tables import cached
 from rekindle.review.builds import image_system
@@ -19,7 +20,6 @@ from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation
 
 _SYSTEM_PATHS = re.compile(r"(?i)system32|systemroot|windir|/usr/bin|/bin:|:/bin|path|conda|\$|%|!")
-_GET_PIP_FROM = Version("3.9")
 _MANAGED_FROM = {"ubuntu": 23.04, "debian": 12.0}
 
 
@@ -165,8 +165,9 @@ def _get_pip(subject: Subject, item: Invocation) -> Iterator[Raised]:
     image = image_of(subject, item)
     known = python_of(subject, item)
     own = str(known.version) if known else subject.system_python(image) if image is not None and image.known else None
-    if own is not None and Version(own) < _GET_PIP_FROM:
-        yield raised("get-pip-too-new", item.line, python=own, first=_GET_PIP_FROM)
+    first = since("get-pip")
+    if own is not None and Version(own) < first:
+        yield raised("get-pip-too-new", item.line, python=own, first=first)
 
 
 def _in_the_tree(subject: Subject, item: Invocation) -> Iterator[Raised]:

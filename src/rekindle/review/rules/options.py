@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rekindle.core.version import Version
+from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.builds.script_rules import script_rules
 from rekindle.knowledge.torch import options as known
 from rekindle.review.remark import Raised, raised
@@ -62,7 +63,7 @@ def _option(subject: Subject, setting: Assignment) -> Iterator[Raised]:
             return
         if verdict.verdict == "limited" and not _within(torch.version if torch else None, verdict.first, verdict.last):
             span = f"{verdict.first} to {verdict.last}" if verdict.last else f"{verdict.first} and later"
-            always = name == "CMAKE_ARGS" and (torch is None or torch.version.major_minor < Version("2.14"))
+            always = name == "CMAKE_ARGS" and (torch is None or torch.version.major_minor < since("setup-py-gone"))
             if torch is None and not always:
                 yield raised("option-limited-unknown", setting.line, name=name, span=span, detail=verdict.detail)
             else:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rekindle.compat.judgement import Clash
 from rekindle.compat.package import runs_on
-from rekindle.core.version import Version
+from rekindle.knowledge.builds.limits import since
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.environment import environments_of
@@ -328,7 +328,7 @@ def _cpu_only(subject: Subject, step: ScriptBuild) -> bool:
 def _commands(subject: Subject) -> Iterator[Raised]:
     for step in subject.torch_builds:
         torch = subject.torch_at(step.item)
-        if step.how == "setup.py" and torch and torch.version.major_minor >= Version("2.14"):
+        if step.how == "setup.py" and torch and torch.version.major_minor >= since("setup-py-gone"):
             yield raised("setup-py-gone", step.line, torch=torch.version)
     configures = [step for step in subject.torch_builds if step.how == "cmake"]
     wheels = [step for step in subject.builds if step.makes_wheel and step.what in ("torch", "extension")]

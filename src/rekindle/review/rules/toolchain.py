@@ -116,7 +116,7 @@ def _nvtx(subject: Subject) -> Iterator[Raised]:
         cuda, torch = subject.cuda_at(step.item), subject.torch_at(step.item)
         if subject.system(step.item) != "windows":
             continue
-        if cuda and torch and cuda.version >= Version("12.9") and torch.version.major_minor <= Version("2.4"):
+        if cuda and torch and cuda.version >= limits.since("nvtx-gone") and torch.version.major_minor <= Version("2.4"):
             yield raised("nvtx-gone", cuda.line, cuda=cuda.version, torch=torch.version)
 
 
