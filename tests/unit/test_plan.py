@@ -118,6 +118,17 @@ def test_why_not_reads_latest_as_every_verb_does(question: str) -> None:
     assert f"PyTorch {newest}" in why_not(question, situation, Wish(), resolve(situation, Wish())).sentence
 
 
+def test_why_not_judges_the_python_that_is_there() -> None:
+    """2.8.0 was said to work, with Python 3.12, to somebody who has 3.14."""
+    situation = situation_from_options(["RTX 3060"], system="linux", driver="580", python="3.14")
+    answer = why_not("2.8.0", situation, Wish(), resolve(situation, Wish()))
+    assert answer.answer == "possible"
+    assert answer.sentence.startswith("PyTorch 2.8.0 is for Python 3.9 to 3.13; 3.14 is not among them; ")
+    assert "works otherwise: the official wheel torch 2.8.0+cu128, CUDA 12.8, Python 3.12" in answer.sentence
+    there = situation_from_options(["RTX 3060"], system="linux", driver="580", python="3.13")
+    assert why_not("2.8.0", there, Wish(), resolve(there, Wish())).sentence.startswith("PyTorch 2.8.0 works: ")
+
+
 def test_why_not_cuda_and_python() -> None:
     situation = situation_from_options(["RTX 5070"], system="windows")
     verdict = resolve(situation, Wish())
