@@ -223,3 +223,29 @@ def test_a_webui_takes_the_python_that_it_is_made_for() -> None:
     place = situation_from_options(["GTX 1660 Ti"], system="windows", python="3.12")
     found = for_program("a1111", place)
     assert found.pythons == ("3.10",) and "--python 3.10" in str(found.commands[0])
+
+
+def test_another_python_is_said_and_gets_a_folder_by_the_programs_name() -> None:
+    """JAX went into a `torch-env` of Python 3.12 without a word on the 3.9 that is there."""
+    place = situation_from_options(["RTX 3060"], system="linux", driver="580.65.06", python="3.9")
+    found = for_program("jax", place)
+    assert [str(each) for each in found.commands][0] == "uv venv --seed --python 3.12 jax-env"
+    assert str(found.commands[1]).startswith("jax-env/bin/python -m pip install ")
+    assert found.notes[0].startswith("Python 3.12 instead of 3.9: jax 0.12.0.1 (CUDA 13) is for Python 3.12 to ")
+    assert "`python3.12 -m venv jax-env` does the same" in found.notes[1]
+    there = for_program("jax", situation_from_options(["RTX 3060"], system="linux", python="3.13"))
+    assert not any("instead of" in note or "uv venv" in note for note in there.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "meant", "not_meant"),
+    [
+        ("vllm", "--dtype half", ("Tesla T4", "Tesla V100"), ("RTX 3060", "A100", "H100")),
+        ("onnxruntime-gpu", "begin with 8.0", ("Tesla T4",), ("RTX 3060", "RTX 5090")),
+    ],
+)
+def test_a_note_is_for_the_cards_that_it_is_about(
+    name: str, word: str, meant: tuple[str, ...], not_meant: tuple[str, ...]
+) -> None:
+    for card in (*meant, *not_meant):
+        assert any(word in note for note in _asked(name, card).notes) is (card in meant), card

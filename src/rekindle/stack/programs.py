@@ -25,6 +25,7 @@ from rekindle.knowledge.builds.programs import (
     OtherProgram,
     ProgramRelease,
     known,
+    notes_of,
     portable,
     program,
     programs,
@@ -39,7 +40,14 @@ from rekindle.knowledge.tables import Evidence
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.driver import drive, window_of
 from rekindle.stack.resolver import resolve
-from rekindle.stack.route import Route, choose_python, environment_pip, environment_steps
+from rekindle.stack.route import (
+    PythonChoice,
+    Route,
+    choose_python,
+    environment_note,
+    environment_pip,
+    environment_steps,
+)
 from rekindle.stack.rules import Candidate, Rejection, RouteKind
 from rekindle.stack.situation import Situation, Wish, card_words, place_words
 
@@ -263,10 +271,12 @@ def _considered(
         return f"{name} asks for torch {release.torch}, whose wheel on the index does not serve the card"
     pin = f"{release.cudnn}=={cudnn}.*" if release.cudnn and cudnn else None
     asked = (*release.requirements, *([pin] if pin else []))
-    notes = [release.note] if release.note else []
+    notes = notes_of(release, situation.capabilities)
     if pin:
         notes.append(f"cuDNN {cudnn} is the last with code for the card: without the pin pip takes a newer one")
     notes += torch.loses if torch else ()
+    if asked and (python := _python(release, situation)).changed:
+        notes += [python.why, *environment_note(situation, python)]
     return ProgramAnswer(
         program=row.id,
         situation=situation,
@@ -277,7 +287,7 @@ def _considered(
         driver=driving.words(by_jit=bool(compiled)),
         pythons=release.pythons,
         cuda=release.cuda,
-        notes=(*notes, *([row.note] if row.note else [])),
+        notes=(*notes, *notes_of(row, situation.capabilities)),
         page=row.page,
         source=release.source + (f"; torch {torch.torch}: {torch.known_from}" if torch else ""),
         evidence=Evidence.weakest([release.evidence, *([torch.evidence] if torch else [])]),
@@ -300,9 +310,15 @@ def _commands(release: ProgramRelease, situation: Situation, asked: tuple[str, .
         return tuple(Command(*line, system=situation.system) for line in lines)
     if not asked:
         return ()
-    choice = choose_python(situation, release.pythons, release.version)
+    choice = _python(release, situation)
     install = environment_pip(situation, choice, "install", *asked)
     return (*environment_steps(situation, choice), install)
+
+
+def _python(release: ProgramRelease, situation: Situation) -> PythonChoice:
+    """The Python it goes into; another than the one that is there gets a folder by the program's name."""
+    choice = choose_python(situation, release.pythons, f"{release.program} {release.version}")
+    return msgspec.structs.replace(choice, folder=f"{release.program}-env")
 
 
 def _by_torch(row: OtherProgram, situation: Situation) -> ProgramAnswer:
@@ -342,7 +358,7 @@ def _its_own(row: OtherProgram, situation: Situation) -> Route | None:
         return None
     if situation.python in (None, route.python) or not route.python:
         return route
-    choice = choose_python(situation, (route.python,), torch)
+    choice = choose_python(situation, (route.python,), f"PyTorch {torch}")
     install = environment_pip(situation, choice, "install", *route.requirements, *route.index_words)
     return msgspec.structs.replace(route, commands=(*environment_steps(situation, choice), install))
 

@@ -26,6 +26,8 @@ class OtherProgram(NamedRow, frozen=True, kw_only=True):
     python: str | None = None
     """The one that it is made for."""
     note: str = ""
+    note_below: Capability | None = None
+    """Only the owner of an older card than this should know it."""
     otherwise: str
     jetson: str = ""
     """Where a Jetson's owner finds it."""
@@ -66,6 +68,7 @@ class ProgramRelease(Row, frozen=True, kw_only=True):
     """The package of cuDNN that it brings, in the newest version that it admits."""
     cudnn_from: Version | None = None
     note: str = ""
+    note_below: Capability | None = None
 
     def driver_for(self, cards: Sequence[Capability]) -> Version | None:
         """The driver that its documentation asks for with the most demanding of these cards."""
@@ -88,6 +91,12 @@ def portable(program: str, system: str, cards: Sequence[Capability]) -> Portable
     """The ready-made folder that serves all of these cards."""
     rows = (row for row in _portable() if (row.program, row.system) == (program, system))
     return next((row for row in rows if all(row.first <= card <= row.last for card in cards)), None)
+
+
+def notes_of(row: OtherProgram | ProgramRelease, cards: Sequence[Capability]) -> list[str]:
+    """What the owner of these cards should know of it."""
+    meant = row.note_below is None or any(card < row.note_below for card in cards)
+    return [row.note] if row.note and meant else []
 
 
 def known(name: str) -> OtherProgram | None:
