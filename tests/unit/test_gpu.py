@@ -96,6 +96,10 @@ def test_what_people_type(query: str, capabilities: list[str]) -> None:
         ("K40", "Tesla K40c"),
         ("gtx 3060", "GeForce RTX 3060"),
         ("2060s", "GeForce RTX 2060 SUPER"),
+        ("RTX2060S", "GeForce RTX 2060 SUPER"),
+        ("gtx1650s", "GeForce GTX 1650 SUPER"),
+        ("RTX 4070TiS", "GeForce RTX 4070 Ti SUPER"),
+        ("3060ti", "GeForce RTX 3060 Ti"),
         ("4070 ti super", "GeForce RTX 4070 Ti SUPER"),
         ("rtx-3060-12gb", "GeForce RTX 3060"),
         ("1060 6gb", "GeForce GTX 1060 6GB"),
@@ -149,6 +153,18 @@ def test_a_name_of_several_cards_lists_them(typed: str, listed: list[str]) -> No
     seen = rekindle_command("gpu", typed)
     assert seen.code == 2
     assert all(f"`{name}`" in seen.err for name in listed)
+
+
+def test_a_name_of_several_cards_is_answered_where_that_does_not_matter() -> None:
+    """`Titan X` was refused, though both cards get the same wheel."""
+    seen = rekindle_command("plan", "--gpu", "Titan X", "--os", "linux")
+    assert seen.code == 0 and "torch==2.14.1+cu126" in seen.out
+    assert "`Titan X` may be `GeForce GTX TITAN X` (5.2) or `TITAN X (Pascal)` (6.1)" in seen.out
+    assert "the answer is the same for every chip that Titan X may have" in seen.out
+    # A Quadro RTX 6000 has no code in the newest wheel.
+    for words in (("--gpu", "RTX 6000"), ("--gpu", "4000", "--for", "vllm"), ("--gpu", "Titan X", "--list")):
+        refused = rekindle_command("plan", "--os", "linux", *words)
+        assert refused.code == 2 and "name the one you mean" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def test_another_python_is_said_and_gets_a_folder_by_the_programs_name() -> None
     """JAX went into a `torch-env` of Python 3.12 without a word on the 3.9 that is there."""
     place = situation_from_options(["RTX 3060"], system="linux", driver="580.65.06", python="3.9")
     found = for_program("jax", place)
-    assert [str(each) for each in found.commands][0] == "uv venv --seed --python 3.12 jax-env"
+    assert str(found.commands[0]) == "uv venv --seed --python 3.12 jax-env"
     assert str(found.commands[1]).startswith("jax-env/bin/python -m pip install ")
     assert found.notes[0].startswith("Python 3.12 instead of 3.9: jax 0.12.0.1 (CUDA 13) is for Python 3.12 to ")
     assert "`python3.12 -m venv jax-env` does the same" in found.notes[1]

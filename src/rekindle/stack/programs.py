@@ -18,7 +18,7 @@ from rekindle.compat.library_card import last_cudnn_of
 from rekindle.compat.torch_python import spread
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command, rekindle
-from rekindle.core.errors import UnknownName
+from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import extension_files
 from rekindle.knowledge.builds.programs import (
@@ -33,7 +33,7 @@ from rekindle.knowledge.builds.programs import (
     releases_as,
 )
 from rekindle.knowledge.cuda.toolkits import toolkit
-from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Runs
 from rekindle.knowledge.logs.extension_homes import home_of_folder
 from rekindle.knowledge.tables import Evidence
@@ -112,6 +112,12 @@ def for_program(name: str, situation: Situation, beside: BesideTorch | None = No
     """The newest release of a program that runs on these cards, and beside that torch where there is one."""
     if known(name) is None and home_of_folder(name) is not None:
         raise _an_extension(name, situation)
+    if any(card.ambiguous for card in situation.cards):
+        every = [for_program(name, alone, beside) for alone in situation.each_chip()]
+        if len({(each.version, each.commands) for each in every}) > 1:
+            match = gpus.find(next(card.name for card in situation.cards if card.ambiguous))
+            raise UsageError(gpus.several_chips(match), hint=gpus.which_chip(match))
+        return msgspec.structs.replace(every[0], situation=situation)
     row = program(name)
     if row.torch is not None:
         return _by_torch(row, situation)

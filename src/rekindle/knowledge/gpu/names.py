@@ -24,7 +24,7 @@ WIDE = {0x3000: " ", **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5
 """The wide letters of an East Asian keyboard, and what they are."""
 _BEFORE = r"\b((?:gtx|rtx|gts|gt|mx)(?=\d)|(?:geforce|quadro|tesla|nvidia)(?=[a-z]{0,3}\d))"
 _AFTER = r"(?<=\d)(ti|super|laptop|mobile|(?<=\d{4})d)(?=\b|super)"
-_SHORT_SUPER = r"\b(1650|1660|2060|2070|2080|4070|4080|5070|5080)s\b"
+_SHORT_SUPER = r"(?<!\d)(\d{4}(?: ?ti)?)s\b"
 _BREAK = r"[^a-z0-9.+]+"
 _MEMORY = r"(?:\d{1,3}(?:gb|g|gib)|gb)\Z"
 _SLICE = r"(?i)\s*\bmig\s+\d+g\.\d+gb\b.*|\s*\b\d+g\.\d+gb\b.*|-\d+[qcabv]\b.*"
