@@ -59,7 +59,7 @@ class _System(NamedRow, frozen=True, kw_only=True):
     guest: bool = False
     """It has a part of the card, with the guest driver of the host's vGPU software."""
     counts: dict[str, int] = msgspec.field(default_factory=dict)
-    """How many there are, by what the first group of the pattern is; `8g` speaks for itself, all others have one."""
+    """How many there are, by what the group of the pattern is, all others one; a row without: it is the number."""
 
 
 class _Words(NamedRow, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ def cards_in(text: str) -> int:
         return 1
     row, found = machine
     size = (found[1] or "").strip() if found.re.groups else ""
-    itself = re.fullmatch(r"(\d+)g", size)
+    itself = None if row.counts else re.fullmatch(r"(\d+)g?", size)
     return int(itself[1]) if itself else row.counts.get(size, 1)
 
 
@@ -170,7 +170,10 @@ def vendor(text: str) -> Vendor | None:
 
 
 def pieces(text: str) -> list[str]:
-    """The cards of a list: `V100,P100`, `3.5;5.0;6.1`, `K80 + RTX 3060`."""
+    """The cards of a list: `V100,P100`, `3.5;5.0;6.1`, `K80 + RTX 3060`, `n1-standard-8 with T4`."""
+    host, _, attached = text.partition(" with ")
+    if attached and vendor(host):
+        return [host, *pieces(attached)]
     spelled = [piece.strip() for piece in re.split(_LIST, text) if piece.strip()]
     spaced = text.split()
     if len(spelled) == 1 and len(spaced) > 1 and all(re.match(CAPABILITY, word) for word in spaced):
