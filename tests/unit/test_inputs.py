@@ -615,6 +615,8 @@ def test_a_driver_as_a_package_or_a_branch(said: str, meant: str) -> None:
 
 def test_a_system_by_its_codename() -> None:
     assert str(read_system("jammy").glibc) == "2.35"
+    assert {read_system(each).spoken for each in ("jammy", "Jammy", "ubuntu jammy")} == {"Ubuntu 22.04"}
+    assert read_system("debian bookworm").spoken == "Debian 12"
     assert (read_system("bookworm").distribution, str(read_system("Bookworm").glibc)) == ("debian", "2.36")
     assert read_system("WSL2 (Ubuntu 22.04)") == read_system("wsl2 ubuntu 22.04")
     assert read_system("Windows Subsystem for Linux").wsl
