@@ -16,6 +16,7 @@ from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.knowledge.torch.wheel_platforms import is_managed
 from rekindle.stack import reasons
 from rekindle.stack.candidates import candidates
+from rekindle.stack.driver import unlisted
 from rekindle.stack.nearest_change import smallest_change
 from rekindle.stack.next_steps import next_steps
 from rekindle.stack.offers import Offer
@@ -190,6 +191,7 @@ def _assumed(situation: Situation) -> list[str]:
         for card in situation.cards
         if situation.wsl and not has("wsl", max(card.capabilities))
     ]
+    found += unlisted(situation)
     if situation.wsl:
         found.append("the driver is that of Windows, and counted as there: install none inside WSL")
     return [*found, *(note for note in (situation.arch_note, situation.system_note, situation.driver_note) if note)]
