@@ -182,6 +182,8 @@ def test_the_torchvision_of_a_jetson_takes_its_python(board: str, vision: str) -
     best = resolve(situation_from_options([board], system="linux"), Wish()).recommended
     assert any(f"--branch v{vision} " in line for line in best.commands)
     assert any(f"torchvision {vision} " in line for line in best.why)
+    # It is installed without its dependencies, of which Pillow is the one that a board lacks.
+    assert any("python3-pil" in each.need for each in best.missing)
 
 
 def test_a_release_that_somebody_built_for_such_a_card_comes_before_a_newer_one() -> None:
