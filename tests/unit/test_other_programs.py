@@ -148,11 +148,9 @@ def test_what_is_said_at_the_end_fits_the_place_and_the_card() -> None:
     """An Orin was told of older cards, and a Maxwell card under Windows of Kepler before WSL 2."""
     board = for_program("vllm", situation_from_options(["Jetson AGX Orin"], system="linux"))
     assert board.version is None and [each.reason for each in board.too_new] == [
-        "no build of vllm for Linux on aarch64 is in the tables"
+        "no build of vllm for a Jetson is in the tables"
     ]
     assert len(board.notes) == 1 and "jetson-containers" in board.notes[0]
-    server = for_program("vllm", situation_from_options(["GB200"], system="linux"))
-    assert server.version is None and "aarch64.whl" in server.notes[0]
     windows = _asked("jax", "Quadro M4000", "windows", driver="546.33")
     assert windows.commands == ('rekindle plan --for jax --gpu "Quadro M4000" --os wsl --driver 546.33',)
     assert windows.notes[0].startswith("Take WSL 2: jax 0.12.0.1 (CUDA 12) is for Linux")
@@ -249,3 +247,18 @@ def test_a_note_is_for_the_cards_that_it_is_about(
 ) -> None:
     for card in (*meant, *not_meant):
         assert any(word in note for note in _asked(name, card).notes) is (card in meant), card
+
+
+@pytest.mark.parametrize("card", ["GH200", "GB10", "Jetson AGX Thor"])
+def test_vllm_has_a_wheel_for_arm_servers(card: str) -> None:
+    """Only an address was given, though the index has it."""
+    found = for_program("vllm", situation_from_options([card], system="linux"))
+    assert [str(each) for each in found.commands] == [f"pip install vllm=={found.version}"]
+    assert found.version == "0.33.0"
+    # An Orin runs the wheels of its JetPack.
+    assert for_program("vllm", situation_from_options(["Jetson AGX Orin"], system="linux")).version is None
+
+
+def test_vllm_for_a_driver_of_cuda_12_is_its_makers_second_line() -> None:
+    found = _asked("vllm", "RTX 4090", driver="550.54.15")
+    assert found.version == "0.30.0 (CUDA 12.9)" and "vllm==0.30.0+cu129" in str(found.commands[0])

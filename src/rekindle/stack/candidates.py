@@ -328,7 +328,14 @@ def jetson_routes(situation: Situation, wish: Wish) -> tuple[list[Route], list[R
 def _beside_jetson(jetpack: JetPack) -> tuple[Missing, ...]:
     """What NVIDIA's wheel needs and does not bring."""
     packages = Command("sudo", "apt-get", "install", "-y", *jetpack.packages, system="linux")
-    found = [Missing(what="apt", need=", ".join(jetpack.packages), why="the wheel loads them, torchvision is built with them and needs Pillow", commands=(packages,))]
+    found = [
+        Missing(
+            what="apt",
+            need=", ".join(jetpack.packages),
+            why="the wheel loads them, torchvision is built with them and needs Pillow",
+            commands=(packages,),
+        )
+    ]
     if jetpack.cusparselt:
         place = "libcusparseLt.so.0 of cuSPARSELt, in /usr/local/cuda/lib64"
         page = Command.page(jetpack.cusparselt)

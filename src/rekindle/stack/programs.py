@@ -121,8 +121,8 @@ def for_program(name: str, situation: Situation, beside: BesideTorch | None = No
     row = program(name)
     if row.torch is not None:
         return _by_torch(row, situation)
-    here = [release for release in releases_as(name) if situation.system in release.systems]
-    if not here or situation.arch != "x86_64":
+    here = _here(name, situation)
+    if not here or any(card.jetson for card in situation.cards):
         return _elsewhere(row, situation)
     refused: dict[str, TooNew] = {}
     for release in here:
@@ -146,6 +146,12 @@ def for_program(name: str, situation: Situation, beside: BesideTorch | None = No
         evidence=Evidence.weakest(each.evidence for each in refused.values()),
         too_new=tuple(refused.values()),
     )
+
+
+def _here(name: str, situation: Situation) -> list[ProgramRelease]:
+    """The releases that have a build for such a computer."""
+    place = (situation.system, situation.arch)
+    return [row for row in releases_as(name) if place in ((system, row.machine) for system in row.systems)]
 
 
 def refused(release: ProgramRelease, situation: Situation) -> str | None:
@@ -176,8 +182,7 @@ def _newer_driver(
     if situation.driver is None and not situation.no_driver:
         return ()
     free = msgspec.structs.replace(situation, driver=None, no_driver=False)
-    here = [release for release in releases_as(row.id) if situation.system in release.systems]
-    newer = itertools.takewhile(lambda release: release.version != version, here)
+    newer = itertools.takewhile(lambda release: release.version != version, _here(row.id, situation))
     judged = (_considered(row, release, free, beside) for release in newer)
     found = [answer for answer in judged if isinstance(answer, ProgramAnswer)]
     if not found:
@@ -213,12 +218,14 @@ def _by_others(row: OtherProgram, situation: Situation) -> Iterator[str]:
 def _elsewhere(row: OtherProgram, situation: Situation) -> ProgramAnswer:
     """The tables have no build for such a computer. Windows runs what is for Linux only in WSL 2."""
     arm = f" on {situation.arch}" if situation.arch != "x86_64" else ""
-    reason = f"no build of {row.id} for {situation.system.capitalize()}{arm} is in the tables"
+    board = any(card.jetson for card in situation.cards)
+    place = "a Jetson" if board else f"{situation.system.capitalize()}{arm}"
+    reason = f"no build of {row.id} for {place} is in the tables"
     answer = ProgramAnswer(
         program=row.id,
         situation=situation,
         version=None,
-        notes=tuple(filter(None, [row.jetson if any(card.jetson for card in situation.cards) else arm and row.arm])),
+        notes=(row.jetson,) if row.jetson and board else (),
         page=row.page,
         source=row.source,
         evidence=row.evidence,
@@ -272,7 +279,9 @@ def _considered(
     if release.cudnn_from and cudnn and cudnn < release.cudnn_from:
         return f"{name} needs cuDNN {release.cudnn_from}; the last with code for the card is {cudnn}"
     # The wheel that pip takes with a program that pins it.
-    torch = _wheel_of(Wish(torch=release.torch, configured_index=True), situation) if release.torch else None
+    wanted, _, line = (release.torch or "").partition("+")
+    wish = Wish(torch=wanted, configured_index=not line)
+    torch = _wheel_of(wish, situation, line or None) if wanted else None
     if release.torch and torch is None:
         return f"{name} asks for torch {release.torch}, whose wheel on the index does not serve the card"
     pin = f"{release.cudnn}=={cudnn}.*" if release.cudnn and cudnn else None

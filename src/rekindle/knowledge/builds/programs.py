@@ -31,8 +31,6 @@ class OtherProgram(NamedRow, frozen=True, kw_only=True):
     otherwise: str
     jetson: str = ""
     """Where a Jetson's owner finds it."""
-    arm: str = ""
-    """Where the owner of a server with an Arm processor finds it."""
 
 
 class Portable(Row, frozen=True, kw_only=True):
@@ -52,6 +50,7 @@ class ProgramRelease(Row, frozen=True, kw_only=True):
     program: str
     version: str
     systems: tuple[str, ...]
+    machine: str = "x86_64"
     cuda: Version
     """Whose driver it needs."""
     least_driver: dict[str, Version] = msgspec.field(default_factory=dict)
@@ -63,7 +62,7 @@ class ProgramRelease(Row, frozen=True, kw_only=True):
     build: tuple[tuple[str, ...], ...] = ()
     """The commands that build it; `{numbers}` stands for the cards' numbers."""
     torch: str | None = None
-    """The one PyTorch that it asks for."""
+    """The one PyTorch that it asks for, with its line where that is not the one of the index."""
     cudnn: str | None = None
     """The package of cuDNN that it brings, in the newest version that it admits."""
     cudnn_from: Version | None = None
