@@ -439,3 +439,24 @@ def test_a_family_of_chips_is_no_card() -> None:
     with pytest.raises(UnknownName) as error:
         gpus.find("pascal")
     assert "`sm_61`" in str(error.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("RTX 6000 Blackwell", "RTX PRO 6000 Blackwell"),
+        ("RTX A6000 Ada", "RTX 6000 Ada Generation"),
+        ("RTX 4090 Ada", "GeForce RTX 4090"),
+        ("Quadro RTX 4000 Turing", "Quadro RTX 4000"),
+        ("RTX 4000 Blackwell", None),
+        ("RTX 8000 Ada", None),
+        ("RTX A2000 Ada", None),
+    ],
+)
+def test_a_generation_beside_a_name_is_not_overheard(typed: str, name: str | None) -> None:
+    """An `RTX 6000 Blackwell` (12.0) was read as the Quadro RTX 6000 (7.5)."""
+    if name is not None:
+        assert gpus.find(typed).name == name
+        return
+    with pytest.raises(UnknownName):
+        gpus.find(typed)

@@ -362,7 +362,7 @@ def _inside(text: str) -> Match | None:
     for length in range(len(words), 0, -1):
         parts = {tuple(words[at : at + length]): at for at in range(len(words) - length + 1)}
         counts = {part: re.fullmatch(r"(\d{1,2})x", words[at - 1]) for part, at in parts.items() if at}
-        named = {part: found for part in parts if (found := among_words(part, counted=bool(counts.get(part))))}
+        named = {part: found for part in parts if (found := among_words(part, words, counted=bool(counts.get(part))))}
         ends = [end for part in named if (end := parts[part] + length) < len(words)]
         if any(names.nearly_suffix(words[end]) for end in ends):
             return None  # `GTX 1080 Tx` is no GTX 1080 with a shop's word
@@ -374,15 +374,15 @@ def _inside(text: str) -> Match | None:
     return None
 
 
-def among_words(part: tuple[str, ...], *, counted: bool = False) -> tuple[Gpu, ...]:
-    """The cards that these words name wherever they stand. One word must look like nothing else, as `gh200` does, or
-    be counted, as in `1x a10`."""
+def among_words(part: tuple[str, ...], beside: Iterable[str] = (), *, counted: bool = False) -> tuple[Gpu, ...]:
+    """The cards that these words name wherever they stand, `beside` others. One word must look like nothing else, as
+    `gh200` does, or be counted, as in `1x a10`."""
     if not any(letter.isdigit() for word in part for letter in word):
         return ()
     if len(part) == 1 and (part[0].isdigit() or (len(part[0]) < _ALONE and not counted)):
         return ()
     found = _shorter().get(part) or _by_beginning(list(part))
-    return tuple(gpu for gpu in found if gpu.official)
+    return tuple(gpu for gpu in found if gpu.official and names.of_generation(gpu.architecture, beside))
 
 
 def _without_series(words: list[str]) -> tuple[Gpu, ...]:

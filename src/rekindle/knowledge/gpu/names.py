@@ -7,7 +7,7 @@ People write `1080ti`, `rtx-3060-12gb`, `8x A100`, `3.5;5.0;6.1` or `ASUS ROG St
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 
 import msgspec
@@ -229,6 +229,13 @@ def nearly_suffix(word: str) -> bool:
     if len(word) == 2:
         return word[0] == "t"
     return any(difflib.SequenceMatcher(None, word, suffix).ratio() >= 0.8 for suffix in _SUFFIXES)
+
+
+def of_generation(architecture: str, beside: Iterable[str]) -> bool:
+    """May a card of this architecture be meant by these words? An `RTX 6000 Blackwell` is no card of Turing."""
+    generations = {word for chip in chips().values() for word in chip.architecture.lower().split()}
+    said = generations & {*beside}
+    return not said or bool(said & {*architecture.lower().split()})
 
 
 def same_number(typed: str, name: str) -> bool:
