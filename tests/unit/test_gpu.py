@@ -96,6 +96,10 @@ def test_what_people_type(query: str, capabilities: list[str]) -> None:
         ("K40", "Tesla K40c"),
         ("gtx 3060", "GeForce RTX 3060"),
         ("2060s", "GeForce RTX 2060 SUPER"),
+        ("RTX2060S", "GeForce RTX 2060 SUPER"),
+        ("gtx1650s", "GeForce GTX 1650 SUPER"),
+        ("RTX 4070TiS", "GeForce RTX 4070 Ti SUPER"),
+        ("3060ti", "GeForce RTX 3060 Ti"),
         ("4070 ti super", "GeForce RTX 4070 Ti SUPER"),
         ("rtx-3060-12gb", "GeForce RTX 3060"),
         ("1060 6gb", "GeForce GTX 1060 6GB"),
@@ -151,6 +155,18 @@ def test_a_name_of_several_cards_lists_them(typed: str, listed: list[str]) -> No
     assert all(f"`{name}`" in seen.err for name in listed)
 
 
+def test_a_name_of_several_cards_is_answered_where_that_does_not_matter() -> None:
+    """`Titan X` was refused, though both cards get the same wheel."""
+    seen = rekindle_command("plan", "--gpu", "Titan X", "--os", "linux")
+    assert seen.code == 0 and "torch==2.14.1+cu126" in seen.out
+    assert "`Titan X` may be `GeForce GTX TITAN X` (5.2) or `TITAN X (Pascal)` (6.1)" in seen.out
+    assert "the answer is the same for every chip that Titan X may have" in seen.out
+    # A Quadro RTX 6000 has no code in the newest wheel.
+    for words in (("--gpu", "RTX 6000"), ("--gpu", "4000", "--for", "vllm"), ("--gpu", "Titan X", "--list")):
+        refused = rekindle_command("plan", "--os", "linux", *words)
+        assert refused.code == 2 and "name the one you mean" in refused.err
+
+
 @pytest.mark.parametrize(
     ("typed", "where"),
     [
@@ -158,6 +174,7 @@ def test_a_name_of_several_cards_lists_them(typed: str, listed: list[str]) -> No
         ("Radeon VII", "ROCm"),
         ("gfx1030", "ROCm"),
         ("MI50", "ROCm"),
+        ("n1-standard-8", "name what is attached"),
         ("Arc A770", "/whl/xpu"),
         ("B580", "/whl/xpu"),
         ("Apple M1", "mps"),
@@ -356,6 +373,24 @@ def test_a_card_without_any_pytorch_is_told_of_the_cpus() -> None:
         ("Google Colab T4", "Tesla T4", 1),
         ("GRID A100D-20C", "A100 80GB PCIe", 1),
         ("Standard_ND40rs_v2", "Tesla V100-SXM2-32GB", 8),
+        ("p6e-gb200.36xlarge", "GB200", 4),
+        ("u-p6e-gb200x72", "GB200", 72),
+        ("g2-standard-24", "L4", 2),
+        ("g2-standard-16", "L4", 1),
+        ("NC80adis_H100_v5", "H100 NVL", 2),
+        ("ND128isr GB200 v6", "GB200", 4),
+        ("Standard_ND128isr_NDR_GB200_v6", "GB200", 4),
+        ("NV24s_v3", "Tesla M60", 2),
+        ("NV24", "Tesla M60", 4),
+        ("NV72ads_A10_v5", "A10", 2),
+        ("L40S-2-48G", "L40S", 2),
+        ("H100-SXM-4-80G", "H100 80GB HBM3", 4),
+        ("a10-90", "A10", 2),
+        ("gpu-l40sx1-48gb", "L40S", 1),
+        ("g2-gpu-rtx4000a2-s", "RTX 4000 Ada Generation", 2),
+        ("BM.GPU.B200.8", "B200", 8),
+        ("n1-standard-8 with T4", "Tesla T4", 1),
+        ("n1-highmem-4 with 2x V100", "Tesla V100", 2),
         ("Standard_NC12s_v2", "Tesla P100-PCIE-16GB", 2),
         ("Hetzner GEX44", "RTX 4000 SFF Ada Generation", 1),
         ("t2-le-90", "Tesla V100S-PCIE-32GB", 2),
@@ -404,3 +439,24 @@ def test_a_family_of_chips_is_no_card() -> None:
     with pytest.raises(UnknownName) as error:
         gpus.find("pascal")
     assert "`sm_61`" in str(error.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("RTX 6000 Blackwell", "RTX PRO 6000 Blackwell"),
+        ("RTX A6000 Ada", "RTX 6000 Ada Generation"),
+        ("RTX 4090 Ada", "GeForce RTX 4090"),
+        ("Quadro RTX 4000 Turing", "Quadro RTX 4000"),
+        ("RTX 4000 Blackwell", None),
+        ("RTX 8000 Ada", None),
+        ("RTX A2000 Ada", None),
+    ],
+)
+def test_a_generation_beside_a_name_is_not_overheard(typed: str, name: str | None) -> None:
+    """An `RTX 6000 Blackwell` (12.0) was read as the Quadro RTX 6000 (7.5)."""
+    if name is not None:
+        assert gpus.find(typed).name == name
+        return
+    with pytest.raises(UnknownName):
+        gpus.find(typed)

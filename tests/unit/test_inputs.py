@@ -27,6 +27,7 @@ from rekindle.inputs.torch import read_torch, read_torchvision, with_cuda
 from rekindle.inputs.versions import read_cuda, read_cudnn, read_python, read_toolset
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import find
+from rekindle.knowledge.torch import wheel_platforms
 from rekindle.machine.model import FoundDriver, Machine
 from rekindle.model.cuda_line import CudaLine, index_of, variant_of
 from rekindle.stack.situation import cards_named
@@ -615,6 +616,8 @@ def test_a_driver_as_a_package_or_a_branch(said: str, meant: str) -> None:
 
 def test_a_system_by_its_codename() -> None:
     assert str(read_system("jammy").glibc) == "2.35"
+    assert {read_system(each).spoken for each in ("jammy", "Jammy", "ubuntu jammy")} == {"Ubuntu 22.04"}
+    assert read_system("debian bookworm").spoken == "Debian 12"
     assert (read_system("bookworm").distribution, str(read_system("Bookworm").glibc)) == ("debian", "2.36")
     assert read_system("WSL2 (Ubuntu 22.04)") == read_system("wsl2 ubuntu 22.04")
     assert read_system("Windows Subsystem for Linux").wsl
@@ -676,3 +679,21 @@ def test_a_matrix_says_what_plan_says_with_its_hint(word: str, said: str, tmp_pa
 def test_a_job_that_cannot_be_is_named_by_its_line_once(said: str | None, name: str) -> None:
     cell = MatrixCell(project="torch", torch="2.6.0", cuda=said, gpu="sm_86")
     assert cell_name(cell).split("-")[2] == name
+
+
+@pytest.mark.parametrize(
+    ("system", "python"),
+    [
+        ("Rocky Linux 9.4", "3.9"),
+        ("AlmaLinux 8", "3.6"),
+        ("RHEL 10", "3.12"),
+        ("Amazon Linux 2023", "3.9"),
+        ("openSUSE Leap 15.6", "3.6"),
+        ("Fedora 43", "3.14"),
+        ("Tumbleweed", None),
+    ],
+)
+def test_a_system_has_a_python_of_its_own(system: str, python: str | None) -> None:
+    """Rocky 9 was told to `pip install` a torch that its Python 3.9 has no wheel of."""
+    assert wheel_platforms.own_python(system) == python
+    assert read_system(system).spoken == system

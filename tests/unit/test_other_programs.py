@@ -148,11 +148,9 @@ def test_what_is_said_at_the_end_fits_the_place_and_the_card() -> None:
     """An Orin was told of older cards, and a Maxwell card under Windows of Kepler before WSL 2."""
     board = for_program("vllm", situation_from_options(["Jetson AGX Orin"], system="linux"))
     assert board.version is None and [each.reason for each in board.too_new] == [
-        "no build of vllm for Linux on aarch64 is in the tables"
+        "no build of vllm for a Jetson is in the tables"
     ]
     assert len(board.notes) == 1 and "jetson-containers" in board.notes[0]
-    server = for_program("vllm", situation_from_options(["GB200"], system="linux"))
-    assert server.version is None and "aarch64.whl" in server.notes[0]
     windows = _asked("jax", "Quadro M4000", "windows", driver="546.33")
     assert windows.commands == ('rekindle plan --for jax --gpu "Quadro M4000" --os wsl --driver 546.33',)
     assert windows.notes[0].startswith("Take WSL 2: jax 0.12.0.1 (CUDA 12) is for Linux")
@@ -223,3 +221,44 @@ def test_a_webui_takes_the_python_that_it_is_made_for() -> None:
     place = situation_from_options(["GTX 1660 Ti"], system="windows", python="3.12")
     found = for_program("a1111", place)
     assert found.pythons == ("3.10",) and "--python 3.10" in str(found.commands[0])
+
+
+def test_another_python_is_said_and_gets_a_folder_by_the_programs_name() -> None:
+    """JAX went into a `torch-env` of Python 3.12 without a word on the 3.9 that is there."""
+    place = situation_from_options(["RTX 3060"], system="linux", driver="580.65.06", python="3.9")
+    found = for_program("jax", place)
+    assert str(found.commands[0]) == "uv venv --seed --python 3.12 jax-env"
+    assert str(found.commands[1]).startswith("jax-env/bin/python -m pip install ")
+    assert found.notes[0].startswith("Python 3.12 instead of 3.9: jax 0.12.0.1 (CUDA 13) is for Python 3.12 to ")
+    assert "`python3.12 -m venv jax-env` does the same" in found.notes[1]
+    there = for_program("jax", situation_from_options(["RTX 3060"], system="linux", python="3.13"))
+    assert not any("instead of" in note or "uv venv" in note for note in there.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "meant", "not_meant"),
+    [
+        ("vllm", "--dtype half", ("Tesla T4", "Tesla V100"), ("RTX 3060", "A100", "H100")),
+        ("onnxruntime-gpu", "begin with 8.0", ("Tesla T4",), ("RTX 3060", "RTX 5090")),
+    ],
+)
+def test_a_note_is_for_the_cards_that_it_is_about(
+    name: str, word: str, meant: tuple[str, ...], not_meant: tuple[str, ...]
+) -> None:
+    for card in (*meant, *not_meant):
+        assert any(word in note for note in _asked(name, card).notes) is (card in meant), card
+
+
+@pytest.mark.parametrize("card", ["GH200", "GB10", "Jetson AGX Thor"])
+def test_vllm_has_a_wheel_for_arm_servers(card: str) -> None:
+    """Only an address was given, though the index has it."""
+    found = for_program("vllm", situation_from_options([card], system="linux"))
+    assert [str(each) for each in found.commands] == [f"pip install vllm=={found.version}"]
+    assert found.version == "0.33.0"
+    # An Orin runs the wheels of its JetPack.
+    assert for_program("vllm", situation_from_options(["Jetson AGX Orin"], system="linux")).version is None
+
+
+def test_vllm_for_a_driver_of_cuda_12_is_its_makers_second_line() -> None:
+    found = _asked("vllm", "RTX 4090", driver="550.54.15")
+    assert found.version == "0.30.0 (CUDA 12.9)" and "vllm==0.30.0+cu129" in str(found.commands[0])

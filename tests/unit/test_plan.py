@@ -118,6 +118,17 @@ def test_why_not_reads_latest_as_every_verb_does(question: str) -> None:
     assert f"PyTorch {newest}" in why_not(question, situation, Wish(), resolve(situation, Wish())).sentence
 
 
+def test_why_not_judges_the_python_that_is_there() -> None:
+    """2.8.0 was said to work, with Python 3.12, to somebody who has 3.14."""
+    situation = situation_from_options(["RTX 3060"], system="linux", driver="580", python="3.14")
+    answer = why_not("2.8.0", situation, Wish(), resolve(situation, Wish()))
+    assert answer.answer == "possible"
+    assert answer.sentence.startswith("PyTorch 2.8.0 is for Python 3.9 to 3.13; 3.14 is not among them; ")
+    assert "works otherwise: the official wheel torch 2.8.0+cu128, CUDA 12.8, Python 3.12" in answer.sentence
+    there = situation_from_options(["RTX 3060"], system="linux", driver="580", python="3.13")
+    assert why_not("2.8.0", there, Wish(), resolve(there, Wish())).sentence.startswith("PyTorch 2.8.0 works: ")
+
+
 def test_why_not_cuda_and_python() -> None:
     situation = situation_from_options(["RTX 5070"], system="windows")
     verdict = resolve(situation, Wish())
@@ -496,3 +507,22 @@ def test_a_python_that_nobody_has_is_made() -> None:
     words = ("--gpu", "RTX 3090", "--os", "linux", "--torch", "1.7.1", "--json")
     commands = rekindle_command("plan", *words).json()["recommended"]["commands"]
     assert "--python 3.9" in commands[0] and all("torch-env" in each for each in commands)
+
+
+@pytest.mark.parametrize(
+    ("card", "driver", "system", "named"),
+    [
+        ("RTX 4070 Ti", "520.56.06", "linux", "525.47.07"),
+        ("RTX 4070 Ti", "525.60.13", "linux", None),
+        ("RTX 4090", "520.56.06", "linux", None),
+        ("RTX 4070 Ti", "522.25", "windows", None),
+        ("RTX 3090", "455.45.01", "linux", None),
+        ("sm_89", "520.56.06", "linux", None),
+    ],
+)
+def test_a_driver_that_may_be_older_than_the_card_is_said(card: str, driver: str, system: str, named: str) -> None:
+    """520.56.06 knows Ada, and was there before the RTX 4070 Ti."""
+    verdict = resolve(situation_from_options([card], system=system, driver=driver), Wish())
+    said = [note for note in verdict.notes if "NVIDIA's lists name" in note]
+    assert len(said) == (named is not None)
+    assert not named or f"from driver {named} on, and {driver} is older" in said[0]

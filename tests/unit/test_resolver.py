@@ -182,6 +182,8 @@ def test_the_torchvision_of_a_jetson_takes_its_python(board: str, vision: str) -
     best = resolve(situation_from_options([board], system="linux"), Wish()).recommended
     assert any(f"--branch v{vision} " in line for line in best.commands)
     assert any(f"torchvision {vision} " in line for line in best.why)
+    # It is installed without its dependencies, of which Pillow is the one that a board lacks.
+    assert any("python3-pil" in each.need for each in best.missing)
 
 
 def test_a_release_that_somebody_built_for_such_a_card_comes_before_a_newer_one() -> None:
@@ -193,3 +195,21 @@ def test_a_release_that_somebody_built_for_such_a_card_comes_before_a_newer_one(
     newer = resolve(situation_from_options(["Tesla K10"], system="linux"), Wish(torch="1.12.1")).recommended
     assert "the whole build: nobody is known to have built 1.12.1 for 3.0" in newer.unverified
     assert not any("whole build" in line for line in best.unverified)
+
+
+@pytest.mark.parametrize(
+    ("card", "torch", "variant"),
+    [
+        ("RTX 4090", "2.0.1", "cu118"),
+        ("RTX 3090", "2.0.1", "cu117"),
+        ("B300", "2.8.0", "cu129"),
+        ("B200", "2.8.0", "cu128"),
+        ("RTX 4090", "1.13.1", "cu117"),
+    ],
+)
+def test_a_card_that_came_after_the_default_line_takes_the_first_that_knows_it(
+    card: str, torch: str, variant: str
+) -> None:
+    """2.0.1 of CUDA 11.7 runs on Ada with the code of 8.6; the libraries of 11.8 have its own."""
+    best = resolve(situation_from_options([card], system="linux"), Wish(torch=torch)).recommended
+    assert best.variant == variant

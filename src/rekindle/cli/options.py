@@ -98,7 +98,7 @@ def gpus(command: F) -> F:
     def known(*args: Any, **given: Any) -> Any:
         from rekindle.knowledge.gpu.gpus import find_all
 
-        find_all(given["gpus"])
+        find_all(given["gpus"], undecided=True)
         return command(*args, **given)
 
     return _gpus(known)  # type: ignore[return-value]

@@ -14,6 +14,7 @@ from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, ChecksFailed, NoRoute, NotFound, RekindleError, Unverified, UsageError
 from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capabilities import needs
+from rekindle.knowledge.gpu.gpus import find_all
 from rekindle.stack import answers, extensions
 from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import situation_here
@@ -95,6 +96,7 @@ def command(**given: Any) -> int:
     if asked_for.program is not None:
         return _program(asked_for.program, situation, asked_for.as_json)
     if asked_for.every:
+        find_all(asked_for.gpus)  # one table has one card
         _list(situation, wish, asked_for.as_json)
         return 0
     verdict = resolve(situation, wish, on_shelves(Shelves(addresses=asked_for.shelves, trust=asked_for.trust)))

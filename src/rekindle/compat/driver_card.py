@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -14,7 +14,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability, NamedCard
-from rekindle.knowledge.gpu.drivers import branch_of
+from rekindle.knowledge.gpu.drivers import branch_of, listed_from
 from rekindle.knowledge.tables import cached
 from rekindle.model.driver import Driver
 
@@ -88,6 +88,18 @@ def share_modules(cards: Sequence[NamedCard]) -> Judgement:
     kinds = f"{closed.name} needs NVIDIA's proprietary kernel modules, {opened.name} the open ones"
     sentence = f"no driver drives all of these cards on Linux: {kinds}"
     return Clash(sentence=sentence, source=capabilities.need("open-modules-only").source)
+
+
+def unlisted(driver: Driver | None, card: str, devices: Collection[str | None]) -> str | None:
+    """What there is to say of a driver for Linux that is older than every list that names the card by a device id.
+
+    The first list is not the first driver: one before it may know the card all the same.
+    """
+    rows = [listed_from(device) for device in devices] if driver is not None and driver.counting == "linux" else []
+    first = min((row.driver for row in rows if row), default=None)
+    if driver is None or first is None or None in rows or driver.version >= first:
+        return None
+    return f"NVIDIA's lists name {card} from driver {first} on, and {driver} is older"
 
 
 def drives(driver: Driver | None, card: str, own: Window) -> Judgement:

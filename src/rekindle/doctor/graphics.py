@@ -9,7 +9,6 @@ from rekindle.compat.driver_card import Window
 from rekindle.compat.judgement import Clash
 from rekindle.core.command import Command, rekindle
 from rekindle.core.findings import Finding, State
-from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import drivers
@@ -188,12 +187,11 @@ def driver_serves(machine: Machine) -> Iterator[Finding]:
                 f"{answer.sentence} (inferred from {_first_cuda(gpu.capability)})",
                 fix=answer.changes[0].text,
             )
-        elif (named := _listed_later(gpu, machine)) is not None:
+        elif not _DRIVEN & set(gpu.sources) and (listed := driver_card.unlisted(driver, name, [gpu.pci_id])):
             yield say(
                 "driver.serves-card",
                 State.WARN,
-                f"NVIDIA's lists name {name} from driver {named} on; this one is {version}, "
-                "and nothing here has seen it drive the card",
+                f"{listed}, and nothing here has seen it drive the card",
                 fix="install the newest driver",
             )
         else:
@@ -277,15 +275,6 @@ def _window(machine: Machine, gpu: FoundGpu) -> Window:
     """The drivers for a card."""
     assert gpu.capability is not None
     return driver_card.window(gpu.capability, machine.driver_system)
-
-
-def _listed_later(gpu: FoundGpu, machine: Machine) -> Version | None:
-    """The first driver whose list names the card, where this one is older; the lists are of drivers for Linux."""
-    found = drivers.listed_from(gpu.pci_id)
-    version = machine.driver.version if machine.driver else None
-    if found is None or version is None or machine.driver_system != "linux" or _DRIVEN & set(gpu.sources):
-        return None
-    return found.driver if version < found.driver else None
 
 
 def _first_cuda(capability: Capability) -> str:

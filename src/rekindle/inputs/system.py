@@ -83,7 +83,7 @@ def read_system(text: str) -> TypedSystem:
     if found is None:
         raise UsageError(f"unknown system `{text[:40]}`", hint="write `--os windows` or `--os linux`")
     row, glibc = found
-    spoken = text.strip()[:40]
+    spoken = wheel_platforms.released(text)[:40]
     spoken = spoken if spoken != spoken.lower() else spoken.capitalize()
     note = None
     if row.glibc and glibc is None:

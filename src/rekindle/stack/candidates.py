@@ -24,7 +24,7 @@ from rekindle.inputs.torch import not_released
 from rekindle.knowledge.builds import costs, programs
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
-from rekindle.knowledge.gpu.capability import Runs, runs
+from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.knowledge.gpu.jetson import JetPack, jetpacks
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions, releases
@@ -65,7 +65,7 @@ def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) ->
                 rejections.append(
                     broken("community-consent", candidate, row=offer.row, wheel=offer.label, builder=offer.builder)
                 )
-        found.append(_ready(route, offer))
+        found.append(_ready(route, offer, situation.capabilities))
     if not wish.extensions:
         built, broken_rules = _source_builds(situation, wish, window)
         found += built
@@ -129,13 +129,22 @@ def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterabl
     yield from offers.community(*where)
 
 
-def _ready(route: Route, offer: Offer) -> Ranked:
+def _ready(route: Route, offer: Offer, cards: Sequence[Capability]) -> Ranked:
     return Ranked(
         route=route,
-        default_variant=offer.default_variant,
+        default_variant=_is_default(offer, cards),
         experimental=offer.experimental,
         jit=route.driver_jit,
     )
+
+
+def _is_default(offer: Offer, cards: Sequence[Capability]) -> bool:
+    """PyTorch's own line of the release; where the cards came after its CUDA, the first line whose CUDA knows them."""
+    lines = offers.official_of(offer.torch, offer.system, offer.machine) if offer.variant else ()
+    knowing = [each for each in lines if all(map(toolkits.toolkit(each.cuda).has_target, cards))]
+    if not knowing or any(each.default_variant for each in knowing):
+        return offer.default_variant
+    return offer.variant == min(knowing, key=lambda each: each.cuda).variant
 
 
 def _source_builds(situation: Situation, wish: Wish, window: Window) -> tuple[list[Ranked], list[Rejection]]:
@@ -317,7 +326,14 @@ def jetson_routes(situation: Situation, wish: Wish) -> tuple[list[Route], list[R
 def _beside_jetson(jetpack: JetPack) -> tuple[Missing, ...]:
     """What NVIDIA's wheel needs and does not bring."""
     packages = Command("sudo", "apt-get", "install", "-y", *jetpack.packages, system="linux")
-    found = [Missing(what="apt", need=", ".join(jetpack.packages), why="the wheel loads them", commands=(packages,))]
+    found = [
+        Missing(
+            what="apt",
+            need=", ".join(jetpack.packages),
+            why="the wheel loads them, torchvision is built with them and needs Pillow",
+            commands=(packages,),
+        )
+    ]
     if jetpack.cusparselt:
         place = "libcusparseLt.so.0 of cuSPARSELt, in /usr/local/cuda/lib64"
         page = Command.page(jetpack.cusparselt)

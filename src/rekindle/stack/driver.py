@@ -8,9 +8,12 @@ from rekindle.compat import driver_card, driver_cuda
 from rekindle.compat.driver_card import Window
 from rekindle.compat.driver_cuda import DriverNeed, spelled
 from rekindle.compat.judgement import Clash, Fits, Unknown
+from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolkits import Toolkit
+from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.drivers import branch_of
+from rekindle.model.driver import Driver
 from rekindle.stack.rules import Candidate, Rejection, broken
 from rekindle.stack.situation import Card, Situation
 
@@ -43,6 +46,21 @@ def card_window(card: Card, system: str) -> Window:
     return driver_card.common(
         [driver_card.window(each, system, last_branch=card.last_driver_branch) for each in card.capabilities]
     )
+
+
+def unlisted(situation: Situation) -> list[str]:
+    """Where the driver that was named may be older than a card that was."""
+    said = [] if situation.here else [_unlisted(card.name, situation.driven_by) for card in situation.cards]
+    return [f"{sentence}: whether it drives the card is UNVERIFIED" for sentence in said if sentence]
+
+
+def _unlisted(name: str, driver: Driver | None) -> str | None:
+    try:
+        found = gpus.find(name, undecided=True)
+    except RekindleError:  # the name is a snapshot's
+        return None
+    devices = [pci.partition(":")[0] for gpu in found.gpus for pci in gpu.pci_ids]
+    return driver_card.unlisted(driver, name, devices) if found.by is gpus.MatchedBy.NAME else None
 
 
 def cards_driven(situation: Situation, window: Window) -> list[Rejection]:

@@ -41,7 +41,7 @@ def situation_of(
 ) -> Situation:
     """What the resolver needs of a machine. `gpus`, `driver` and `python` stand in for what it has."""
     found = machine.driver.counted if machine.driver else None
-    cards = cards_named(gpus) if gpus else _cards(machine)
+    cards = cards_named(gpus, undecided=True) if gpus else _cards(machine)
     typed = read_driver(driver, machine.driver_system) if driver is not None else None
     # The driver of this machine says nothing of a card that is only named, unless it has such cards itself.
     running = None if gpus and not machine.gpus else found
@@ -147,7 +147,7 @@ def situation_here(
 
 def _system_of(gpus: Sequence[str], own: str) -> str:
     """A Jetson or a DGX Spark that is asked about from a Windows computer runs Linux all the same."""
-    return "linux" if machine_of(cards_named(gpus)) == "aarch64" else own
+    return "linux" if machine_of(cards_named(gpus, undecided=True)) == "aarch64" else own
 
 
 def _assumed(found: Situation) -> Situation:

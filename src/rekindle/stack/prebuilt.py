@@ -184,7 +184,7 @@ def _lacking(offer: Offer, code: GpuCode, capability: Capability) -> str:
 
 
 def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, found: list[Rejection]) -> Route:
-    choice = choose_python(situation, _pythons(offer, situation, wish), offer.torch)
+    choice = choose_python(situation, _pythons(offer, situation, wish), f"PyTorch {offer.torch}")
     official = offer.route is RouteKind.OFFICIAL_WHEEL
     # conda brings the Python with its package.
     made = msgspec.structs.replace(choice, changed=choice.changed and offer.route is not RouteKind.CONDA_FORGE)

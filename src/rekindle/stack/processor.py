@@ -47,7 +47,7 @@ def instead(situation: Situation, wish: Wish) -> Route | None:
     mine = releases_for(situation.python or "", situation.system)
     release = next((each for each in every if each in mine), every[0])
     torch = str(wish.version_of(release))
-    choice = choose_python(situation, release.wheels_for(torch, situation.system), torch)
+    choice = choose_python(situation, release.wheels_for(torch, situation.system), f"PyTorch {torch}")
     beside = {name: found for name in companions.PROJECTS if (found := release_for(name, torch))}
     # Without `+cpu`: that index holds nothing else, and not all of its files are called so.
     pins = tuple(f"{name}=={version}" for name, version in {"torch": torch, **beside}.items())

@@ -18,13 +18,14 @@ from rekindle.compat.library_card import last_cudnn_of
 from rekindle.compat.torch_python import spread
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command, rekindle
-from rekindle.core.errors import UnknownName
+from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import extension_files
 from rekindle.knowledge.builds.programs import (
     OtherProgram,
     ProgramRelease,
     known,
+    notes_of,
     portable,
     program,
     programs,
@@ -32,14 +33,21 @@ from rekindle.knowledge.builds.programs import (
     releases_as,
 )
 from rekindle.knowledge.cuda.toolkits import toolkit
-from rekindle.knowledge.gpu import capabilities
+from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Runs
 from rekindle.knowledge.logs.extension_homes import home_of_folder
 from rekindle.knowledge.tables import Evidence
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.driver import drive, window_of
 from rekindle.stack.resolver import resolve
-from rekindle.stack.route import Route, choose_python, environment_pip, environment_steps
+from rekindle.stack.route import (
+    PythonChoice,
+    Route,
+    choose_python,
+    environment_note,
+    environment_pip,
+    environment_steps,
+)
 from rekindle.stack.rules import Candidate, Rejection, RouteKind
 from rekindle.stack.situation import Situation, Wish, card_words, place_words
 
@@ -104,11 +112,17 @@ def for_program(name: str, situation: Situation, beside: BesideTorch | None = No
     """The newest release of a program that runs on these cards, and beside that torch where there is one."""
     if known(name) is None and home_of_folder(name) is not None:
         raise _an_extension(name, situation)
+    if any(card.ambiguous for card in situation.cards):
+        every = [for_program(name, alone, beside) for alone in situation.each_chip()]
+        if len({(each.version, each.commands) for each in every}) > 1:
+            match = gpus.find(next(card.name for card in situation.cards if card.ambiguous))
+            raise UsageError(gpus.several_chips(match), hint=gpus.which_chip(match))
+        return msgspec.structs.replace(every[0], situation=situation)
     row = program(name)
     if row.torch is not None:
         return _by_torch(row, situation)
-    here = [release for release in releases_as(name) if situation.system in release.systems]
-    if not here or situation.arch != "x86_64":
+    here = _here(name, situation)
+    if not here or any(card.jetson for card in situation.cards):
         return _elsewhere(row, situation)
     refused: dict[str, TooNew] = {}
     for release in here:
@@ -132,6 +146,12 @@ def for_program(name: str, situation: Situation, beside: BesideTorch | None = No
         evidence=Evidence.weakest(each.evidence for each in refused.values()),
         too_new=tuple(refused.values()),
     )
+
+
+def _here(name: str, situation: Situation) -> list[ProgramRelease]:
+    """The releases that have a build for such a computer."""
+    place = (situation.system, situation.arch)
+    return [row for row in releases_as(name) if place in ((system, row.machine) for system in row.systems)]
 
 
 def refused(release: ProgramRelease, situation: Situation) -> str | None:
@@ -162,8 +182,7 @@ def _newer_driver(
     if situation.driver is None and not situation.no_driver:
         return ()
     free = msgspec.structs.replace(situation, driver=None, no_driver=False)
-    here = [release for release in releases_as(row.id) if situation.system in release.systems]
-    newer = itertools.takewhile(lambda release: release.version != version, here)
+    newer = itertools.takewhile(lambda release: release.version != version, _here(row.id, situation))
     judged = (_considered(row, release, free, beside) for release in newer)
     found = [answer for answer in judged if isinstance(answer, ProgramAnswer)]
     if not found:
@@ -199,12 +218,14 @@ def _by_others(row: OtherProgram, situation: Situation) -> Iterator[str]:
 def _elsewhere(row: OtherProgram, situation: Situation) -> ProgramAnswer:
     """The tables have no build for such a computer. Windows runs what is for Linux only in WSL 2."""
     arm = f" on {situation.arch}" if situation.arch != "x86_64" else ""
-    reason = f"no build of {row.id} for {situation.system.capitalize()}{arm} is in the tables"
+    board = any(card.jetson for card in situation.cards)
+    place = "a Jetson" if board else f"{situation.system.capitalize()}{arm}"
+    reason = f"no build of {row.id} for {place} is in the tables"
     answer = ProgramAnswer(
         program=row.id,
         situation=situation,
         version=None,
-        notes=tuple(filter(None, [row.jetson if any(card.jetson for card in situation.cards) else arm and row.arm])),
+        notes=(row.jetson,) if row.jetson and board else (),
         page=row.page,
         source=row.source,
         evidence=row.evidence,
@@ -258,15 +279,19 @@ def _considered(
     if release.cudnn_from and cudnn and cudnn < release.cudnn_from:
         return f"{name} needs cuDNN {release.cudnn_from}; the last with code for the card is {cudnn}"
     # The wheel that pip takes with a program that pins it.
-    torch = _wheel_of(Wish(torch=release.torch, configured_index=True), situation) if release.torch else None
+    wanted, _, line = (release.torch or "").partition("+")
+    wish = Wish(torch=wanted, configured_index=not line)
+    torch = _wheel_of(wish, situation, line or None) if wanted else None
     if release.torch and torch is None:
         return f"{name} asks for torch {release.torch}, whose wheel on the index does not serve the card"
     pin = f"{release.cudnn}=={cudnn}.*" if release.cudnn and cudnn else None
     asked = (*release.requirements, *([pin] if pin else []))
-    notes = [release.note] if release.note else []
+    notes = notes_of(release, situation.capabilities)
     if pin:
         notes.append(f"cuDNN {cudnn} is the last with code for the card: without the pin pip takes a newer one")
     notes += torch.loses if torch else ()
+    if asked and (python := _python(release, situation)).changed:
+        notes += [python.why, *environment_note(situation, python)]
     return ProgramAnswer(
         program=row.id,
         situation=situation,
@@ -277,7 +302,7 @@ def _considered(
         driver=driving.words(by_jit=bool(compiled)),
         pythons=release.pythons,
         cuda=release.cuda,
-        notes=(*notes, *([row.note] if row.note else [])),
+        notes=(*notes, *notes_of(row, situation.capabilities)),
         page=row.page,
         source=release.source + (f"; torch {torch.torch}: {torch.known_from}" if torch else ""),
         evidence=Evidence.weakest([release.evidence, *([torch.evidence] if torch else [])]),
@@ -300,9 +325,15 @@ def _commands(release: ProgramRelease, situation: Situation, asked: tuple[str, .
         return tuple(Command(*line, system=situation.system) for line in lines)
     if not asked:
         return ()
-    choice = choose_python(situation, release.pythons, release.version)
+    choice = _python(release, situation)
     install = environment_pip(situation, choice, "install", *asked)
     return (*environment_steps(situation, choice), install)
+
+
+def _python(release: ProgramRelease, situation: Situation) -> PythonChoice:
+    """The Python it goes into; another than the one that is there gets a folder by the program's name."""
+    choice = choose_python(situation, release.pythons, f"{release.program} {release.version}")
+    return msgspec.structs.replace(choice, folder=f"{release.program}-env")
 
 
 def _by_torch(row: OtherProgram, situation: Situation) -> ProgramAnswer:
@@ -342,7 +373,7 @@ def _its_own(row: OtherProgram, situation: Situation) -> Route | None:
         return None
     if situation.python in (None, route.python) or not route.python:
         return route
-    choice = choose_python(situation, (route.python,), torch)
+    choice = choose_python(situation, (route.python,), f"PyTorch {torch}")
     install = environment_pip(situation, choice, "install", *route.requirements, *route.index_words)
     return msgspec.structs.replace(route, commands=(*environment_steps(situation, choice), install))
 

@@ -11,12 +11,12 @@ from rekindle.compat.feature_card import has
 from rekindle.compat.old_wheels import old_wheels_line
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import gpus, names
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import projects, releases
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.knowledge.torch.wheel_platforms import is_managed
 from rekindle.stack import reasons
 from rekindle.stack.candidates import candidates
+from rekindle.stack.driver import unlisted
 from rekindle.stack.nearest_change import smallest_change
 from rekindle.stack.next_steps import next_steps
 from rekindle.stack.offers import Offer
@@ -109,12 +109,8 @@ def _notes(situation: Situation, wish: Wish, best: Route) -> tuple[str, ...]:
 def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer], *, as_it_is: bool) -> Verdict:
     """A name that stands for several chips: the answer if all agree, else each answer and how to find out."""
     unsure = next(card for card in situation.cards if card.ambiguous)
-    answers: list[tuple[Capability, Verdict]] = []
-    for capability in unsure.capabilities:
-        known = msgspec.structs.replace(unsure, capabilities=(capability,))
-        cards = tuple(known if card is unsure else card for card in situation.cards)
-        alone = msgspec.structs.replace(situation, cards=cards)
-        answers.append((capability, resolve(alone, wish, shelf, as_it_is=as_it_is)))
+    each = [resolve(alone, wish, shelf, as_it_is=as_it_is) for alone in situation.each_chip()]
+    answers = list(zip(unsure.capabilities, each, strict=True))
     candidates = tuple(
         AnswerFor(
             capability=capability,
@@ -125,11 +121,11 @@ def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer], *, 
         )
         for capability, verdict in answers
     )
-    first = answers[0][1]
-    if len({(each.route, each.torch, each.cuda) for each in candidates}) == 1:
-        note = f"{unsure.name} was sold with several chips; the answer is the same for all of them"
-        return msgspec.structs.replace(first, situation=situation, candidates=candidates, notes=(note,))
-    named = gpus.find(unsure.name)
+    first = each[0]
+    if len({(one.recommended.route, one.recommended.version, one.recommended.commands) for one in each}) == 1:
+        note = f"the answer is the same for every chip that {unsure.name} may have"
+        return msgspec.structs.replace(first, situation=situation, candidates=candidates, notes=(*first.notes, note))
+    named = gpus.find(unsure.name)  # of several cards: which one is meant has to be said
     change = Change(what="card", text=gpus.which_chip(named), route=RouteKind.NONE)
     return Verdict(
         situation=situation,
@@ -195,6 +191,7 @@ def _assumed(situation: Situation) -> list[str]:
         for card in situation.cards
         if situation.wsl and not has("wsl", max(card.capabilities))
     ]
+    found += unlisted(situation)
     if situation.wsl:
         found.append("the driver is that of Windows, and counted as there: install none inside WSL")
     return [*found, *(note for note in (situation.arch_note, situation.system_note, situation.driver_note) if note)]

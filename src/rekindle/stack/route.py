@@ -175,14 +175,20 @@ def index_words(index_url: str | None, python: str | None) -> tuple[str, ...]:
     return ("--extra-index-url" if old else "--index-url", index_url)
 
 
+FOLDER = "torch-env"
+"""Not `.venv`: a folder of that name is there already in most projects, and nothing is made over it."""
+
+
 class PythonChoice(msgspec.Struct, frozen=True, kw_only=True):
     python: str | None
     changed: bool
     why: str
+    folder: str = FOLDER
+    """Where another Python goes."""
 
 
-def choose_python(situation: Situation, pythons: tuple[str, ...], torch: str) -> PythonChoice:
-    """The Python that is there if the release has it, else the one most packages have wheels for, and why."""
+def choose_python(situation: Situation, pythons: tuple[str, ...], what: str) -> PythonChoice:
+    """The Python that is there if `PyTorch 2.8.0` has it, else the one most packages have wheels for, and why."""
     have = situation.python
     if have in pythons:
         why = f"Python {have} is free-threaded: its wheels are files of their own" if have.endswith("t") else ""
@@ -192,26 +198,24 @@ def choose_python(situation: Situation, pythons: tuple[str, ...], torch: str) ->
     if own in pythons:
         return PythonChoice(python=own, changed=False, why=f"Python {own}: {situation.system_name} comes with it")
     if own is not None:
-        why = f"Python {best}: {situation.system_name} comes with {own}, and PyTorch {torch} is for {spread(pythons)}"
+        why = f"Python {best}: {situation.system_name} comes with {own}, and {what} is for {spread(pythons)}"
         return PythonChoice(python=best, changed=True, why=why)
     if have is None and best is not None and Version(best.rstrip("t")) < _RUNS_REKINDLE:
         # Nobody who asks has it at hand: Rekindle itself needs a newer one.
-        return PythonChoice(python=best, changed=True, why=f"Python {best}: PyTorch {torch} is for {spread(pythons)}")
+        return PythonChoice(python=best, changed=True, why=f"Python {best}: {what} is for {spread(pythons)}")
     if have is None:
         return PythonChoice(python=best, changed=False, why=f"Python {best}: {limits.python_reason()}")
     if have.endswith("t"):
         plain = have.removesuffix("t")
         best = plain if plain in pythons else best
-        reason = f"a free-threaded Python takes wheels of its own, and PyTorch {torch} has none for it"
+        reason = f"a free-threaded Python takes wheels of its own, and {what} has none for it"
         why = f"Python {best} instead of {have}: {reason}"
         return PythonChoice(python=best, changed=True, why=why)
-    why = f"Python {best} instead of {have}: PyTorch {torch} is for Python {spread(pythons)}"
+    why = f"Python {best} instead of {have}: {what} is for Python {spread(pythons)}"
     return PythonChoice(python=best, changed=True, why=why)
 
 
 _RUNS_REKINDLE = Version("3.10")
-FOLDER = "torch-env"
-"""Not `.venv`: a folder of that name is there already in most projects, and nothing is made over it."""
 
 
 def environment_steps(situation: Situation, choice: PythonChoice) -> tuple[Command, ...]:
@@ -219,9 +223,9 @@ def environment_steps(situation: Situation, choice: PythonChoice) -> tuple[Comma
     if not choice.changed or choice.python is None:
         return ()
     if _by_conda(choice):
-        made = ("conda", "create", "-y", "-n", FOLDER, f"python={choice.python}")
+        made = ("conda", "create", "-y", "-n", choice.folder, f"python={choice.python}")
     else:
-        made = ("uv", "venv", "--seed", "--python", choice.python, FOLDER)
+        made = ("uv", "venv", "--seed", "--python", choice.python, choice.folder)
     return (Command(*made, system=situation.system),)
 
 
@@ -235,13 +239,13 @@ def environment_note(situation: Situation, choice: PythonChoice) -> tuple[str, .
     old = there is not None and Version(there) < limits.since("uv-brings-python")
     brings = "curl -LsSf https://astral.sh/uv/install.sh | sh" if old else "python -m pip install uv"
     note = f"`uv venv` needs uv (`{brings}`) and brings Python {choice.python}; "
-    return (f"{note}if you have that Python, `{own} -m venv {FOLDER}` does the same",)
+    return (f"{note}if you have that Python, `{own} -m venv {choice.folder}` does the same",)
 
 
 def environment_pip(situation: Situation, choice: PythonChoice, *words: Word) -> Command:
     """pip of the environment that was made, which need not be activated, or of the one that is there."""
     if choice.changed and choice.python is not None and _by_conda(choice):
-        return Command("conda", "run", "-n", FOLDER, "python", "-m", "pip", *words, system=situation.system)
+        return Command("conda", "run", "-n", choice.folder, "python", "-m", "pip", *words, system=situation.system)
     folder = environment_folder(situation, choice)
     python = folder + (r"Scripts\python" if situation.system == "windows" else "bin/python") if folder else None
     return pip(*words, python=python, system=situation.system)
@@ -250,7 +254,7 @@ def environment_pip(situation: Situation, choice: PythonChoice, *words: Word) ->
 def environment_folder(situation: Situation, choice: PythonChoice) -> str:
     """The folder that was made, with the sign behind it after which a path goes on; empty when none was."""
     made = choice.changed and choice.python is not None and not _by_conda(choice)
-    return FOLDER + ("\\" if situation.system == "windows" else "/") if made else ""
+    return choice.folder + ("\\" if situation.system == "windows" else "/") if made else ""
 
 
 def _by_conda(choice: PythonChoice) -> bool:
@@ -260,10 +264,10 @@ def _by_conda(choice: PythonChoice) -> bool:
 
 def _activation(situation: Situation, choice: PythonChoice) -> Command:
     if _by_conda(choice):
-        return Command("conda", "activate", FOLDER, system=situation.system)
+        return Command("conda", "activate", choice.folder, system=situation.system)
     if situation.system == "windows":
-        return Command(rf"{FOLDER}\Scripts\activate", system="windows")
-    return Command(".", f"{FOLDER}/bin/activate", system="linux")
+        return Command(rf"{choice.folder}\Scripts\activate", system="windows")
+    return Command(".", f"{choice.folder}/bin/activate", system="linux")
 
 
 def numpy_pin(torch: str, system: str) -> str | None:

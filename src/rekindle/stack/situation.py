@@ -168,6 +168,15 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
             return self.cards[0].capabilities
         return tuple(sorted({capability for card in self.cards for capability in card.capabilities}))
 
+    def each_chip(self) -> list[Situation]:
+        """Itself, once with each chip that its first card of several may have."""
+        unsure = next(card for card in self.cards if card.ambiguous)
+        alone = (msgspec.structs.replace(unsure, capabilities=(one,)) for one in unsure.capabilities)
+        return [
+            msgspec.structs.replace(self, cards=tuple(known if card is unsure else card for card in self.cards))
+            for known in alone
+        ]
+
     @property
     def oldest(self) -> Capability:
         return min(self.capabilities)
@@ -277,9 +286,9 @@ def place_words(situation: Situation, *, driver: bool = True) -> tuple[str, ...]
     return (*card_words(situation.cards), "--os", name, *arch, *told)
 
 
-def cards_named(queries: Sequence[str]) -> tuple[Card, ...]:
+def cards_named(queries: Sequence[str], *, undecided: bool = False) -> tuple[Card, ...]:
     """The cards of names, PCI ids, `sm_XX`, or lists of them, each with all capabilities it may have."""
-    return tuple(_card(match) for match in gpus.find_all(queries))
+    return tuple(_card(match) for match in gpus.find_all(queries, undecided=undecided))
 
 
 def _card(match: gpus.Match) -> Card:
@@ -314,7 +323,7 @@ def situation_from_options(
     machine: str | None = None,
 ) -> Situation:
     """The situation of cards that were only named: nothing else is known of the machine."""
-    cards = cards_named(queries)
+    cards = cards_named(queries, undecided=True)
     if machine == "x86_64" and (bound := next((card for card in cards if _on_arm(card)), None)):
         message = f"{bound.name} comes with an Arm processor only, and `--arch {machine}` was said"
         raise UsageError(message, hint="leave `--arch` out")

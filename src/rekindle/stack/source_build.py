@@ -167,7 +167,7 @@ def _pair(
 def _built(
     release: TorchRelease, version: str, toolkit: Toolkit, driving: Driving, situation: Situation, wish: Wish
 ) -> BuiltRoute:
-    choice = choose_python(situation, release.pythons(situation.system), version)
+    choice = choose_python(situation, release.pythons(situation.system), f"PyTorch {version}")
     chosen = choose_cudnn(release, version, toolkit, situation)
     toolset = _toolset(release, toolkit, situation, wish)
     proof = _proof(version, toolkit.version, situation.system, situation.oldest)

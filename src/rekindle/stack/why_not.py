@@ -117,8 +117,11 @@ def _answer(
 
 
 def _no_wheel(asked: Verdict, other: Route) -> Rejection | None:
-    """What stops the plain `pip install` of what works by another route: most who ask mean that."""
+    """What stops the plain `pip install` of what works by another route or Python: most who ask mean that."""
     of_version = [each for each in asked.rejections if each.candidate.torch == other.torch]
+    if asked.situation.python not in (None, other.python):
+        of_python = (each for each in of_version if each.rule == "torch-python" and each.candidate.cuda == other.cuda)
+        return next(of_python, None)
     if any(each.route is RouteKind.OFFICIAL_WHEEL for each in asked.routes):
         return None
     return decisive([each for each in of_version if each.candidate.route is RouteKind.OFFICIAL_WHEEL])

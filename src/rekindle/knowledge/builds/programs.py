@@ -26,11 +26,11 @@ class OtherProgram(NamedRow, frozen=True, kw_only=True):
     python: str | None = None
     """The one that it is made for."""
     note: str = ""
+    note_below: Capability | None = None
+    """Only the owner of an older card than this should know it."""
     otherwise: str
     jetson: str = ""
     """Where a Jetson's owner finds it."""
-    arm: str = ""
-    """Where the owner of a server with an Arm processor finds it."""
 
 
 class Portable(Row, frozen=True, kw_only=True):
@@ -50,6 +50,7 @@ class ProgramRelease(Row, frozen=True, kw_only=True):
     program: str
     version: str
     systems: tuple[str, ...]
+    machine: str = "x86_64"
     cuda: Version
     """Whose driver it needs."""
     least_driver: dict[str, Version] = msgspec.field(default_factory=dict)
@@ -61,11 +62,12 @@ class ProgramRelease(Row, frozen=True, kw_only=True):
     build: tuple[tuple[str, ...], ...] = ()
     """The commands that build it; `{numbers}` stands for the cards' numbers."""
     torch: str | None = None
-    """The one PyTorch that it asks for."""
+    """The one PyTorch that it asks for, with its line where that is not the one of the index."""
     cudnn: str | None = None
     """The package of cuDNN that it brings, in the newest version that it admits."""
     cudnn_from: Version | None = None
     note: str = ""
+    note_below: Capability | None = None
 
     def driver_for(self, cards: Sequence[Capability]) -> Version | None:
         """The driver that its documentation asks for with the most demanding of these cards."""
@@ -88,6 +90,12 @@ def portable(program: str, system: str, cards: Sequence[Capability]) -> Portable
     """The ready-made folder that serves all of these cards."""
     rows = (row for row in _portable() if (row.program, row.system) == (program, system))
     return next((row for row in rows if all(row.first <= card <= row.last for card in cards)), None)
+
+
+def notes_of(row: OtherProgram | ProgramRelease, cards: Sequence[Capability]) -> list[str]:
+    """What the owner of these cards should know of it."""
+    meant = row.note_below is None or any(card < row.note_below for card in cards)
+    return [row.note] if row.note and meant else []
 
 
 def known(name: str) -> OtherProgram | None:

@@ -66,6 +66,8 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...]
     count: int = 1
     notes: tuple[str, ...] = ()
+    undecided: bool = False
+    """It may be several cards that differ."""
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:
@@ -90,7 +92,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
         """What to call it: `Tesla P100` for `Tesla P100-PCIE-12GB` and `Tesla P100-SXM2-16GB`."""
         if self.by is MatchedBy.CAPABILITY:
             return f"compute capability {self.capabilities[0]}"
-        every = list(dict.fromkeys(gpu.name for gpu in self.gpus))
+        every = [self.query] if self.undecided else list(dict.fromkeys(gpu.name for gpu in self.gpus))
         shared = names.shared_beginning(every)
         return shared if any(letter.isdigit() for letter in shared) else every[0]
 
@@ -98,15 +100,18 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 gpus = rows("gpus.json", "gpus", Gpu)
 
 
-def find(query: str) -> Match:
+def find(query: str, *, undecided: bool = False) -> Match:
     """The one card meant by a name, a PCI id in any common spelling, or a capability; an error with near names if none.
 
-    This is the only reader of a card's name, whoever typed it and whichever command it was typed to.
+    This is the only reader of a card's name, whoever typed it and whichever command it was typed to. `undecided`: a
+    name of several cards is one card with all their chips, for who finds out whether that matters.
     """
     text = _checked(query)
     found = _found(text)
     if found is None:
         raise UnknownName(f"no GPU called `{text[:80]}` is in Rekindle's data", hint=partial(_instead, text))
+    if found.undecided and not undecided:
+        raise UsageError(found.notes[0], hint="name the one you mean")
     return found
 
 
@@ -139,7 +144,7 @@ def _found(text: str) -> Match | None:
     return _named(text, found) if found and not _loose(text, found) else _as_people_say(text)
 
 
-def find_all(queries: Iterable[str]) -> tuple[Match, ...]:
+def find_all(queries: Iterable[str], *, undecided: bool = False) -> tuple[Match, ...]:
     """Every card of a command line. One word may name several: `V100,P100`, `8x A100`, `3.5;5.0;6.1`.
 
     Somebody else's GPU beside one of NVIDIA's is left out, with a note.
@@ -155,7 +160,7 @@ def find_all(queries: Iterable[str]) -> tuple[Match, ...]:
             # `Tegra X2` is a name, `A100 x2` a number of cards.
             part = names.NamedPart(piece) if by_name(piece) else names.counted(piece)
             try:
-                match = find(part.text)
+                match = find(part.text, undecided=undecided)
                 found.append(msgspec.structs.replace(match, count=part.count * match.count))
             except UnknownName as error:
                 if names.vendor(part.text) is None:
@@ -357,7 +362,7 @@ def _inside(text: str) -> Match | None:
     for length in range(len(words), 0, -1):
         parts = {tuple(words[at : at + length]): at for at in range(len(words) - length + 1)}
         counts = {part: re.fullmatch(r"(\d{1,2})x", words[at - 1]) for part, at in parts.items() if at}
-        named = {part: found for part in parts if (found := among_words(part, counted=bool(counts.get(part))))}
+        named = {part: found for part in parts if (found := among_words(part, words, counted=bool(counts.get(part))))}
         ends = [end for part in named if (end := parts[part] + length) < len(words)]
         if any(names.nearly_suffix(words[end]) for end in ends):
             return None  # `GTX 1080 Tx` is no GTX 1080 with a shop's word
@@ -369,15 +374,15 @@ def _inside(text: str) -> Match | None:
     return None
 
 
-def among_words(part: tuple[str, ...], *, counted: bool = False) -> tuple[Gpu, ...]:
-    """The cards that these words name wherever they stand. One word must look like nothing else, as `gh200` does, or
-    be counted, as in `1x a10`."""
+def among_words(part: tuple[str, ...], beside: Iterable[str] = (), *, counted: bool = False) -> tuple[Gpu, ...]:
+    """The cards that these words name wherever they stand, `beside` others. One word must look like nothing else, as
+    `gh200` does, or be counted, as in `1x a10`."""
     if not any(letter.isdigit() for word in part for letter in word):
         return ()
     if len(part) == 1 and (part[0].isdigit() or (len(part[0]) < _ALONE and not counted)):
         return ()
     found = _shorter().get(part) or _by_beginning(list(part))
-    return tuple(gpu for gpu in found if gpu.official)
+    return tuple(gpu for gpu in found if gpu.official and names.of_generation(gpu.architecture, beside))
 
 
 def _without_series(words: list[str]) -> tuple[Gpu, ...]:
@@ -402,13 +407,12 @@ def _board(gpu: Gpu) -> list[str]:
 
 
 def _one_of(text: str, found: tuple[Gpu, ...]) -> Match:
-    """One candidate is taken, with a note; several that differ are listed."""
-    called = list(dict.fromkeys(gpu.name for gpu in found))
+    """One candidate is taken, with a note; several that differ are left undecided."""
     official = [gpu for gpu in found if gpu.official] or list(found)
-    if len(called) > 1 and len({gpu.capability for gpu in official}) > 1:
-        each = {gpu.name: gpu.capability for gpu in official}
-        listed = ", ".join(f"`{name}` ({capability})" for name, capability in each.items())
-        raise UsageError(f"`{text[:80]}` may be several cards", hint=f"name the one you mean: {listed}")
+    if len({gpu.name for gpu in found}) > 1 and len({gpu.capability for gpu in official}) > 1:
+        each = " or ".join(dict.fromkeys(f"`{gpu.name}` ({gpu.capability})" for gpu in official))
+        notes = (f"`{text[:80]}` may be {each}",)
+        return Match(query=text, by=MatchedBy.NAME, gpus=tuple(official), notes=notes, undecided=True)
     match = _named(text, found)
     guest = (_GUEST,) if match.guest else (_SLICE,) if match.slice else ()
     count = names.cards_in(text)

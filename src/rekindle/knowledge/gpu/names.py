@@ -7,7 +7,7 @@ People write `1080ti`, `rtx-3060-12gb`, `8x A100`, `3.5;5.0;6.1` or `ASUS ROG St
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 
 import msgspec
@@ -24,7 +24,7 @@ WIDE = {0x3000: " ", **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5
 """The wide letters of an East Asian keyboard, and what they are."""
 _BEFORE = r"\b((?:gtx|rtx|gts|gt|mx)(?=\d)|(?:geforce|quadro|tesla|nvidia)(?=[a-z]{0,3}\d))"
 _AFTER = r"(?<=\d)(ti|super|laptop|mobile|(?<=\d{4})d)(?=\b|super)"
-_SHORT_SUPER = r"\b(1650|1660|2060|2070|2080|4070|4080|5070|5080)s\b"
+_SHORT_SUPER = r"(?<!\d)(\d{4}(?: ?ti)?)s\b"
 _BREAK = r"[^a-z0-9.+]+"
 _MEMORY = r"(?:\d{1,3}(?:gb|g|gib)|gb)\Z"
 _SLICE = r"(?i)\s*\bmig\s+\d+g\.\d+gb\b.*|\s*\b\d+g\.\d+gb\b.*|-\d+[qcabv]\b.*"
@@ -59,7 +59,7 @@ class _System(NamedRow, frozen=True, kw_only=True):
     guest: bool = False
     """It has a part of the card, with the guest driver of the host's vGPU software."""
     counts: dict[str, int] = msgspec.field(default_factory=dict)
-    """How many there are, by what the first group of the pattern is; `8g` speaks for itself, all others have one."""
+    """How many there are, by what the group of the pattern is, all others one; a row without: it is the number."""
 
 
 class _Words(NamedRow, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ def cards_in(text: str) -> int:
         return 1
     row, found = machine
     size = (found[1] or "").strip() if found.re.groups else ""
-    itself = re.fullmatch(r"(\d+)g", size)
+    itself = None if row.counts else re.fullmatch(r"(\d+)g?", size)
     return int(itself[1]) if itself else row.counts.get(size, 1)
 
 
@@ -170,7 +170,10 @@ def vendor(text: str) -> Vendor | None:
 
 
 def pieces(text: str) -> list[str]:
-    """The cards of a list: `V100,P100`, `3.5;5.0;6.1`, `K80 + RTX 3060`."""
+    """The cards of a list: `V100,P100`, `3.5;5.0;6.1`, `K80 + RTX 3060`, `n1-standard-8 with T4`."""
+    host, _, attached = text.partition(" with ")
+    if attached and vendor(host):
+        return [host, *pieces(attached)]
     spelled = [piece.strip() for piece in re.split(_LIST, text) if piece.strip()]
     spaced = text.split()
     if len(spelled) == 1 and len(spaced) > 1 and all(re.match(CAPABILITY, word) for word in spaced):
@@ -226,6 +229,13 @@ def nearly_suffix(word: str) -> bool:
     if len(word) == 2:
         return word[0] == "t"
     return any(difflib.SequenceMatcher(None, word, suffix).ratio() >= 0.8 for suffix in _SUFFIXES)
+
+
+def of_generation(architecture: str, beside: Iterable[str]) -> bool:
+    """May a card of this architecture be meant by these words? An `RTX 6000 Blackwell` is no card of Turing."""
+    generations = {word for chip in chips().values() for word in chip.architecture.lower().split()}
+    said = generations & {*beside}
+    return not said or bool(said & {*architecture.lower().split()})
 
 
 def same_number(typed: str, name: str) -> bool:

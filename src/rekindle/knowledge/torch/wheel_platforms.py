@@ -126,11 +126,16 @@ def is_managed(text: str) -> bool:
     return row is not None and bool({"any", *releases} & set(row.managed))
 
 
+def released(text: str) -> str:
+    """`Ubuntu 22.04` for `jammy` and `ubuntu jammy`; anything else as it is."""
+    last = text.lower().split()[-1:]
+    coded = next((row for row in linux_systems() if {*last} & {*row.codenames}), None)
+    return f"{coded.id.capitalize()} {coded.codenames[last[0]]}" if coded else text.strip()
+
+
 def _named(text: str) -> tuple[LinuxSystem | None, tuple[str, ...]]:
     """The system, and its release as it was written, then by fewer numbers."""
-    if coded := next((row for row in linux_systems() if text.strip().lower() in row.codenames), None):
-        return coded, (coded.codenames[text.strip().lower()],)
-    plain = re.sub(r"(?<=\d) ?sp ?(?=\d)", ".", text.strip().lower())  # SUSE's `15 SP5`
+    plain = re.sub(r"(?<=\d) ?sp ?(?=\d)", ".", released(text).lower())  # SUSE's `15 SP5`
     match = re.fullmatch(r"([a-z!/ _-]+?)[ _-]?(?:v?(\d[\d.]*)(?: lts)?)?(?: \(.*\))?", plain)
     name = re.sub(r"linux|\b(gnu|os|ve|server|enterprise|stream|rolling)\b|[^a-z]", "", match[1]) if match else ""
     row = next((row for row in linux_systems() if name in row.names), None)
