@@ -252,7 +252,7 @@ def test_a_wheel_on_the_shelf_is_a_route(monkeypatch: pytest.MonkeyPatch, tmp_pa
         evidence=Evidence.BINARY,
     )
     read = shelf.ShelfOffers(offers=(own,), set_aside={"torch-9.9.9.whl": "torch 9.9.9 is newer"})
-    monkeypatch.setattr("rekindle.wheels.shelf.shelf.offers", lambda _: read)
+    monkeypatch.setattr("rekindle.wheels.shelf.shelf.offers", lambda *_: read)
     found = on_shelves(Shelves(addresses=(str(tmp_path),)))
     assert found == (own,)
     verdict = resolve(situation_from_options(["Tesla K40c"], system="windows", python="3.11"), Wish(), found)

@@ -263,12 +263,13 @@ def _keys(trust: tuple[str, ...]) -> tuple[PublicKey, ...]:
 
 
 def _answer(done: Shelf, as_json: bool, gpus: tuple[str, ...] = ()) -> int:
+    from rekindle.wheels.shelf import shelf as shelves
     from rekindle.wheels.shelf import store
 
     if as_json:
         console.out_json(done)
     else:
-        console.out(store.shelf_text(done.wheels, gpus))
+        console.out(store.shelf_text(done.wheels, gpus, shelves.doubts(done.folder, done.wheels)))
         console.say(f"shelf: {done.folder}")
     return 0
 

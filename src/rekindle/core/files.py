@@ -296,8 +296,11 @@ def plain_bytes(path: Path, *, limit: int = 128 * 1024 * 1024) -> bytes:
             raise OSError(None, "not a regular file")
         if status.st_size > limit:
             raise OSError(None, f"{status.st_size // (1024 * 1024)} MiB, too large for a file of its kind")
-        # Of a file that grows meanwhile no more; those of /proc have no size.
-        return stream.read(max(status.st_size, 1 << 20))
+        # Of a file that grows meanwhile no more; those of /proc have no size, and some give nothing until they have it.
+        data: bytes | None = stream.read(max(status.st_size, 1 << 20))
+        if data is None:
+            raise OSError(None, "not a regular file: it has nothing to read yet")
+        return data
 
 
 def plain_text(path: Path, *, errors: str = "strict") -> str:
@@ -313,7 +316,11 @@ def _read(path: Path, size: int, *, patience: float = 3.0) -> bytes:
         try:
             with reachable(path).open("rb") as stream:
                 # Python reserves what it is asked to read at once: not the limit, but what the file should have.
-                piece = os.fstat(stream.fileno()).st_size + (1 << 20)
+                status = os.fstat(stream.fileno())
+                if os.name != "nt":
+                    # A file of /proc may wait for what comes; only a pipe that the shell made is waited for.
+                    os.set_blocking(stream.fileno(), not stat.S_ISREG(status.st_mode))
+                piece = status.st_size + (1 << 20)
                 parts: list[bytes] = []
                 while size > 0 and (part := stream.read(min(piece, size))):
                     parts.append(part)

@@ -81,6 +81,9 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timed_out: bool = False
 
 
+_LONGEST_PATH = 4096
+
+
 class Recording(msgspec.Struct, kw_only=True):
     """Raw answers, by question. What is not in it is not there."""
 
@@ -114,6 +117,10 @@ class Run(ABC):
     def join(self, *parts: str) -> str:
         joined: str = self.paths.join(*parts)
         return joined
+
+    def normal(self, path: str) -> str:
+        """One spelling of a path. What no system takes for one stays: `normpath` is slow on thousands of separators."""
+        return str(self.paths.normpath(path)) if 0 < len(path) <= _LONGEST_PATH else path
 
     def parent(self, path: str) -> str:
         folder: str = self.paths.dirname(path)
@@ -348,7 +355,7 @@ class Replay(Run):
         return self.recording.asked.get(question)
 
     def _key(self, path: str) -> str:
-        return str(self.paths.normcase(self.paths.normpath(path))) if path else path
+        return str(self.paths.normcase(self.normal(path)))
 
     def _key_command(self, line: str) -> str:
         # Without quotes: where a name with a space was taken out, the words are no longer quoted as they were.

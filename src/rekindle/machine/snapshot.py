@@ -6,6 +6,7 @@ better. A file with facts only (written by hand, or by another tool) is taken at
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from rekindle.machine.model import FoundGpu, Machine
 from rekindle.machine.probe import look
 
 SCHEMA = "rekindle.machine/1"
+_LINE_ENDS = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +95,9 @@ def _say_if_edited(written: Machine, read: Machine, name: str) -> None:
 
 
 def _written_down(machine: Machine) -> Machine:
-    """Facts that somebody may have typed: a system as `--os` takes it, cards by their names."""
+    """Facts that somebody may have typed: a system as `--os` takes it, cards by their names. Each is one line."""
+    plain = codec.with_texts(codec.to_builtins(machine), partial(_LINE_ENDS.sub, " "))
+    machine = codec.from_builtins(plain, Machine)
     place, around = read_system(machine.os), machine.surroundings
     known = {
         "release": around.release or place.spoken,

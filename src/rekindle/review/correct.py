@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from rekindle.core import files
 from rekindle.core.findings import State
 from rekindle.review.document import Document, load, read
 from rekindle.review.question import Asked
@@ -58,9 +60,13 @@ def corrected(path: Path, asked: Asked | None = None) -> Corrected:
 
 
 def write(result: Corrected, output: Path) -> None:
-    """As the file was: its encoding and its line ends."""
+    """As the file was: its encoding, its line ends and its mode. A link in its place is replaced, not followed."""
     encoding = {"utf-8-sig": "utf-8-sig", "utf-16": "utf-16"}.get(result.encoding, result.encoding)
-    output.write_bytes(result.text.encode(encoding, "strict"))
+    there = output.is_file() and not files.is_link(output)
+    mode = stat.S_IMODE(output.stat().st_mode) if there else None
+    files.write_bytes(output, result.text.encode(encoding, "strict"))
+    if mode is not None:
+        output.chmod(mode)
 
 
 def _better(document: Document, asked: Asked, known: set[str]) -> Document | None:

@@ -101,7 +101,7 @@ def of_wheel(wheel: WheelIdentity, code: Sequence[GpuCode], *, location: str, so
     if not wheel.is_torch:
         message = f"`{wheel.project or 'the wheel'}` is not torch"
         raise BadInput(message, hint="name a wheel of torch; another goes beside it with `pip install --no-deps FILE`")
-    if wheel.cuda is None or not code:
+    if wheel.cuda is None or not code or not all(each.groups for each in code):
         message = f"torch {wheel.version} holds no GPU code: it is a CPU build"
         raise ChecksFailed(message, hint="`rekindle inspect` shows what is in a wheel")
     system, machine = wheel.system, wheel.machine

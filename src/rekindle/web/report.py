@@ -108,11 +108,15 @@ def build_report(path: Path, title: str | None = None) -> BuildSummary:
         overview=shown,
         memory=_memory(entries),
         cache=_cache(entries, drawn),
-        warnings=read_warnings(each for each in sorted(folders.logs.glob("*.log")) if each.is_file())
-        if folders
-        else BuildWarnings(),
+        warnings=read_warnings(_plain_logs(folders)) if folders else BuildWarnings(),
         failures=tuple(f"{entry.step}: {entry.note}" for entry in entries if entry.event == "failed" and entry.note),
     )
+
+
+def _plain_logs(folders: Folders) -> Iterator[Path]:
+    """None of them by a link: in a folder that somebody hands over it may lead to anything."""
+    every = sorted(folders.logs.glob("*.log"))
+    return (each for each in every if each.is_file() and not files.is_link(each))
 
 
 def _overview(folders: Folders | None) -> Overview | None:

@@ -479,7 +479,10 @@ def build_command(settings: ExportSettings, *, cache: str = COMPILED) -> str:
 def relative_matrix(matrix: Path, folder: Path) -> str:
     """The matrix as the workflow finds it: from the root of the repository."""
     try:
-        return matrix.resolve().relative_to(folder.resolve()).as_posix()
+        found = matrix.resolve().relative_to(folder.resolve()).as_posix()
     except ValueError as error:
         message = f"`{matrix}` is not below `{folder}`"
         raise UsageError(message, hint="export from the root of the repository that holds the matrix") from error
+    if found.startswith("-"):
+        raise UsageError(f"`{found}` would be read as an option", hint="rename the matrix")
+    return found

@@ -248,7 +248,7 @@ def _called(run: Run, dry: DryRun | None, name: str) -> CalledTool | None:
         said = run.command(path, "--version")
         with contextlib.suppress(CouldNotRead):
             version = parse_nvcc_version(said.out + said.err)
-    return CalledTool(path=run.paths.normpath(path), version=version)
+    return CalledTool(path=run.normal(path), version=version)
 
 
 def _right_ptxas(run: Run, root: str, program: str, version: Version | None, called: CalledTool | None) -> str | None:

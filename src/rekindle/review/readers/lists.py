@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rekindle.core import codec
 from rekindle.review.packages import by_caret, listed
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
@@ -131,11 +132,9 @@ def read_project(trace: Trace, text: str, chosen: frozenset[str] | None = None, 
 
     `chosen`: the extras and groups that a command names; None: any of them may be. `pips`: pip reads it, not uv.
     """
-    import tomli
-
     try:
-        data = tomli.loads(text)
-    except (tomli.TOMLDecodeError, RecursionError) as error:
+        data = codec.plain_toml(text)
+    except (ValueError, RecursionError) as error:
         trace.unread(getattr(error, "lineno", 1), "", f"not valid TOML: {error}")
         return
     _ProjectReader(trace, text, data | ({"tool": _table(data, "tool") | {"uv": {}}} if pips else {}), chosen).read()

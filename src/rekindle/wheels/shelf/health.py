@@ -10,9 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
-from rekindle.core import codec, console, files, paths, signing
+from rekindle.core import console, files, paths
 from rekindle.core.command import rekindle
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned, worst
@@ -23,7 +21,6 @@ from rekindle.wheels.shelf import index, provenance, store
 from rekindle.wheels.shelf.provenance import believed
 from rekindle.wheels.shelf.shelf import Addition, add, entries
 from rekindle.wheels.shelf.store import ShelfHealth, ShelvedWheel
-from rekindle.wheels.verify.verify import Verification
 
 _MEND = Fix(text="`rekindle shelf mend` makes it anew", commands=(rekindle("shelf", "mend"),))
 _SWEEP = Fix(text="`rekindle shelf mend` removes it", commands=(rekindle("shelf", "mend"),))
@@ -83,7 +80,7 @@ def mend(folder: Path, trusted: Sequence[PublicKey] = ()) -> ShelfHealth:
             if not wheel.is_file():
                 store.set_aside(folder, file)
                 done.append(_done(f"set aside what was left of `{file}`: the wheel is gone"))
-            elif entry is not None and paths.sha256_of(wheel) != entry.sha256:
+            elif entry is not None and (wheel.stat().st_size != entry.size or paths.sha256_of(wheel) != entry.sha256):
                 place = store.set_aside(folder, file)
                 text = f"set aside `{file}`: it is not the file that was added; it lies in `{place}`"
                 done.append(failed("mend", text, fix=_AGAIN))
@@ -91,6 +88,9 @@ def mend(folder: Path, trusted: Sequence[PublicKey] = ()) -> ShelfHealth:
                 strays.append(wheel)
             else:
                 done += _companions(folder, entry)
+                signed = entry.signed_by or (wheel.parent / f"{file}{store.STATEMENT}").exists()
+                why = provenance.contradiction(wheel.parent, entry, trusted) if signed else None
+                done += [failed("mend", why, fix=_AGAIN)] if why else []
         named = {path.name.removesuffix(store.ENTRY) for path in store.entry_files(folder)}
         strays += [wheel for wheel in sorted((folder / "wheels").glob("*.whl")) if wheel.name not in named]
     for wheel in dict.fromkeys(strays):
@@ -131,7 +131,7 @@ def _wheel(folder: Path, entry: ShelvedWheel, keys: Sequence[PublicKey], *, sign
     if files.is_link(wheel) or not wheel.is_file():
         return [failed("wheel", f"`{entry.file}` is not there", fix=_MEND)]
     if wheel.stat().st_size != entry.size or paths.sha256_of(wheel) != entry.sha256:
-        return [failed("wheel", f"`{entry.file}` is not the file that was added: its hash differs", fix=_AGAIN)]
+        return [failed("wheel", f"`{entry.file}` is not the file that was added: its size or hash differs", fix=_AGAIN)]
     found = []
     metadata = place / f"{entry.file}{store.METADATA}"
     if not metadata.is_file() or hashlib.sha256(files.read_bytes(metadata)).hexdigest() != entry.metadata_sha256:
@@ -140,25 +140,12 @@ def _wheel(folder: Path, entry: ShelvedWheel, keys: Sequence[PublicKey], *, sign
 
 
 def _statement(place: Path, entry: ShelvedWheel, keys: Sequence[PublicKey], *, signed: bool) -> list[Finding]:
-    path = place / f"{entry.file}{store.STATEMENT}"
-    name = f"the statement of `{entry.file}`"
-    if files.is_link(path) or not path.is_file():
-        state = State.FAIL if signed or entry.signed_by else State.UNVERIFIED
-        return [Finding(id="statement", state=state, found=f"`{entry.file}` has no signed statement", fix=_AGAIN)]
-    try:
-        envelope = signing.read_envelope(files.read_bytes(path), name=name)
-        said = provenance.opened(envelope, keys, name=name)
-    except RekindleError as error:
-        return [failed("statement", str(error), fix=_AGAIN)]
-    if said.entry != msgspec.structs.replace(entry, yanked=said.entry.yanked):
-        return [failed("statement", f"what the shelf says of `{entry.file}` is not what was signed", fix=_AGAIN)]
-    try:
-        report = codec.from_json(files.read_bytes(place / f"{entry.file}{store.REPORT}"), Verification)
-    except RekindleError as error:
-        return [failed("report", f"the report of `{entry.file}` cannot be read: {error}", fix=_AGAIN)]
-    if report != said.verification:
-        return [failed("report", f"the report of `{entry.file}` is not the one that was signed", fix=_AGAIN)]
-    return []
+    doubt = provenance.doubt(place, entry, keys)
+    if doubt is None:
+        return []
+    there = signed or entry.signed_by or (place / f"{entry.file}{store.STATEMENT}").exists()
+    state = State.FAIL if there else State.UNVERIFIED
+    return [Finding(id="statement", state=state, found=doubt, fix=_AGAIN)]
 
 
 def _pages(folder: Path, keys: Sequence[PublicKey], *, signed: bool) -> list[Finding]:

@@ -16,11 +16,12 @@ from typing import Any
 import msgspec
 
 from rekindle import __version__
-from rekindle.core import codec, console, signing
+from rekindle.core import codec, console, files, signing
 from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, ChecksFailed, NotFound, RekindleError
 from rekindle.core.findings import State, worst
 from rekindle.core.signing import Envelope, PublicKey, SigningKey
+from rekindle.wheels.shelf import store
 from rekindle.wheels.shelf.store import ShelvedWheel
 from rekindle.wheels.verify import signed_report, verify
 from rekindle.wheels.verify.verify import STATIC, NumberedCheck, Verification, report_beside
@@ -148,6 +149,30 @@ def checked(
             console.say(f"`{place.name}` is not believed: {found.why}; what it says was run is UNVERIFIED")
         return seen
     return _together(seen, found.report)
+
+
+def doubt(place: Path, entry: ShelvedWheel, keys: Sequence[PublicKey]) -> str | None:
+    """Why an entry of this folder is nobody's word; None: one of these keys signed exactly this, and its report."""
+    path, name = place / f"{entry.file}{store.STATEMENT}", f"the statement of `{entry.file}`"
+    if files.is_link(path) or not path.is_file():
+        return f"`{entry.file}` has no signed statement"
+    try:
+        said = opened(signing.read_envelope(files.read_bytes(path), name=name), keys, name=name)
+        report = codec.from_json(files.read_bytes(place / f"{entry.file}{store.REPORT}"), Verification)
+    except RekindleError as error:
+        return str(error)
+    if said.entry != msgspec.structs.replace(entry, yanked=said.entry.yanked):
+        return f"what the shelf says of `{entry.file}` is not what was signed"
+    return None if report == said.verification else f"the report of `{entry.file}` is not the one that was signed"
+
+
+def contradiction(place: Path, entry: ShelvedWheel, trusted: Sequence[PublicKey] = ()) -> str | None:
+    """The same, where the key that the entry itself names will do: nobody has to be trusted, but all must agree."""
+    try:
+        named = [PublicKey.parse(entry.signed_by)] if entry.signed_by else []
+    except RekindleError as error:
+        return str(error)
+    return doubt(place, entry, (*named, *believed(trusted)))
 
 
 def believed(trusted: Sequence[PublicKey]) -> tuple[PublicKey, ...]:

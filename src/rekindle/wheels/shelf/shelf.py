@@ -30,6 +30,7 @@ from rekindle.formats import package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.knowledge.tables import Evidence
 from rekindle.model.wheel import WheelIdentity, identity_fields, python_of, read_name
 from rekindle.stack.offers import Offer, of_wheel
 from rekindle.wheels.inspect.identity import cuda_of, read_torch
@@ -240,8 +241,20 @@ class ShelfOffers(msgspec.Struct, frozen=True, kw_only=True):
     set_aside: dict[str, str] = {}
 
 
-def offers(folder: Path) -> ShelfOffers:
-    """One damaged entry does not hide the others."""
+def doubts(folder: Path, wheels: Sequence[ShelvedWheel]) -> dict[str, str]:
+    """By file: why what an entry says is nobody's word. The unsigned ones of your own shelf are yours."""
+    foreign = folder.resolve() != paths.shelf_folder().resolve()
+    asked = [entry for entry in wheels if entry.signed_by or foreign]
+    return {
+        entry.file: why for entry in asked if (why := provenance.contradiction(folder / "wheels", entry)) is not None
+    }
+
+
+def offers(folder: Path, keys: Sequence[PublicKey] | None = None) -> ShelfOffers:
+    """One damaged entry does not hide the others.
+
+    `keys`: it is somebody's folder, where an entry that none of these has signed is only what somebody says.
+    """
     store.guard(folder)
     good: list[ShelvedWheel] = []
     aside: dict[str, str] = {}
@@ -251,7 +264,12 @@ def offers(folder: Path) -> ShelfOffers:
         except RekindleError as error:
             aside[path.name.removesuffix(store.ENTRY)] = str(error)
     found = offers_of(good, lambda entry: str(folder.absolute() / "wheels" / entry.file), "on the shelf")
-    return ShelfOffers(offers=found.offers, set_aside={**aside, **found.set_aside})
+    told = {each.file for each in good if keys is not None and provenance.doubt(folder / "wheels", each, keys)}
+    offered = tuple(
+        msgspec.structs.replace(each, evidence=Evidence.NOTES) if Path(str(each.location)).name in told else each
+        for each in found.offers
+    )
+    return ShelfOffers(offers=offered, set_aside={**aside, **found.set_aside})
 
 
 def offers_of(wheels: Sequence[ShelvedWheel], location: Callable[[ShelvedWheel], str], where: str) -> ShelfOffers:

@@ -6,7 +6,7 @@ import contextlib
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -179,7 +179,10 @@ class ShelfHealth(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-def shelf_text(wheels: Sequence[ShelvedWheel], cards: Sequence[str] = ()) -> str:
+def shelf_text(
+    wheels: Sequence[ShelvedWheel], cards: Sequence[str] = (), doubts: Mapping[str, str] | None = None
+) -> str:
+    """`doubts` by file: why what an entry says is nobody's word."""
     if not wheels and cards:
         return f"no wheel on the shelf serves {console.clean(' and '.join(cards))}"
     if not wheels:
@@ -193,6 +196,8 @@ def shelf_text(wheels: Sequence[ShelvedWheel], cards: Sequence[str] = ()) -> str
             ("signed", "yes" if entry.signed_by else "no"),
             ("size", console.size(entry.size)),
         ]
+        if doubt := (doubts or {}).get(entry.file):
+            rows[2:4] = [("verified", f"{entry.state.value}, by its entry alone"), ("signed", f"no: {doubt}")]
         if entry.yanked is not None:
             rows.append(("yanked", entry.yanked or "yes"))
         table = console.table([(name, console.clean(value)) for name, value in rows], indent="  ")
