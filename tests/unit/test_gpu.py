@@ -161,6 +161,8 @@ def test_a_name_of_several_cards_is_answered_where_that_does_not_matter() -> Non
     assert seen.code == 0 and "torch==2.14.1+cu126" in seen.out
     assert "`Titan X` may be `GeForce GTX TITAN X` (5.2) or `TITAN X (Pascal)` (6.1)" in seen.out
     assert "the answer is the same for every chip that Titan X may have" in seen.out
+    both = rekindle_command("plan", "--gpu", "RTX 6000", "--torch", "2.6.0", "--os", "windows")
+    assert both.code == 0 and "bfloat16" not in both.out  # what one of them lacks is not said of both
     # A Quadro RTX 6000 has no code in the newest wheel.
     for words in (("--gpu", "RTX 6000"), ("--gpu", "4000", "--for", "vllm"), ("--gpu", "Titan X", "--list")):
         refused = rekindle_command("plan", "--os", "linux", *words)

@@ -139,6 +139,8 @@ def test_why_not_cuda_and_python() -> None:
     answer = why_not("python==3.13", situation, Wish(), resolve(situation, Wish()))
     assert answer.answer == "possible"
     assert "torch 2.7.1+cu118, CUDA 11.8, Python 3.13, which loses something (cuDNN" in answer.sentence
+    answer = why_not("python==3.9", situation_from_options(["RTX 3080"], system="linux"), Wish(), verdict)
+    assert "torch 2.8.0+cu128, CUDA 12.8, Python 3.9" in answer.sentence and "container" not in answer.sentence
     with pytest.raises(UsageError):
         why_not("gcc==12", situation, Wish(), verdict)
 

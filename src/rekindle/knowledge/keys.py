@@ -26,7 +26,7 @@ KEYS: dict[str, dict[str, Key]] = {
     },
     "builds/profiles": {"settings": _PROFILE_CONDITIONS},
     "builds/programs": {
-        "release": ("program", "version", "systems", "evidence"),
+        "release": ("program", "version", "systems", "machine", "evidence"),
         "portable": ("program", "system", "first"),
     },
     "builds/review": {

@@ -139,12 +139,12 @@ def _ready(route: Route, offer: Offer, cards: Sequence[Capability]) -> Ranked:
 
 
 def _is_default(offer: Offer, cards: Sequence[Capability]) -> bool:
-    """PyTorch's own line of the release; where the cards came after its CUDA, the first line whose CUDA knows them."""
+    """PyTorch's own line of the release; where the cards came after its CUDA, the newest line whose CUDA knows them."""
     lines = offers.official_of(offer.torch, offer.system, offer.machine) if offer.variant else ()
     knowing = [each for each in lines if all(map(toolkits.toolkit(each.cuda).has_target, cards))]
     if not knowing or any(each.default_variant for each in knowing):
         return offer.default_variant
-    return offer.variant == min(knowing, key=lambda each: each.cuda).variant
+    return offer.variant == max(knowing, key=lambda each: (not each.experimental, each.cuda)).variant
 
 
 def _source_builds(situation: Situation, wish: Wish, window: Window) -> tuple[list[Ranked], list[Rejection]]:

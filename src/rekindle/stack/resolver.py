@@ -124,7 +124,15 @@ def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer], *, 
     first = each[0]
     if len({(one.recommended.route, one.recommended.version, one.recommended.commands) for one in each}) == 1:
         note = f"the answer is the same for every chip that {unsure.name} may have"
-        return msgspec.structs.replace(first, situation=situation, candidates=candidates, notes=(*first.notes, note))
+        shared = tuple(line for line in first.recommended.lacks if all(line in one.recommended.lacks for one in each))
+        return msgspec.structs.replace(
+            first,
+            situation=situation,
+            candidates=candidates,
+            notes=(*first.notes, note),
+            recommended=msgspec.structs.replace(first.recommended, lacks=shared),
+            outlook=tuple(step for step in first.outlook if all(step in one.outlook for one in each)),
+        )
     named = gpus.find(unsure.name)  # of several cards: which one is meant has to be said
     change = Change(what="card", text=gpus.which_chip(named), route=RouteKind.NONE)
     return Verdict(

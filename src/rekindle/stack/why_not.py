@@ -88,6 +88,8 @@ def _python(question: str, value: str, situation: Situation, wish: Wish, verdict
     if asked.recommended.python != python and wish.torch is None and taking:
         # The releases that are for it may work, at a price.
         asked = resolve(here, msgspec.structs.replace(wish, torch=f">={taking[-1]},<={taking[0]}"))
+    # An image brings a Python of its own.
+    asked = msgspec.structs.replace(asked, routes=tuple(each for each in asked.routes if each.python == python))
     mine = [each for each in chain if each.candidate.torch == verdict.recommended.torch]
     return _answer(question, f"Python {python}", asked, verdict, mine or chain, asked.recommended.python == python)
 

@@ -163,6 +163,10 @@ def cards_index(chosen: list[CardClass]) -> dict[str, Any]:
         "keys": known,
         "among": among,
         "shorts": sorted(key for key in known if gpus.among_words(tuple(key.split()))),
+        "generations": {
+            word: [each.id for each in chosen if names.of_generation(each.architecture, [word])]
+            for word in sorted(names.generations())
+        },
         "numbers": numbers,
         "pci": [[spellings.for_browser(each), *groups] for each, groups in _PCI],
         "patterns": {name: spellings.for_browser(text) for name, text in names.patterns().items()},

@@ -233,9 +233,13 @@ def nearly_suffix(word: str) -> bool:
 
 def of_generation(architecture: str, beside: Iterable[str]) -> bool:
     """May a card of this architecture be meant by these words? An `RTX 6000 Blackwell` is no card of Turing."""
-    generations = {word for chip in chips().values() for word in chip.architecture.lower().split()}
-    said = generations & {*beside}
+    said = generations() & {*beside}
     return not said or bool(said & {*architecture.lower().split()})
+
+
+@cached
+def generations() -> frozenset[str]:
+    return frozenset(word for chip in chips().values() for word in chip.architecture.lower().split())
 
 
 def same_number(typed: str, name: str) -> bool:

@@ -52,6 +52,8 @@ const readName = (() => {
 
     // The longest known name among what was typed.
     function inside(words) {
+      const said = words.filter((word) => known.generations[word]);
+      const meant = (number) => !said.length || said.some((word) => known.generations[word].includes(known.classes[number]));
       for (let length = words.length - 1; length > 0; length -= 1) {
         const found = new Map();
         for (let at = 0; at + length <= words.length; at += 1) {
@@ -59,7 +61,7 @@ const readName = (() => {
           const count = at ? /^(\d{1,2})x$/.exec(words[at - 1]) : null;
           const alone = length === 1 && count && /[a-z].*\d/.test(part[0]);
           const hit = (alone || known.shorts.has(tidy(part))) && among(part);
-          if (hit && hit.number !== undefined) found.set(hit.number, count);
+          if (hit && hit.number !== undefined && meant(hit.number)) found.set(hit.number, count);
         }
         if (found.size === 1) {
           const [[number, count]] = [...found];
