@@ -4,8 +4,8 @@
 
 CLONE is a clone of NVIDIA/open-gpu-kernel-modules with its tags: each driver since 515.43.04 is a tag, and its README
 lists the cards from Turing on by their PCI ids. A card that the oldest list names already has no row: its first driver
-is older than the lists. A list names what the open modules are said to serve, so a card may have run before: the change
-log names the GeForce RTX 4090 with 520.56.06, the list with 525.47.06. These are drivers for Linux; Windows has others.
+is older than the lists. A list names what the open modules are said to serve, so a card may have run before:
+`_EARLIER` has those that a change log names. These are drivers for Linux; Windows has others.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from packaging.version import Version
 from tools.observe import table
 
 _LINE = re.compile(r"^\| (NVIDIA [^|]+?) +\| ([0-9A-F]{4})(?: [0-9A-F]{4} [0-9A-F]{4})? +\|$", re.MULTILINE)
+_EARLIER = {"2684": ("520.56.06", "release notes of the Linux driver 520.56.06 of 2022-10-12, the first with it; ")}
 _TAG = re.compile(r"\d{3}(?:\.\d+)+$")
 
 
@@ -36,11 +37,14 @@ def observe(clone: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def _row(device: str, name: str, tag: str, oldest: str) -> dict[str, Any]:
+    source = f"README of NVIDIA's open kernel modules {tag}"
+    driver, said = _EARLIER.get(device, (tag, ""))
+    before = "" if said else f"; no list from {oldest} on to the one before names it"
     return {
         "pci_id": device,
         "name": name.removeprefix("NVIDIA "),
-        "driver": tag,
-        "source": f"README of NVIDIA's open kernel modules {tag}; no list from {oldest} on to the one before names it",
+        "driver": driver,
+        "source": f"{said}{source}{before}",
         "observed_at": table.today(),
         "evidence": "notes",
     }
