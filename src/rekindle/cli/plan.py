@@ -16,7 +16,6 @@ from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capabilities import needs
 from rekindle.knowledge.gpu.gpus import find_all
 from rekindle.stack import answers, extensions
-from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import situation_here
 from rekindle.stack.nodes import WITHIN, Nodes
 from rekindle.stack.resolver import resolve
@@ -122,6 +121,8 @@ def command(**given: Any) -> int:
         shown = verdict if written is None else answers.once_written(verdict, written)
         console.out(answers.verdict(shown, everything=asked_for.everything))
     if asked_for.output is not None and asked_for.form is None:
+        from rekindle.stack import plan as lock
+
         lock.write(lock.plan_of(verdict), asked_for.output)
         console.say(f"wrote `{asked_for.output}`")
     # Nothing works as it is, though something may after a change.
@@ -238,6 +239,7 @@ _SUFFIX = {
 def _lab(asked_for: PlanOptions, places: dict[str, Situation], found: Nodes, wish: Wish) -> dict[str, str]:
     """Write a lock for each stack and the index of them; answers which machines have none though something works."""
     from rekindle.stack import lab
+    from rekindle.stack import plan as lock
     from rekindle.stack.forms import Form, render
 
     folder, form = asked_for.output, asked_for.form
@@ -366,6 +368,8 @@ def _program(name: str, situation: Situation, as_json: bool) -> int:
 
 
 def _compare(origin: Path, asked_for: PlanOptions) -> int:
+    from rekindle.stack import plan as lock
+
     planned = lock.read(origin)
     elsewhere = None
     if asked_for.gpus or asked_for.machines:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import sys
@@ -135,6 +134,8 @@ def _origin() -> Path | str | None:
         return Path(__file__).parents[3]  # started from its source
     if not text:
         return None
+    import json
+
     where = json.loads(text)
     address = str(where.get("url", ""))
     if address.startswith("file:"):

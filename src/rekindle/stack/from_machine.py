@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,8 +17,6 @@ from rekindle.inputs.system import old_windows, read_processor, read_system
 from rekindle.inputs.versions import read_python
 from rekindle.knowledge.gpu.gpus import find
 from rekindle.knowledge.gpu.names import is_virtual
-from rekindle.machine import snapshot as snapshots
-from rekindle.machine.model import FoundGpu, Machine
 from rekindle.stack.situation import (
     Card,
     Installed,
@@ -28,6 +26,9 @@ from rekindle.stack.situation import (
     machine_of,
     situation_from_options,
 )
+
+if TYPE_CHECKING:
+    from rekindle.machine.model import FoundGpu, Machine
 
 _ARM_BOARD = "Linux is assumed: this GPU comes on a board with an Arm processor, and its software is for Linux"
 
@@ -131,7 +132,9 @@ def situation_here(
 ) -> Situation:
     """The situation of a command line: named cards, a recorded machine, or this computer when nothing is named."""
     if snapshot is not None:
-        found = situation_of(snapshots.load(snapshot), gpus=gpus, driver=driver, python=python)
+        from rekindle.machine.snapshot import load
+
+        found = situation_of(load(snapshot), gpus=gpus, driver=driver, python=python)
         return msgspec.structs.replace(found, recorded=str(snapshot))
     own = paths.system()
     elsewhere = system is not None and read_system(system).system != own
@@ -142,7 +145,9 @@ def situation_here(
         if system is None and place != own:
             return msgspec.structs.replace(found, arch_note=_ARM_BOARD)
         return found if machine is not None else _assumed(found)
-    return situation_of(snapshots.here(), driver=driver, python=python)
+    from rekindle.machine.snapshot import here
+
+    return situation_of(here(), driver=driver, python=python)
 
 
 def _system_of(gpus: Sequence[str], own: str) -> str:
