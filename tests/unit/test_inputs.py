@@ -697,3 +697,20 @@ def test_a_system_has_a_python_of_its_own(system: str, python: str | None) -> No
     """Rocky 9 was told to `pip install` a torch that its Python 3.9 has no wheel of."""
     assert wheel_platforms.own_python(system) == python
     assert read_system(system).spoken == system
+
+
+@pytest.mark.parametrize(
+    "text", ["Ubuntu 22.04 on WSL2", "Ubuntu 22.04 (WSL)", "ubuntu 22.04 wsl2", "WSL2 Ubuntu 22.04"]
+)
+def test_a_linux_inside_of_windows_in_either_order(text: str) -> None:
+    found = read_system(text)
+    assert found.wsl and str(found.glibc) == "2.35" and found.driver_system == "windows"
+
+
+def test_dgx_os_is_ubuntu_and_nixos_needs_more_than_a_wheel() -> None:
+    assert str(read_system("DGX OS 7").glibc) == "2.39" and "nix-ld" in (read_system("NixOS 25.11").note or "")
+
+
+def test_another_python_than_cpython_is_told_so() -> None:
+    with pytest.raises(UsageError, match="CPython alone"):
+        read_python("pypy3.10")

@@ -303,7 +303,7 @@ def test_beside_hours_of_building_stands_what_works_at_once() -> None:
 
 
 def test_a_jetson_with_a_newer_jetpack_is_told_where_wheels_are_listed() -> None:
-    assert "install-pytorch-jetson-platform" in text(_asked("Jetson AGX Orin", system="JetPack 7.2"))
+    assert "install-pytorch-jetson-platform" in text(_asked("Jetson AGX Xavier", system="JetPack 6.2"))
 
 
 @pytest.mark.parametrize(
@@ -384,3 +384,20 @@ def test_a_jetpack_made_from_ubuntu_24_04_has_its_python_and_its_driver() -> Non
 def test_a_wheel_of_another_jetpack_asks_for_the_update_first(typed: str, first: bool) -> None:
     """6.0 has CUDA 12.2 and cuDNN 8; the wheel of 6.1 wants 12.6 and cuDNN 9."""
     assert _asked("Jetson Orin Nano", system=typed).recommended.summary.startswith("first update") is first
+
+
+def test_a_line_whose_cuda_knows_the_card_comes_first() -> None:
+    """cu128 was chosen for a DGX Spark, though its NVRTC and ptxas do not know sm_121."""
+    found = resolve(situation_from_options(["DGX Spark"], system="linux"), Wish(torch="2.9.1")).recommended
+    assert found.cuda is not None and found.cuda >= Version("12.9")
+
+
+def test_a_board_with_a_newer_jetpack_runs_what_is_made_for_servers() -> None:
+    found = resolve(situation_from_options(["Jetson AGX Orin"], system="JetPack 7.2"), Wish()).recommended
+    assert found.route is RouteKind.OFFICIAL_WHEEL and any("a board runs code" in each for each in found.unverified)
+
+
+def test_the_headers_are_those_of_the_python_that_was_named() -> None:
+    there = situation_from_options(["V100"], system="Ubuntu 22.04", python="3.11")
+    found = resolve(there, Wish(needs=("compile",))).recommended
+    assert any("python3.11-dev" in str(line) for piece in found.missing for line in piece.commands)

@@ -23,7 +23,11 @@ _OLD_WINDOWS = re.compile(
     r"(?i)(?:microsoft )?win(?:dows)?[ -]?"
     r"(?:(xp|vista|7|8\.1|8)|(?:server )?(2003|2008|2012)(?:server)?([ -]?r2)?)(?![\d.])"
 )
-_WSL = re.compile(r"(?:wsl|windows subsystem for linux) ?([12])?(?: \(?([^()]+)\)?)?")
+_WSL = re.compile(r"(?:wsl|windows subsystem for linux) ?(?P<version>[12])?(?: \(?(?P<linux>[^()]+)\)?)?")
+_INSIDE_WSL = re.compile(
+    r"(?P<linux>\w[\w .-]*?),? \(?(?:(?:on|in|inside|under|via|with) )?"
+    r"(?:wsl|windows subsystem for linux) ?(?P<version>[12])?\)?"
+)
 _JETPACK = re.compile(
     r"(?:nvidia )?(?:(?:jetpack|jp)[ -]?(\d)(\.\d+)?[\d.]*|(?:jetson )?(?:linux|l4t)[ -]?r?(3\d)[\d.]*)"
 )
@@ -71,9 +75,9 @@ def read_system(text: str) -> TypedSystem:
         raise UsageError(message, hint="write `--os linux` or, for one on x64, `--os windows`")
     if _WINDOWS.fullmatch(name):
         return TypedSystem(system="windows", release=old_windows(name))
-    wsl = _WSL.fullmatch(name)
+    wsl = _WSL.fullmatch(name) or _INSIDE_WSL.fullmatch(name)
     if wsl:
-        return _inside_windows(wsl[1], wsl[2])
+        return _inside_windows(wsl["version"], wsl["linux"])
     if name in ("linux", "gnu/linux"):
         return TypedSystem(system="linux")
     if board := _JETPACK.fullmatch(name):
@@ -85,7 +89,7 @@ def read_system(text: str) -> TypedSystem:
     row, glibc = found
     spoken = wheel_platforms.released(text)[:40]
     spoken = spoken if spoken != spoken.lower() else spoken.capitalize()
-    note = None
+    note = row.note
     if row.glibc and glibc is None:
         known = ", ".join(row.glibc)
         note = f"which glibc {spoken} has is not in Rekindle's data (known: {known}): whether wheels load is UNVERIFIED"

@@ -26,6 +26,8 @@ class TypedPython(msgspec.Struct, frozen=True):
 
 def read_python(text: str) -> TypedPython:
     """`3.11`, `3.11.9`, `3.11.x`, `py311`, `cp311`, `3.13t`, `3.7-32`."""
+    if plain(text).startswith(("pypy", "graalpy", "jython", "ironpython", "pyston")):
+        raise UsageError(f"PyTorch has wheels for CPython alone, none for `{text[:40]}`", hint="write `--python 3.11`")
     number = plain(text).removeprefix("python").removeprefix("py").strip()
     match = re.fullmatch(r"(?:cp)?([23])\.?(\d{1,2})(?:\.(?:\d+|[x*]))?(t?)(?:-(32|64))?", number)
     if not match or (match[1] == "2" and match[2] != "7"):

@@ -44,7 +44,7 @@ def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) ->
     rejections = [*against_place(situation, wish), *cards_driven(situation, window)]
     if rejections or not situation.cards:
         return [], rejections
-    if any(card.jetson for card in situation.cards):
+    if any(card.jetson for card in situation.cards) and (situation.jetpack or 0) < SERVERS_FROM:
         if wish.extensions:
             return [], [broken("package-wheel", Candidate(name="any PyTorch"), sentence=JETSON_WHEELS)]
         routes, rejections = jetson_routes(situation, wish)
@@ -303,6 +303,8 @@ def _needs(situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejec
     ]
 
 
+SERVERS_FROM = 38
+"""From this L4T on a board runs what is made for Arm servers."""
 JETSON_WHEELS = "a Jetson runs NVIDIA's wheels for its JetPack: PyTorch's aarch64 wheels are for servers"
 
 

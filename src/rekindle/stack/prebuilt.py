@@ -24,7 +24,7 @@ from rekindle.knowledge.gpu.capabilities import on_boards_only
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.tables import Evidence
-from rekindle.knowledge.torch import companions
+from rekindle.knowledge.torch import companions, wheel_platforms
 from rekindle.stack import estimates, extensions
 from rekindle.stack.driver import Driving, drive
 from rekindle.stack.offers import Offer
@@ -405,6 +405,9 @@ def _unverified(offer: Offer, situation: Situation) -> tuple[str, ...]:
     old = situation.cpu is not None and situation.arch == "x86_64" and "avx" not in situation.cpu
     if offer.route is RouteKind.SHELF and old and offer.wheel is not None and offer.wheel.cpu is None:
         found.append("which processor the wheel was built for: this one has no AVX, and the wheel does not say")
+    boards = [each for each in situation.capabilities if on_boards_only(each)]
+    if any(each not in {target.capability for target in offer.targets} for each in boards):
+        found.append("that a board runs code for cards: NVIDIA promises it of newer cards alone")
     unknown = [each for each in situation.capabilities if isinstance(cudnn_inside(offer, each), Unknown)]
     if unknown and offer.route is not RouteKind.CONDA_FORGE:
         found.append("which cuDNN is inside, and whether it has code for the card")
@@ -419,14 +422,19 @@ def driver_page() -> tuple[Command, ...]:
     return (Command.page("https://www.nvidia.com/en-us/drivers/"),)
 
 
-def packages_for(wish: Wish) -> tuple[str, ...]:
-    """What Debian and Ubuntu have to bring for it: Triton compiles a small C file when it first runs."""
-    return ("gcc", "python3-dev") if "compile" in wish.needs else ()
+def packages_for(wish: Wish, python: str | None = None) -> tuple[str, ...]:
+    """What Debian and Ubuntu have to bring for it: Triton compiles a small C file when it first runs.
+
+    `python`: another one than the system's own.
+    """
+    return ("gcc", f"python{python}-dev" if python else "python3-dev") if "compile" in wish.needs else ()
 
 
 def _compiler_missing(situation: Situation, wish: Wish) -> tuple[Missing, ...]:
     """Said where nobody has looked at the machine."""
-    packages = packages_for(wish)
+    own = wheel_platforms.own_python(situation.system_name) if situation.system_name else None
+    other = situation.python if situation.python and own and situation.python.rstrip("t") != own else None
+    packages = packages_for(wish, other)
     if not packages or situation.system != "linux" or situation.gcc:
         return ()
     known = situation.distribution in (None, "ubuntu", "debian")

@@ -69,4 +69,6 @@ def _key(each: Ranked, situation: Situation, wish: Wish) -> tuple[object, ...]:
     beside = [route.torchvision, route.torchaudio].count(None) if route.route is RouteKind.OFFICIAL_WHEEL else 0
     # None counts for whoever takes what others build.
     strangers = 0 if wish.community else len(route.strangers)
-    return (*cost, strangers, changed, *taste, not each.jit, beside, bool(route.unverified), line)
+    # Its NVRTC and ptxas know the card: what is compiled while it runs is compiled for it.
+    late = route.cuda is not None and not all(map(toolkits.toolkit(route.cuda).has_target, situation.capabilities))
+    return (*cost, strangers, changed, *taste, not each.jit, beside, late, bool(route.unverified), line)

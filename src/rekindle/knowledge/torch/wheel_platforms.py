@@ -84,6 +84,8 @@ class LinuxSystem(NamedRow, frozen=True, kw_only=True):
     """The releases whose own Python takes nothing from pip (PEP 668); `any` for one without releases."""
     driver: str | None = None
     module: str | None = None
+    note: str | None = None
+    """What whoever installs there has to know."""
 
 
 linux_systems = rows("linux_systems.toml", "system", LinuxSystem)
