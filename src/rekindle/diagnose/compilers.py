@@ -47,6 +47,7 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         name_cuda=package_of(fields.get("new_name", ""), kind="cuda_name"),
         nvidia_part=package_of(fields.get("nvidia_library", ""), kind="nvidia_folder"),
         torch_cuda_line=line and line.cuda,
+        toolkit_fits=_toolkit(fields.get("needs", ""), line),
         wanted_package=_wanted(fields, facts),
     )
     return found | _toolsets(fields, facts) | _tool(fields.get("program", ""))
@@ -76,6 +77,12 @@ def _toolsets(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         before = [span[1] for version, span in ranges if span and version < Version(demand)]
         found |= present(stl_toolset=max(before, default=None))
     return found
+
+
+def _toolkit(needs: str, line: CudaLine | None) -> str | None:
+    """The CUDA of torch, where that is new enough: what is compiled must have the same major."""
+    least = Version.find(needs)
+    return str(line.cuda) if line and least and line.cuda >= least else needs or None
 
 
 def _ptx(given: str) -> Version | None:

@@ -361,6 +361,9 @@ def ranked(found: Sequence[SignatureMatch], events: Sequence[Event], pairs: Sequ
     solid = [match for match in found if not match.signature.soft or broken]
     if _goes_on_regardless(events):
         solid = [match for match in solid if not match.cause.running]
+    last = max((event.number for event in events if event.kind is LineKind.ERROR), default=0)
+    if all(_warned_of(match) and match.event.number < last for match in solid):
+        return []
     labels: dict[str, list[SignatureMatch]] = {}
     for match in solid:
         labels.setdefault(match.cause.id, []).append(match)
@@ -369,6 +372,11 @@ def ranked(found: Sequence[SignatureMatch], events: Sequence[Event], pairs: Sequ
     entries = [_beside(entry, entries) or _explained(entry, entries) for entry in entries]
     entries.sort(key=lambda entry: (entry.explained_by is not None, -entry.score, entry.first.event.number))
     return [_weighed(entry, entries, events) for entry in entries]
+
+
+def _warned_of(match: SignatureMatch) -> bool:
+    """A warning of Python that a library does without a part of it: what stops the program is another error."""
+    return match.cause.family == _LOADING and match.event.kind is LineKind.WARNING and "Warning: " in match.event.text
 
 
 def _weighed(entry: RankedCause, entries: Sequence[RankedCause], events: Sequence[Event]) -> RankedCause:
@@ -402,7 +410,8 @@ def _entry(label: str, matches: list[SignatureMatch], agreed: bool) -> RankedCau
     distinct = len({match.signature.id for match in matches})
     told = best[0].event.kind is not LineKind.WARNING or best[0].signature.weight >= SPECIFIC
     plain = not best[0].signature.vague and told
-    twice = distinct > 1 and plain
+    # Two patterns of one line are one witness.
+    twice = distinct > 1 and plain and len({match.event.number for match in matches}) > 1
     return RankedCause(
         label=label,
         matches=tuple(best),

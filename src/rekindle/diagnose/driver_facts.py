@@ -9,6 +9,7 @@ import msgspec
 
 from rekindle.compat import driver_card, driver_cuda, torch_cuda
 from rekindle.compat.driver_cuda import DriverNeed
+from rekindle.compat.judgement import Fits
 from rekindle.core.version import Version
 from rekindle.diagnose import coverage
 from rekindle.diagnose.facts import Facts, present
@@ -114,23 +115,22 @@ def _runs(facts: Facts) -> dict[str, str]:
 
 
 def _said(number: str, facts: Facts) -> dict[str, str]:
-    """`found version 11040` is CUDA 11.4. Every CUDA of that major runs on it, by minor-version compatibility."""
-    cuda = _cuda_of(number)
-    if cuda is None:
+    """`found version 11040` is CUDA 11.4: the lines of that major that its oldest driver runs."""
+    cuda, driver = _cuda_of(number), version_of(known({"driver_cuda": number}, facts).driver)
+    if cuda is None or driver is None:
         return {}
     major = cuda.partition(".")[0]
     every = {each.name: each.cuda for release in releases.torch_releases() for each in release.variants}
-    lines = {name: _newest_of(name, facts) for name, each in every.items() if each.major == int(major)}
-    found = [(Version(torch), name) for name, torch in lines.items() if torch]
-    if not found:
-        return {}
-    torch, name = max(found)
-    return {
-        "driver_said": cuda,
-        "driver_said_major": major,
-        "driver_lines": f"the newest{f' for Python {facts.python}' if facts.python else ''} is torch {torch} of "
-        f"`--index-url {index_of(name)}`",
-    }
+    run = [name for name, each in every.items() if each.major == int(major) and _run_by(driver, each, facts)]
+    lines = {name: _newest_of(name, facts) for name in run}
+    torch, name = max(((Version(torch), name) for name, torch in lines.items() if torch), default=(None, ""))
+    there = f"the newest{f' for Python {facts.python}' if facts.python else ''} is torch {torch} of "
+    there += f"`--index-url {index_of(name)}`"
+    return present(driver_said=cuda, driver_said_major=major, driver_lines=torch and there)
+
+
+def _run_by(driver: Version, cuda: Version, facts: Facts) -> bool:
+    return isinstance(driver_cuda.runs(Driver(driver, facts.counting), cuda), Fits)
 
 
 def _newest_of(line: str, facts: Facts) -> str | None:

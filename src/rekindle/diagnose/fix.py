@@ -10,7 +10,7 @@ import msgspec
 
 from rekindle.compat import driver_card
 from rekindle.compat.host_compiler import toolsets_of
-from rekindle.compat.library_card import last_cudnn
+from rekindle.compat.library_card import cudnns_for, last_cudnn
 from rekindle.core.command import Command, Piece, Shell, ShellVariable, Word, pip
 from rekindle.core.console import clean
 from rekindle.core.errors import BadInput
@@ -36,6 +36,7 @@ _FIRST_IN_WORD = re.compile(r"(?<![^\s\"'])\{(\w+)\}")
 _SHARED_NAMES = frozenset({"google", "nvidia", "azure", "ruamel", "zope", "backports", "sphinxcontrib", "jaraco"})
 # The major versions of cuDNN that the package nvidia-cudnn-cu12 has.
 _CUDNN_ON_PIP = ("8", "9")
+_CUDA_ON_PIP = (13, 12, 11)
 # vcvars64.bat is on no PATH; a developer prompt names its folder.
 _LOAD_VCVARS = r'call "%VCINSTALLDIR%Auxiliary\Build\vcvars64.bat"'
 # A wheel of PyTorch's own index, which are for the cards of NVIDIA in PCs and servers; and what Rekindle installs.
@@ -198,7 +199,7 @@ def _fits(step: FixStep, facts: Facts) -> bool:
 def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
     text = _filled(step.text, values)
     command = command_of(step.command, step.os or facts.os, values) if step.command else None
-    if text is None or (step.command and command is None):
+    if text is None or (step.command and command is None) or (command and advice.refused(command, facts)):
         return None
     native = _native(command, facts.distribution) if command else None
     commands = (native,) if native else ()
@@ -224,7 +225,7 @@ def _where(command: Command, facts: Facts) -> Command:
     """A portable program has a Python of its own, and an environment of uv no pip: a bare `pip` would serve another."""
     portable = "portable" in facts.signs and facts.os != "linux"
     if facts.environment and "uv" not in facts.signs:
-        return _in_environment(command, facts.environment, facts.os, ["-s"] if portable else [])
+        return _in_environment(command, facts.environment, facts, ["-s"] if portable else [])
     command = _of_log(command, facts)
     if portable:
         return command.by_pip_of(r".\python_embeded\python.exe", "-s", "-m", "pip")
@@ -236,9 +237,9 @@ def _where(command: Command, facts: Facts) -> Command:
     return Command(*words, system=command.system) if by_uv is not command else command
 
 
-def _in_environment(command: Command, folder: str, system: str | None, alone: Sequence[str]) -> Command:
+def _in_environment(command: Command, folder: str, facts: Facts, alone: Sequence[str]) -> Command:
     """In the environment of the log, whichever is active where the line is pasted. Nobody's name is shown."""
-    windows = system == "windows"
+    windows = facts.os == "windows"
 
     def below(path: str) -> Word:
         home = ShellVariable("USERPROFILE" if windows else "HOME")
@@ -248,12 +249,14 @@ def _in_environment(command: Command, folder: str, system: str | None, alone: Se
         return Command("rekindle", "install", below(folder), *command.words[2:], system=command.system)
     if command.words[:3] == ("rekindle", "extension", "find") and not {"--env", "--torch"} & {*command.words}:
         return Command(*command.words, "--env", below(folder), system=command.system)
+    if folder.endswith("/.local"):
+        return command.by_pip_of(f"python{facts.python or 3}", "-m", "pip")
     inside = "/bin/python" if not windows else r"\Scripts\python.exe" if _VENV.search(folder) else r"\python.exe"
     return command.by_pip_of(below(folder + inside), *alone, "-m", "pip")
 
 
-# conda keeps its environments in `envs`, each with its Python at the top.
-_VENV = re.compile(r"(?i)(?<!\\envs)\\[^\\]*env[^\\]*$")
+# conda keeps its environments in `envs` (a one-click installer in `installer_files`), each with its Python at the top.
+_VENV = re.compile(r"(?i)(?<!\\envs)(?<!\\installer_files)\\[^\\]*env[^\\]*$")
 
 
 def _of_log(command: Command, facts: Facts) -> Command:
@@ -276,7 +279,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str | None:
 
 
 def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    values: dict[str, str] = {"load_vcvars": _LOAD_VCVARS} | _cudnn_package(facts)
+    values: dict[str, str] = {"load_vcvars": _LOAD_VCVARS} | _cudnn_package(facts) | _cudnn_least(fields)
     values |= present(**{name: getattr(facts, name) for name in _FACTS})
     if facts.vendor:
         hint = next(row.hint for row in vendors() if row.id == facts.vendor)
@@ -303,6 +306,16 @@ def _cudnn_package(facts: Facts) -> dict[str, str]:
     line = CudaLine.parse(facts.variant)
     cuda = Version(facts.library_cuda) if facts.library_cuda else line.cuda if line else Version(facts.cuda or "12")
     return {"cudnn_package": f"nvidia-cudnn-cu{cuda.major}"} if cuda.major >= 11 else {}
+
+
+def _cudnn_least(fields: Mapping[str, str]) -> dict[str, str]:
+    """The cuDNN that a program was built with, from the package of the newest CUDA that had it."""
+    if "cudnn_a" not in fields:
+        return {}
+    least = Version(f"{fields['cudnn_a']}.{fields['cudnn_b']}")
+    line = next((major for major in _CUDA_ON_PIP if cudnns_for(major)[0].major_minor <= least), None)
+    pinned = f"nvidia-cudnn-cu{line}>={least},<{least.major + 1}"
+    return present(cudnn_least=least, cudnn_pinned=line and pinned)
 
 
 def _of_cards(facts: Facts) -> dict[str, str]:
@@ -386,6 +399,7 @@ def command_of(template: str, system: str | None, values: Mapping[str, str]) -> 
     if any(values[match[1]].startswith("-") for match in _FIRST_IN_WORD.finditer(text)):
         return None
     verb = text.partition(" ")[0]
+    system = "linux" if verb == "sudo" else system
     try:
         if verb in _SETS and "$(" not in text:
             return _setting(shlex.split(text), system, values)

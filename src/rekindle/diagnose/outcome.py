@@ -40,6 +40,8 @@ _OF_SMI = re2.compile(r"^\s*[|+]|\bnvidia-smi\b|^\w{3} \w{3} [ \d]\d \d\d:\d\d:\
 _FAILED = re2.compile(r"(?i)\b(?:failed|cannot find the (?:path|file))\b[\w .]{0,20}\W*$")
 
 
+# An exception in the person's words, or a part that did not start.
+_EXCEPTION = re2.compile(r"\b[A-Z]\w*(?:Error|Exception): \S|\bbackend failed to initialize\b")
 NO_SIGN = "Nothing here looks like a failure"
 CUT = "The log ends inside a traceback: the line with the error is missing"
 
@@ -67,7 +69,7 @@ def judge(events: Sequence[Event]) -> Ending:
     if well and not done and not last and _goes_on(spoken):
         return Ending(outcome=LogOutcome.NONE, summary="Nothing has failed so far; the log ends before the work does")
     cut = _cut(spoken)
-    if cut:
+    if cut and not any(event.tool == "python" for event in errors):
         return Ending(outcome=LogOutcome.UNKNOWN, summary=CUT, lines=tuple(cut))
     alike = tuple(_most_like_a_failure(spoken, [*errors, *reports]))
     if alike:
@@ -78,9 +80,11 @@ def judge(events: Sequence[Event]) -> Ending:
 
 
 def _doubted(spoken: Sequence[Event], done: int) -> bool:
-    """After the last sign of success a line says plainly that something failed."""
-    after = (event for event in spoken if event.number > done and event.kind is LineKind.TEXT)
-    return any(_FAILED.search(event.text) and not _is_prose(event) for event in after)
+    """After the last sign of success a line says plainly that something failed; or an exception is told anywhere."""
+    plain = [event for event in spoken if event.kind is LineKind.TEXT]
+    if _settled(spoken) != done and any(_EXCEPTION.search(event.text) for event in plain):
+        return True
+    return any(_FAILED.search(event.text) and not _is_prose(event) for event in plain if event.number > done)
 
 
 def _cut(spoken: Sequence[Event]) -> list[Event]:
