@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
-from rekindle.compat import driver_card, driver_cuda
-from rekindle.compat.extension_torch import same_cuda
-from rekindle.compat.judgement import Clash, Fits, Judgement
-from rekindle.compat.torch_python import takes
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.diagnose import cards
 from rekindle.diagnose.driver_facts import version_of
+from rekindle.diagnose.evidence import in_one_machine
 from rekindle.diagnose.facts import Facts
-from rekindle.knowledge.gpu.capability import NamedCard
-from rekindle.model.cuda_line import CudaLine
-from rekindle.model.driver import Driver
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
@@ -38,7 +30,7 @@ def advise(facts: Facts, *, keep_torch: bool = False) -> Advice | None:
     """None where card or system is not known. `keep_torch`: the release that is installed, if it can be had."""
     if not facts.gpus:
         return None
-    facts = _in_one_machine(facts)
+    facts = in_one_machine(facts)
     if facts.os is None:
         return _for_both(facts, keep_torch)
     situation = facts.situation or _named(facts)
@@ -57,32 +49,6 @@ def advise(facts: Facts, *, keep_torch: bool = False) -> Advice | None:
     again = rekindle("plan", *cards_named, "--torch", str(facts.torch), system=facts.os)
     keep = f"To keep {facts.torch} you would have to compile it: `{again}`."
     return Advice(text=f"{_said(route, facts)} {keep}", commands=_commands(route, facts))
-
-
-def _in_one_machine(facts: Facts) -> Facts:
-    """Cards that no driver has together are in two machines, unless the text says otherwise: the newest counts."""
-    named = [NamedCard(name=each.sm, capability=each) for each in set(facts.gpus)]
-    together = facts.os == "windows" or isinstance(driver_card.share_modules(named), Fits)
-    if together or {"one_machine", "smi"} & {*facts.signs}:
-        return facts
-    return msgspec.structs.replace(facts, gpus=(max(facts.gpus),), gpu_name=None)
-
-
-def refused(command: Command, facts: Facts) -> bool:
-    """Whether what it installs cannot serve the log's Python, driver or torch: no such step is proposed."""
-    line, driver = CudaLine.parse(facts.variant), version_of(facts.driver)
-    answers: list[Judgement] = []
-    for word in map(str, command.words):
-        torch = re.fullmatch(r"torch==([\d.]+\d)(?:\+\w+)?", word)
-        cuda = CudaLine.parse(re.split(r"[+/]", word)[-1])
-        toolkit = re.fullmatch(r"cuda==(\d+\.\d+)", word)
-        if torch and facts.python:
-            answers.append(takes(torch[1], facts.python, facts.os or "linux"))
-        if cuda and driver:
-            answers.append(driver_cuda.runs(Driver(driver, facts.counting), cuda.cuda))
-        if toolkit and line:
-            answers.append(same_cuda("what it compiles", Version(toolkit[1]), line.cuda))
-    return any(isinstance(answer, Clash) for answer in answers)
 
 
 def _of(route: Route, facts: Facts) -> Advice:

@@ -35,7 +35,7 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     here = fields.get("gcc_here") or (_FIRST_WITH_FLOATS if "float_types" in fields else "")
     found = fitting | _gcc(here, fitting.get("fits_gcc"), facts)
     found |= _studio(facts) | _standard(fields) | _torch_lines(fields.get("found", ""), facts)
-    line = CudaLine.parse(facts.variant)
+    line, needs = CudaLine.parse(facts.variant), Version.find(fields.get("needs", ""))
     found |= present(
         std_name=fields.get("std_int"),
         std_header="cstdint" if "std_int" in fields else None,
@@ -47,7 +47,8 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         name_cuda=package_of(fields.get("new_name", ""), kind="cuda_name"),
         nvidia_part=package_of(fields.get("nvidia_library", ""), kind="nvidia_folder"),
         torch_cuda_line=line and line.cuda,
-        toolkit_fits=_toolkit(fields.get("needs", ""), line),
+        # What is compiled must have the CUDA of torch, where that is new enough.
+        toolkit_fits=line.cuda if line and needs and line.cuda >= needs else needs,
         wanted_package=_wanted(fields, facts),
     )
     return found | _toolsets(fields, facts) | _tool(fields.get("program", ""))
@@ -77,12 +78,6 @@ def _toolsets(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         before = [span[1] for version, span in ranges if span and version < Version(demand)]
         found |= present(stl_toolset=max(before, default=None))
     return found
-
-
-def _toolkit(needs: str, line: CudaLine | None) -> str | None:
-    """The CUDA of torch, where that is new enough: what is compiled must have the same major."""
-    least = Version.find(needs)
-    return str(line.cuda) if line and least and line.cuda >= least else needs or None
 
 
 def _ptx(given: str) -> Version | None:

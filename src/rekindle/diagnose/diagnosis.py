@@ -98,7 +98,8 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
     order = ranked(matches(events, facts), events, pairs)
     if not order and ending.outcome is not LogOutcome.NONE:
         order = ranked(matches(events, facts, warned=True), events, pairs)
-    if order and tried_again(events, _failures(events, order)):
+    shown = [match.event.number for entry in order for match in entry.matches]
+    if order and tried_again(events, shown + [event.number for event in events if event.kind in _TELLING]):
         order = []
     wrappers = [event for event in events if event.kind is LineKind.WRAPPER and event.hit]
     told = {name: str(value) for name in _TOLD if (value := getattr(facts, name)) not in (None, ())}
@@ -118,15 +119,12 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
         unexplained=tuple(_evidence(event) for event in ending.lines),
         lines=kept.total,
         facts=told,
-        entities=tuple(_clean(entity) for entity in entities),
+        entities=tuple(
+            msgspec.structs.replace(each, value=redact(clean(each.value), names=())[:_SHOWN]) for each in entities
+        ),
         judged=pairs,
         next=next_steps({each.kind for each in entities}, facts.signs) if ending.outcome is LogOutcome.UNKNOWN else (),
     )
-
-
-def _failures(events: Sequence[Event], order: Sequence[RankedCause]) -> list[int]:
-    shown = [match.event.number for entry in order for match in entry.matches]
-    return shown + [event.number for event in events if event.kind in (LineKind.ERROR, LineKind.WRAPPER)]
 
 
 def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Event], facts: Facts) -> Cause:
@@ -146,9 +144,9 @@ def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Ev
     rivals = tuple(
         other.label for other in order if other is not entry and other.first.event.number == entry.first.event.number
     )
-    remedy, *more = fix.write(row, fields, facts, attempts(events))
     shown = tuple(evidence[number] for number in sorted(evidence))
-    found = _of_row(row, entry.sure, entry.first.event.number, shown, (remedy, *more))
+    fixes = fix.write(row, fields, facts, attempts(events))
+    found = _of_row(row, entry.sure, entry.first.event.number, shown, fixes)
     return msgspec.structs.replace(
         found, job=entry.first.event.job, explained_by=entry.explained_by, links=row.links, also=rivals
     )
@@ -230,10 +228,6 @@ def _behind(clash: tuple[Cause, ...], causes: tuple[Cause, ...]) -> tuple[Cause,
     if row is None or not vague or causes[0].label not in row.over:
         return causes or clash
     return (*clash, msgspec.structs.replace(causes[0], explained_by=row.id), *causes[1:])
-
-
-def _clean(entity: Entity) -> Entity:
-    return msgspec.structs.replace(entity, value=redact(clean(entity.value), names=())[:_SHOWN])
 
 
 def _file_name(path: str) -> str:
@@ -395,7 +389,7 @@ def _weighed(entry: RankedCause, entries: Sequence[RankedCause], events: Sequenc
 
 def failed(events: Sequence[Event]) -> bool:
     """Whether the log itself says that something went wrong: an error or the report of one."""
-    return any(event.kind in (LineKind.ERROR, LineKind.WRAPPER) and event.hit for event in events)
+    return any(event.kind in _TELLING and event.hit for event in events)
 
 
 def _goes_on_regardless(events: Sequence[Event]) -> bool:

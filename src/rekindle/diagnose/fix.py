@@ -17,10 +17,12 @@ from rekindle.core.errors import BadInput
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
 from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, package_facts, pairs, symbols
+from rekindle.diagnose.evidence import refused
 from rekindle.diagnose.expressions import World, facts_of, holds
 from rekindle.diagnose.facts import Facts, present
 from rekindle.diagnose.recovered import tried
 from rekindle.diagnose.symbols import plain_name
+from rekindle.inputs.versions import read_cudnn
 from rekindle.knowledge.builds.script_rules import extension
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.names import vendors
@@ -63,8 +65,8 @@ _FACTS = (
     "runtime_image", "glibc",
 )  # fmt: skip
 _TOO_OLD, _NO_CODE, _NAME = "gpu_too_old_for_kernel", "no_kernel_image", re.compile(r"[A-Za-z][\w-]{3,}")
-_WHO = ("owner", "failing", "module", "package")
 # The fields that name whose the failure is.
+_WHO = ("owner", "failing", "module", "package")
 # What the first screen has room for.
 MOST_WORDS = 60
 
@@ -108,13 +110,10 @@ def _untried(
 ) -> tuple[list[FixStep], str]:
     """Without the steps whose command was tried, and the first of those; all of them where nothing else is left."""
     made = [_fill(step, values, facts) for step in steps] if done else []
-    vain = {index: made.commands[0] for index, made in enumerate(made) if made and _in_vain(made, done)}
+    firsts = {index: each.commands[0] for index, each in enumerate(made) if each and each.commands}
+    vain = {index: command for index, command in firsts.items() if tried(command, done)}
     left = [step for index, step in enumerate(steps) if index not in vain]
     return left or steps, str(next(iter(vain.values()), ""))
-
-
-def _in_vain(fix: Fix, done: Sequence[str]) -> bool:
-    return bool(fix.commands) and tried(fix.commands[0], done)
 
 
 def _apart(steps: list[Fix]) -> list[Fix]:
@@ -199,7 +198,7 @@ def _fits(step: FixStep, facts: Facts) -> bool:
 def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
     text = _filled(step.text, values)
     command = command_of(step.command, step.os or facts.os, values) if step.command else None
-    if text is None or (step.command and command is None) or (command and advice.refused(command, facts)):
+    if text is None or (step.command and command is None) or (command and refused(command, facts)):
         return None
     native = _native(command, facts.distribution) if command else None
     commands = (native,) if native else ()
@@ -286,19 +285,15 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         values["vendor_hint"] = hint[:1].upper() + hint[1:]
     values |= _of_cards(facts) | pairs.values(fields, facts) | symbols.values(fields.get("said", ""))
     values |= architectures.values(fields, facts) | symbols.packages(fields) | compilers.values(fields, facts)
-    values |= driver_facts.values(fields, facts) | package_facts.values(fields, facts) | _folders(fields)
+    values |= driver_facts.values(fields, facts) | package_facts.values(fields, facts)
+    # A misspelt folder as it was meant, and the package that a library lies in.
+    typo, place = fields.get("typo_folder"), re.match(r"(.*[/\\]torch)[/\\]lib[/\\]", fields.get("dll", ""))
+    values |= present(right_folder=typo and f"/usr/local/{typo.rpartition('/')[2]}", torch_folder=place and place[1])
     for name, value in fields.items():
         kept = clean(value).strip()
         if kept and len(kept) <= 300 and _HARMLESS.fullmatch(kept):
             values[name] = kept
     return values | _spelled(values)
-
-
-def _folders(fields: Mapping[str, str]) -> dict[str, str]:
-    """A misspelt folder as it was meant, and the package that a library lies in."""
-    typo = fields.get("typo_folder")
-    place = re.match(r"(.*[/\\]torch)[/\\]lib[/\\]", fields.get("dll", ""))
-    return present(right_folder=typo and f"/usr/local/{typo.rpartition('/')[2]}", torch_folder=place and place[1])
 
 
 def _cudnn_package(facts: Facts) -> dict[str, str]:
@@ -310,12 +305,12 @@ def _cudnn_package(facts: Facts) -> dict[str, str]:
 
 def _cudnn_least(fields: Mapping[str, str]) -> dict[str, str]:
     """The cuDNN that a program was built with, from the package of the newest CUDA that had it."""
-    if "cudnn_a" not in fields:
+    built = read_cudnn(fields["cudnn_built"]) if "cudnn_built" in fields else None
+    if built is None:
         return {}
-    least = Version(f"{fields['cudnn_a']}.{fields['cudnn_b']}")
-    line = next((major for major in _CUDA_ON_PIP if cudnns_for(major)[0].major_minor <= least), None)
-    pinned = f"nvidia-cudnn-cu{line}>={least},<{least.major + 1}"
-    return present(cudnn_least=least, cudnn_pinned=line and pinned)
+    line = next((major for major in _CUDA_ON_PIP if cudnns_for(major)[0].major_minor <= built), 11)
+    pinned = f"nvidia-cudnn-cu{line}>={built.major_minor},<{built.major + 1}"
+    return {"cudnn_least": str(built.major_minor), "cudnn_pinned": pinned}
 
 
 def _of_cards(facts: Facts) -> dict[str, str]:
@@ -344,10 +339,8 @@ def _lacked(facts: Facts) -> Capability:
     return min(lacked or facts.gpus)
 
 
-def _made_here(library: str) -> bool:
-    """`mistralcuda.lib` is a part of the build itself; `cudart.lib` and `cuda.lib` are the toolkit's."""
-    name = re.split(r"[\\\\/]", library)[-1].lower().removeprefix("lib")
-    return "cuda" in name and not name.startswith(("cuda", "c10_cuda", "torch_cuda")) and "." in name
+# `mistralcuda.lib` is a part of the build itself; `cudart.lib` and `cuda.lib` are the toolkit's.
+_MADE_HERE = re.compile(r"(?i)(?:.*[\\/])?(?:lib)?(?!lib|cuda|c10_cuda|torch_cuda)[^\\/]*cuda[^\\/]*\.[^\\/]*")
 
 
 def _spelled(values: Mapping[str, str]) -> dict[str, str]:
@@ -362,7 +355,7 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
         package_name=plain_name(values.get("package", "")),
         # Python names the whole path only where the package itself was found.
         owner_package=inside if inside not in _SHARED_NAMES else None,
-        own_cuda_input=values["input"] if _made_here(values.get("input", "")) else None,
+        own_cuda_input=values["input"] if _MADE_HERE.fullmatch(values.get("input", "")) else None,
         cudnn_pip=major if major in _CUDNN_ON_PIP else None,
         cudnn_old=major if major not in _CUDNN_ON_PIP else None,
         part_option=option if option in options() else None,

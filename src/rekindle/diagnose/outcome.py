@@ -59,7 +59,8 @@ def judge(events: Sequence[Event]) -> Ending:
     if not spoken:
         return Ending(outcome=LogOutcome.UNKNOWN, summary="The log is empty: run it again with `... > log.txt 2>&1`")
     errors = [event for event in spoken if event.kind is LineKind.ERROR]
-    reports = [event for event in spoken if event.kind is LineKind.WRAPPER and event.hit and not _harmless(event)]
+    # PowerShell reports whatever a program writes on stderr as an error of its own.
+    reports = [each for each in spoken if each.kind is LineKind.WRAPPER and each.hit and each.tool != "powershell"]
     last = max((event.number for event in (*errors, *reports)), default=0)
     done = _done(spoken, errors)
     well = not complained(spoken)
@@ -166,7 +167,9 @@ def _most_like_a_failure(spoken: Sequence[Event], failures: Sequence[Event]) -> 
         if event.kind is LineKind.WRAPPER and not errors and not event.text.startswith(_NO_NEWS):
             score = max(score, _SUSPICIOUS)
         if score:
-            scored.append((score + _PLAIN * (event.number in plain) + _PLAIN * _under_cmake(event, plain), event))
+            # CMake says what is wrong in the two lines below its heading.
+            under = event.kind is LineKind.TEXT and not plain.isdisjoint((event.number - 1, event.number - 2))
+            scored.append((score + _PLAIN * (event.number in plain) + _PLAIN * under, event))
     scored = scored or [(1, event) for event in failures if not event.text.startswith(_NO_NEWS)]
     scored.sort(key=lambda pair: (-pair[0], pair[1].number))
     return sorted((event for _, event in scored[:_SHOWN]), key=lambda event: event.number)
@@ -187,21 +190,11 @@ def _is_prose(event: Event) -> bool:
     return event.kind is LineKind.COMPLAINT or (event.kind is LineKind.TEXT and bool(_PROSE.search(event.text)))
 
 
-def _under_cmake(event: Event, plain: Set[int]) -> bool:
-    """CMake says what is wrong in the two lines below its heading."""
-    return event.kind is LineKind.TEXT and not plain.isdisjoint((event.number - 1, event.number - 2))
-
-
 def _looks(event: Event) -> int:
     found = max((score for score, pattern in _PATTERNS if pattern.search(event.text)), default=0)
     if event.kind is LineKind.COMPLAINT or (event.kind is LineKind.ERROR and event.tool == "python"):
         return max(found, _SUSPICIOUS)
     return max(found - 3, 1) if found and event.kind in (LineKind.WARNING, LineKind.PROBE) else found
-
-
-def _harmless(event: Event) -> bool:
-    """PowerShell reports whatever a program writes on stderr as an error of its own."""
-    return event.tool == "powershell"
 
 
 _ELSEWHERE = {
