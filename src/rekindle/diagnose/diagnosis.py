@@ -329,6 +329,8 @@ def _flat(text: str) -> str:
 
 
 _FAINT = 15
+# The weight of a message that nothing else says: on a line of no known kind it is as good as on one of an error.
+_ONE_CAUSE = 82
 # A compiler's own error: `k.cu(1): error: …`, `a.cpp:12:5: error: …`.
 _COMPILING = re.compile(
     r"\.(?:c|cc|cpp|cxx|cu|cuh|h|hh|hpp|inl)(?:\(\d+(?:,\d+)?\)\s?|(?::\d+){1,2}): (?:fatal )?error"
@@ -382,8 +384,9 @@ def _weighed(entry: RankedCause, entries: Sequence[RankedCause], events: Sequenc
         return entry
     errors = [event.number for event in events if event.kind is LineKind.ERROR]
     first = entry.first
-    told = first.event.kind is LineKind.ERROR or (first.event.kind is LineKind.WARNING and first.signature.warns)
-    last = told and first.event.number >= max(errors, default=0) and first.signature.weight >= SPECIFIC
+    kind, weight = first.event.kind, first.signature.weight
+    told = first.signature.warns if kind is LineKind.WARNING else kind is LineKind.ERROR or weight >= _ONE_CAUSE
+    last = told and first.event.number >= max(errors, default=0) and weight >= SPECIFIC
     return msgspec.structs.replace(entry, sure=VERY_LIKELY) if last else entry
 
 

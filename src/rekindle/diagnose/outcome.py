@@ -34,12 +34,8 @@ _LAST_STEP = re2.compile(r"^\[(\d+)/(\d+)\] ")
 # What nvidia-smi prints, with its prompt and its date: a driver that runs is no other work that went well.
 _SMI = "nvidia-smi"
 _OF_SMI = re2.compile(r"^\s*[|+]|\bnvidia-smi\b|^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d ")
-
-
 # A step that reports of itself, as a batch file does.
 _FAILED = re2.compile(r"(?i)\b(?:failed|cannot find the (?:path|file))\b[\w .]{0,20}\W*$")
-
-
 # An exception in the person's words, or a part that did not start.
 _EXCEPTION = re2.compile(r"\b[A-Z]\w*(?:Error|Exception): \S|\bbackend failed to initialize\b")
 NO_SIGN = "Nothing here looks like a failure"

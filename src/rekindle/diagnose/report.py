@@ -84,7 +84,8 @@ def markdown(diagnosis: Diagnosis) -> str:
 def _known(name: str, value: str) -> str:
     """A fact as a person says it; of what is only yes or no, the yes."""
     if value in ("True", "False"):
-        return name.replace("_", " ") if value == "True" else ""
+        told = name.replace("_lacks_card", " has no code for the GPU").replace("_", " ")
+        return told if value == "True" else ""
     return f"{name.replace('_', ' ')} {value}"
 
 
