@@ -58,3 +58,29 @@ def test_an_error_that_stands_there_is_not_missing() -> None:
 def test_cards_that_no_driver_has_together_are_in_two_machines() -> None:
     log = "GPU: RTX 5070 Ti\nRuntimeError: CUDA error: no kernel image is available\nsame on the old GPU: GTX 1050 Ti\n"
     assert "sm_61" not in _first(log)
+
+
+@pytest.mark.parametrize(
+    ("log", "wanted"),
+    [
+        ("ImportError: peft>=0.5.0 is required but you have 0.4.0", 'pip install -U "peft>=0.5.0"'),
+        ("ValueError: accelerate version must be at least 0.26.0", 'pip install -U "accelerate>=0.26.0"'),
+        ("RuntimeError: Please install transformers>=4.36 to use it", 'pip install -U "transformers>=4.36"'),
+        ("ImportError: xformers requires torch>=2.0", "rekindle install"),
+    ],
+)
+def test_a_message_that_names_the_release_is_taken_at_its_word(log: str, wanted: str) -> None:
+    assert diagnose_text(log).causes[0].label == "package_api_changed"
+    assert _first(log) == wanted
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "RuntimeError: CUDA version must be at least 11.6",
+        "Exception: requires Python>=3.10",
+        "ValueError: the version must be at least 2.0",
+    ],
+)
+def test_what_is_no_package_is_not_installed_as_one(log: str) -> None:
+    assert all(cause.label != "package_api_changed" for cause in diagnose_text(log).causes)
