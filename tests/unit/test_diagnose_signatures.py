@@ -107,7 +107,16 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"system_package", "library_cuda_dotted", "built_abi", "other_abi"}
     known |= {"older_toolset", "oldest_card", "several_cards", "cupy_fits", "cuda_package", "index_python"}
     known |= {"toolset_cuda", "stl_toolset", "tool_package", "tool_winget", "fits_toolset", "std_name", "std_header"}
-    known |= {"name_cuda", "nvidia_part", "new_torch_name", "ptx_cuda", "generator_cmake"}
+    known |= {
+        "cudnn_least",
+        "cudnn_pinned",
+        "toolkit_fits",
+        "name_cuda",
+        "nvidia_part",
+        "new_torch_name",
+        "ptx_cuda",
+        "generator_cmake",
+    }
     known |= {
         "home_builds",
         "program",

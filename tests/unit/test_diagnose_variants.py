@@ -55,6 +55,7 @@ SETS = (
     "twenty-seventh.toml",
     "twenty-eighth.toml",
     "twenty-ninth.toml",
+    "thirtieth.toml",
     "probes.toml",
 )
 # What the first run missed and nobody has mended: whoever mends one must take it out here.

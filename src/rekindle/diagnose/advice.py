@@ -9,6 +9,7 @@ from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.diagnose import cards
 from rekindle.diagnose.driver_facts import version_of
+from rekindle.diagnose.evidence import in_one_machine
 from rekindle.diagnose.facts import Facts
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
@@ -29,6 +30,7 @@ def advise(facts: Facts, *, keep_torch: bool = False) -> Advice | None:
     """None where card or system is not known. `keep_torch`: the release that is installed, if it can be had."""
     if not facts.gpus:
         return None
+    facts = in_one_machine(facts)
     if facts.os is None:
         return _for_both(facts, keep_torch)
     situation = facts.situation or _named(facts)

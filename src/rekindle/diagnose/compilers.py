@@ -35,7 +35,7 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     here = fields.get("gcc_here") or (_FIRST_WITH_FLOATS if "float_types" in fields else "")
     found = fitting | _gcc(here, fitting.get("fits_gcc"), facts)
     found |= _studio(facts) | _standard(fields) | _torch_lines(fields.get("found", ""), facts)
-    line = CudaLine.parse(facts.variant)
+    line, needs = CudaLine.parse(facts.variant), Version.find(fields.get("needs", ""))
     found |= present(
         std_name=fields.get("std_int"),
         std_header="cstdint" if "std_int" in fields else None,
@@ -47,6 +47,8 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         name_cuda=package_of(fields.get("new_name", ""), kind="cuda_name"),
         nvidia_part=package_of(fields.get("nvidia_library", ""), kind="nvidia_folder"),
         torch_cuda_line=line and line.cuda,
+        # What is compiled must have the CUDA of torch, where that is new enough.
+        toolkit_fits=line.cuda if line and needs and line.cuda >= needs else needs,
         wanted_package=_wanted(fields, facts),
     )
     return found | _toolsets(fields, facts) | _tool(fields.get("program", ""))

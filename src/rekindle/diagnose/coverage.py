@@ -31,7 +31,9 @@ def torch_lacks(torch: str, variant: str | None, system: str | None, card: Capab
         return _before_tables(torch, variant, card)
     if not found:
         return _before_tables(torch, variant, card)
-    answers = {_main(offer, card) is not Coverage.SERVES for offer in found if offer.code}
+    # The largest library decides, as in the plan.
+    largest = [(offer, max(offer.code, key=lambda code: code.containers)) for offer in found if offer.code]
+    answers = {offer.served(code, card).coverage is not Coverage.SERVES for offer, code in largest}
     return answers.pop() if len(answers) == 1 else None
 
 
@@ -57,11 +59,6 @@ def package_lacks(asked: str, card: Capability) -> bool:
     """`asked` as pip takes it: `flash-attn==2.7.3`."""
     name, _, version = asked.partition("==")
     return isinstance(package.runs_on(name, Version.find(version), card), Clash)
-
-
-def _main(offer: offers.Offer, card: Capability) -> Coverage:
-    """The largest library decides, as in the plan."""
-    return offer.served(max(offer.code, key=lambda code: code.containers), card).coverage
 
 
 def never_in_cudnn(card: Capability) -> bool:

@@ -98,7 +98,8 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
     order = ranked(matches(events, facts), events, pairs)
     if not order and ending.outcome is not LogOutcome.NONE:
         order = ranked(matches(events, facts, warned=True), events, pairs)
-    if order and tried_again(events, _failures(events, order)):
+    shown = [match.event.number for entry in order for match in entry.matches]
+    if order and tried_again(events, shown + [event.number for event in events if event.kind in _TELLING]):
         order = []
     wrappers = [event for event in events if event.kind is LineKind.WRAPPER and event.hit]
     told = {name: str(value) for name in _TOLD if (value := getattr(facts, name)) not in (None, ())}
@@ -118,15 +119,12 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
         unexplained=tuple(_evidence(event) for event in ending.lines),
         lines=kept.total,
         facts=told,
-        entities=tuple(_clean(entity) for entity in entities),
+        entities=tuple(
+            msgspec.structs.replace(each, value=redact(clean(each.value), names=())[:_SHOWN]) for each in entities
+        ),
         judged=pairs,
         next=next_steps({each.kind for each in entities}, facts.signs) if ending.outcome is LogOutcome.UNKNOWN else (),
     )
-
-
-def _failures(events: Sequence[Event], order: Sequence[RankedCause]) -> list[int]:
-    shown = [match.event.number for entry in order for match in entry.matches]
-    return shown + [event.number for event in events if event.kind in (LineKind.ERROR, LineKind.WRAPPER)]
 
 
 def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Event], facts: Facts) -> Cause:
@@ -146,9 +144,9 @@ def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Ev
     rivals = tuple(
         other.label for other in order if other is not entry and other.first.event.number == entry.first.event.number
     )
-    remedy, *more = fix.write(row, fields, facts, attempts(events))
     shown = tuple(evidence[number] for number in sorted(evidence))
-    found = _of_row(row, entry.sure, entry.first.event.number, shown, (remedy, *more))
+    fixes = fix.write(row, fields, facts, attempts(events))
+    found = _of_row(row, entry.sure, entry.first.event.number, shown, fixes)
     return msgspec.structs.replace(
         found, job=entry.first.event.job, explained_by=entry.explained_by, links=row.links, also=rivals
     )
@@ -230,10 +228,6 @@ def _behind(clash: tuple[Cause, ...], causes: tuple[Cause, ...]) -> tuple[Cause,
     if row is None or not vague or causes[0].label not in row.over:
         return causes or clash
     return (*clash, msgspec.structs.replace(causes[0], explained_by=row.id), *causes[1:])
-
-
-def _clean(entity: Entity) -> Entity:
-    return msgspec.structs.replace(entity, value=redact(clean(entity.value), names=())[:_SHOWN])
 
 
 def _file_name(path: str) -> str:
@@ -335,6 +329,8 @@ def _flat(text: str) -> str:
 
 
 _FAINT = 15
+# The weight of a message that nothing else says: on a line of no known kind it is as good as on one of an error.
+_ONE_CAUSE = 82
 # A compiler's own error: `k.cu(1): error: …`, `a.cpp:12:5: error: …`.
 _COMPILING = re.compile(
     r"\.(?:c|cc|cpp|cxx|cu|cuh|h|hh|hpp|inl)(?:\(\d+(?:,\d+)?\)\s?|(?::\d+){1,2}): (?:fatal )?error"
@@ -361,6 +357,9 @@ def ranked(found: Sequence[SignatureMatch], events: Sequence[Event], pairs: Sequ
     solid = [match for match in found if not match.signature.soft or broken]
     if _goes_on_regardless(events):
         solid = [match for match in solid if not match.cause.running]
+    last = max((event.number for event in events if event.kind is LineKind.ERROR), default=0)
+    if all(_warned_of(match) and match.event.number < last for match in solid):
+        return []
     labels: dict[str, list[SignatureMatch]] = {}
     for match in solid:
         labels.setdefault(match.cause.id, []).append(match)
@@ -369,6 +368,11 @@ def ranked(found: Sequence[SignatureMatch], events: Sequence[Event], pairs: Sequ
     entries = [_beside(entry, entries) or _explained(entry, entries) for entry in entries]
     entries.sort(key=lambda entry: (entry.explained_by is not None, -entry.score, entry.first.event.number))
     return [_weighed(entry, entries, events) for entry in entries]
+
+
+def _warned_of(match: SignatureMatch) -> bool:
+    """A warning of Python that a library does without a part of it: what stops the program is another error."""
+    return match.cause.family == _LOADING and match.event.kind is LineKind.WARNING and "Warning: " in match.event.text
 
 
 def _weighed(entry: RankedCause, entries: Sequence[RankedCause], events: Sequence[Event]) -> RankedCause:
@@ -380,14 +384,15 @@ def _weighed(entry: RankedCause, entries: Sequence[RankedCause], events: Sequenc
         return entry
     errors = [event.number for event in events if event.kind is LineKind.ERROR]
     first = entry.first
-    told = first.event.kind is LineKind.ERROR or (first.event.kind is LineKind.WARNING and first.signature.warns)
-    last = told and first.event.number >= max(errors, default=0) and first.signature.weight >= SPECIFIC
+    kind, weight = first.event.kind, first.signature.weight
+    told = first.signature.warns if kind is LineKind.WARNING else kind is LineKind.ERROR or weight >= _ONE_CAUSE
+    last = told and first.event.number >= max(errors, default=0) and weight >= SPECIFIC
     return msgspec.structs.replace(entry, sure=VERY_LIKELY) if last else entry
 
 
 def failed(events: Sequence[Event]) -> bool:
     """Whether the log itself says that something went wrong: an error or the report of one."""
-    return any(event.kind in (LineKind.ERROR, LineKind.WRAPPER) and event.hit for event in events)
+    return any(event.kind in _TELLING and event.hit for event in events)
 
 
 def _goes_on_regardless(events: Sequence[Event]) -> bool:
@@ -402,7 +407,8 @@ def _entry(label: str, matches: list[SignatureMatch], agreed: bool) -> RankedCau
     distinct = len({match.signature.id for match in matches})
     told = best[0].event.kind is not LineKind.WARNING or best[0].signature.weight >= SPECIFIC
     plain = not best[0].signature.vague and told
-    twice = distinct > 1 and plain
+    # Two patterns of one line are one witness.
+    twice = distinct > 1 and plain and len({match.event.number for match in matches}) > 1
     return RankedCause(
         label=label,
         matches=tuple(best),

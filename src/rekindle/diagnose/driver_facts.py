@@ -9,6 +9,7 @@ import msgspec
 
 from rekindle.compat import driver_card, driver_cuda, torch_cuda
 from rekindle.compat.driver_cuda import DriverNeed
+from rekindle.compat.judgement import holds
 from rekindle.core.version import Version
 from rekindle.diagnose import coverage
 from rekindle.diagnose.facts import Facts, present
@@ -20,7 +21,7 @@ from rekindle.model.driver import Driver
 
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    found = _asked(fields) | _of_toolkit(facts) | _of_torch(facts) | _of_branch(fields, facts)
+    found = _least(fields.get("needs_cuda"), facts) | _of_branch(fields, facts)
     return found | _runs(facts) | _said(fields.get("driver_cuda", ""), facts) | _installed(facts)
 
 
@@ -76,25 +77,23 @@ def _cuda_of(number: str) -> str | None:
     return f"{int(number) // 1000}.{int(number) % 1000 // 10}"
 
 
-def _asked(fields: Mapping[str, str]) -> dict[str, str]:
-    """A container asks for a CUDA: the driver of its host, which may be Windows with WSL."""
-    linux, windows = _need(fields.get("needs_cuda"), "linux"), _need(fields.get("needs_cuda"), "windows")
-    return present(needs_driver=linux and linux.full, needs_driver_windows=linux and (windows or linux).full)
-
-
-def _of_toolkit(facts: Facts) -> dict[str, str]:
-    linux, windows = _need(facts.cuda, "linux"), _need(facts.cuda, "windows")
-    return present(cuda_driver_linux=linux and linux.full, cuda_driver_windows=windows and windows.full)
-
-
-def _of_torch(facts: Facts) -> dict[str, str]:
-    """The least driver for the CUDA that torch brings: minor-version compatibility is enough for it."""
+def _least(asked: str | None, facts: Facts) -> dict[str, str]:
+    """The drivers for the CUDA that a container asks for (its host may be Windows with WSL), for the toolkit's, and
+    for that which torch brings: minor-version compatibility is enough for it."""
     line = CudaLine.parse(facts.variant)
-    cuda = str(line.cuda) if line else None
-    linux, windows = _need(cuda, "linux"), _need(cuda, "windows")
-    if linux is None or windows is None:
-        return {}
-    return present(variant_cuda=cuda, variant_driver_linux=linux.floor, variant_driver_windows=windows.floor)
+    brought = str(line.cuda) if line else None
+    (host, pc), (linux, windows), (own, own_pc) = (
+        (_need(cuda, "linux"), _need(cuda, "windows")) for cuda in (asked, facts.cuda, brought)
+    )
+    return present(
+        needs_driver=host and host.full,
+        needs_driver_windows=host and (pc or host).full,
+        cuda_driver_linux=linux and linux.full,
+        cuda_driver_windows=windows and windows.full,
+        variant_cuda=own and own_pc and brought,
+        variant_driver_linux=own and own_pc and own.floor,
+        variant_driver_windows=own and own_pc and own_pc.floor,
+    )
 
 
 def _need(cuda: str | None, counting: str) -> DriverNeed | None:
@@ -114,23 +113,19 @@ def _runs(facts: Facts) -> dict[str, str]:
 
 
 def _said(number: str, facts: Facts) -> dict[str, str]:
-    """`found version 11040` is CUDA 11.4. Every CUDA of that major runs on it, by minor-version compatibility."""
-    cuda = _cuda_of(number)
-    if cuda is None:
+    """`found version 11040` is CUDA 11.4: the lines of that major that its oldest driver runs."""
+    cuda, driver = _cuda_of(number), version_of(known({"driver_cuda": number}, facts).driver)
+    if cuda is None or driver is None:
         return {}
     major = cuda.partition(".")[0]
     every = {each.name: each.cuda for release in releases.torch_releases() for each in release.variants}
-    lines = {name: _newest_of(name, facts) for name, each in every.items() if each.major == int(major)}
-    found = [(Version(torch), name) for name, torch in lines.items() if torch]
-    if not found:
-        return {}
-    torch, name = max(found)
-    return {
-        "driver_said": cuda,
-        "driver_said_major": major,
-        "driver_lines": f"the newest{f' for Python {facts.python}' if facts.python else ''} is torch {torch} of "
-        f"`--index-url {index_of(name)}`",
-    }
+    there = Driver(driver, facts.counting)
+    run = [name for name, each in every.items() if each.major == int(major) and holds(driver_cuda.runs(there, each))]
+    lines = {name: _newest_of(name, facts) for name in run}
+    torch, name = max(((Version(torch), name) for name, torch in lines.items() if torch), default=(None, ""))
+    story = f"the newest{f' for Python {facts.python}' if facts.python else ''} is torch {torch} of "
+    story += f"`--index-url {index_of(name)}`"
+    return present(driver_said=cuda, driver_said_major=major, driver_lines=torch and story)
 
 
 def _newest_of(line: str, facts: Facts) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -15,8 +16,10 @@ from rekindle.compat import (
     package,
     toolkit_card,
     torch_cuda,
+    torch_python,
 )
-from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
+from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown, holds
+from rekindle.core.command import Command
 from rekindle.core.version import Version
 from rekindle.diagnose import coverage, driver_facts
 from rekindle.diagnose.driver_facts import version_of
@@ -113,3 +116,28 @@ def _said(pair: str, answer: Judgement, label: str, *, alone: bool = False) -> J
     if isinstance(answer, Unknown):
         return Judged(pair=pair, verdict="unknown", text=answer.missing, label=label)
     return Judged(pair=pair, verdict="fits", text="; ".join(answer.loses) or "they go together", label=label)
+
+
+def in_one_machine(facts: Facts) -> Facts:
+    """Cards that no driver has together are in two machines, unless the text says otherwise: the newest counts."""
+    named = [NamedCard(name=each.sm, capability=each) for each in set(facts.gpus)]
+    together = facts.os == "windows" or isinstance(driver_card.share_modules(named), Fits)
+    if together or {"one_machine", "smi"} & {*facts.signs}:
+        return facts
+    return msgspec.structs.replace(facts, gpus=(max(facts.gpus),), gpu_name=None)
+
+
+def refused(command: Command, facts: Facts) -> bool:
+    """Whether what it installs cannot serve the log's Python, driver or torch: no such step is proposed."""
+    line, driver = CudaLine.parse(facts.variant), version_of(facts.driver)
+    answers: list[Judgement] = []
+    for word in map(str, command.words):
+        torch, toolkit = re.match(r"torch==([\d.]+\d)", word), re.fullmatch(r"cuda==(\d+\.\d+)", word)
+        cuda = CudaLine.parse(re.split(r"[+/]", word)[-1])
+        if torch and facts.python:
+            answers.append(torch_python.takes(torch[1], facts.python, facts.os or "linux"))
+        if cuda and driver:
+            answers.append(driver_cuda.runs(Driver(driver, facts.counting), cuda.cuda))
+        if toolkit and line:
+            answers.append(extension_torch.same_cuda("what it compiles", Version(toolkit[1]), line.cuda))
+    return any(holds(answer) is False for answer in answers)

@@ -296,7 +296,7 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
         return {}
     if row.flag:
         return {name: True}
-    value = match.group(1)
+    value = row.values.get(match.group(1).upper(), match.group(1)) if match.group(1) else ""
     if name == "python" and "." not in value:
         return {name: f"3.{value}"}
     if name == "environment":
@@ -304,7 +304,7 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
     if name == "hidden":
         return {name: value or "empty"} if isinstance(container.shows_cards(value), Clash) else {}
     if name == "distribution":
-        system = wheel_platforms.find(row.values.get(value.upper(), value).lower())
+        system = wheel_platforms.find(value.lower())
         return {name: system[0].id} if system else {}
     if name == "bits":
         return {name: int(value)}
@@ -319,7 +319,7 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
     if name == "torch":
         local = match.groups()[1] if len(match.groups()) > 1 else None
         return {name: value} | ({"variant": local} if local else {})
-    return {name: row.values.get(value.upper(), value)}
+    return {name: value}
 
 
 def _covered(facts: Facts) -> Facts:

@@ -10,17 +10,19 @@ import msgspec
 
 from rekindle.compat import driver_card
 from rekindle.compat.host_compiler import toolsets_of
-from rekindle.compat.library_card import last_cudnn
+from rekindle.compat.library_card import cudnns_for, last_cudnn
 from rekindle.core.command import Command, Piece, Shell, ShellVariable, Word, pip
 from rekindle.core.console import clean
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
 from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, package_facts, pairs, symbols
+from rekindle.diagnose.evidence import refused
 from rekindle.diagnose.expressions import World, facts_of, holds
 from rekindle.diagnose.facts import Facts, present
 from rekindle.diagnose.recovered import tried
 from rekindle.diagnose.symbols import plain_name
+from rekindle.inputs.versions import read_cudnn
 from rekindle.knowledge.builds.script_rules import extension
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.names import vendors
@@ -36,6 +38,7 @@ _FIRST_IN_WORD = re.compile(r"(?<![^\s\"'])\{(\w+)\}")
 _SHARED_NAMES = frozenset({"google", "nvidia", "azure", "ruamel", "zope", "backports", "sphinxcontrib", "jaraco"})
 # The major versions of cuDNN that the package nvidia-cudnn-cu12 has.
 _CUDNN_ON_PIP = ("8", "9")
+_CUDA_ON_PIP = (13, 12, 11)
 # vcvars64.bat is on no PATH; a developer prompt names its folder.
 _LOAD_VCVARS = r'call "%VCINSTALLDIR%Auxiliary\Build\vcvars64.bat"'
 # A wheel of PyTorch's own index, which are for the cards of NVIDIA in PCs and servers; and what Rekindle installs.
@@ -62,8 +65,8 @@ _FACTS = (
     "runtime_image", "glibc",
 )  # fmt: skip
 _TOO_OLD, _NO_CODE, _NAME = "gpu_too_old_for_kernel", "no_kernel_image", re.compile(r"[A-Za-z][\w-]{3,}")
-_WHO = ("owner", "failing", "module", "package")
 # The fields that name whose the failure is.
+_WHO = ("owner", "failing", "module", "package")
 # What the first screen has room for.
 MOST_WORDS = 60
 
@@ -107,13 +110,10 @@ def _untried(
 ) -> tuple[list[FixStep], str]:
     """Without the steps whose command was tried, and the first of those; all of them where nothing else is left."""
     made = [_fill(step, values, facts) for step in steps] if done else []
-    vain = {index: made.commands[0] for index, made in enumerate(made) if made and _in_vain(made, done)}
+    firsts = {index: each.commands[0] for index, each in enumerate(made) if each and each.commands}
+    vain = {index: command for index, command in firsts.items() if tried(command, done)}
     left = [step for index, step in enumerate(steps) if index not in vain]
     return left or steps, str(next(iter(vain.values()), ""))
-
-
-def _in_vain(fix: Fix, done: Sequence[str]) -> bool:
-    return bool(fix.commands) and tried(fix.commands[0], done)
 
 
 def _apart(steps: list[Fix]) -> list[Fix]:
@@ -198,7 +198,7 @@ def _fits(step: FixStep, facts: Facts) -> bool:
 def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
     text = _filled(step.text, values)
     command = command_of(step.command, step.os or facts.os, values) if step.command else None
-    if text is None or (step.command and command is None):
+    if text is None or (step.command and command is None) or (command and refused(command, facts)):
         return None
     native = _native(command, facts.distribution) if command else None
     commands = (native,) if native else ()
@@ -224,7 +224,7 @@ def _where(command: Command, facts: Facts) -> Command:
     """A portable program has a Python of its own, and an environment of uv no pip: a bare `pip` would serve another."""
     portable = "portable" in facts.signs and facts.os != "linux"
     if facts.environment and "uv" not in facts.signs:
-        return _in_environment(command, facts.environment, facts.os, ["-s"] if portable else [])
+        return _in_environment(command, facts.environment, facts, ["-s"] if portable else [])
     command = _of_log(command, facts)
     if portable:
         return command.by_pip_of(r".\python_embeded\python.exe", "-s", "-m", "pip")
@@ -236,9 +236,9 @@ def _where(command: Command, facts: Facts) -> Command:
     return Command(*words, system=command.system) if by_uv is not command else command
 
 
-def _in_environment(command: Command, folder: str, system: str | None, alone: Sequence[str]) -> Command:
+def _in_environment(command: Command, folder: str, facts: Facts, alone: Sequence[str]) -> Command:
     """In the environment of the log, whichever is active where the line is pasted. Nobody's name is shown."""
-    windows = system == "windows"
+    windows = facts.os == "windows"
 
     def below(path: str) -> Word:
         home = ShellVariable("USERPROFILE" if windows else "HOME")
@@ -248,12 +248,14 @@ def _in_environment(command: Command, folder: str, system: str | None, alone: Se
         return Command("rekindle", "install", below(folder), *command.words[2:], system=command.system)
     if command.words[:3] == ("rekindle", "extension", "find") and not {"--env", "--torch"} & {*command.words}:
         return Command(*command.words, "--env", below(folder), system=command.system)
+    if folder.endswith("/.local"):
+        return command.by_pip_of(f"python{facts.python or 3}", "-m", "pip")
     inside = "/bin/python" if not windows else r"\Scripts\python.exe" if _VENV.search(folder) else r"\python.exe"
     return command.by_pip_of(below(folder + inside), *alone, "-m", "pip")
 
 
-# conda keeps its environments in `envs`, each with its Python at the top.
-_VENV = re.compile(r"(?i)(?<!\\envs)\\[^\\]*env[^\\]*$")
+# conda keeps its environments in `envs` (a one-click installer in `installer_files`), each with its Python at the top.
+_VENV = re.compile(r"(?i)(?<!\\envs)(?<!\\installer_files)\\[^\\]*env[^\\]*$")
 
 
 def _of_log(command: Command, facts: Facts) -> Command:
@@ -276,14 +278,17 @@ def _filled(template: str, values: Mapping[str, str]) -> str | None:
 
 
 def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    values: dict[str, str] = {"load_vcvars": _LOAD_VCVARS} | _cudnn_package(facts)
+    values: dict[str, str] = {"load_vcvars": _LOAD_VCVARS} | _cudnn_package(facts) | _cudnn_least(fields)
     values |= present(**{name: getattr(facts, name) for name in _FACTS})
     if facts.vendor:
         hint = next(row.hint for row in vendors() if row.id == facts.vendor)
         values["vendor_hint"] = hint[:1].upper() + hint[1:]
     values |= _of_cards(facts) | pairs.values(fields, facts) | symbols.values(fields.get("said", ""))
     values |= architectures.values(fields, facts) | symbols.packages(fields) | compilers.values(fields, facts)
-    values |= driver_facts.values(fields, facts) | package_facts.values(fields, facts) | _folders(fields)
+    values |= driver_facts.values(fields, facts) | package_facts.values(fields, facts)
+    # A misspelt folder as it was meant, and the package that a library lies in.
+    typo, place = fields.get("typo_folder"), re.match(r"(.*[/\\]torch)[/\\]lib[/\\]", fields.get("dll", ""))
+    values |= present(right_folder=typo and f"/usr/local/{typo.rpartition('/')[2]}", torch_folder=place and place[1])
     for name, value in fields.items():
         kept = clean(value).strip()
         if kept and len(kept) <= 300 and _HARMLESS.fullmatch(kept):
@@ -291,18 +296,21 @@ def _values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     return values | _spelled(values)
 
 
-def _folders(fields: Mapping[str, str]) -> dict[str, str]:
-    """A misspelt folder as it was meant, and the package that a library lies in."""
-    typo = fields.get("typo_folder")
-    place = re.match(r"(.*[/\\]torch)[/\\]lib[/\\]", fields.get("dll", ""))
-    return present(right_folder=typo and f"/usr/local/{typo.rpartition('/')[2]}", torch_folder=place and place[1])
-
-
 def _cudnn_package(facts: Facts) -> dict[str, str]:
     """By the libraries that are asked for, the torch that is there, or the toolkit; there is none before CUDA 11."""
     line = CudaLine.parse(facts.variant)
     cuda = Version(facts.library_cuda) if facts.library_cuda else line.cuda if line else Version(facts.cuda or "12")
     return {"cudnn_package": f"nvidia-cudnn-cu{cuda.major}"} if cuda.major >= 11 else {}
+
+
+def _cudnn_least(fields: Mapping[str, str]) -> dict[str, str]:
+    """The cuDNN that a program was built with, from the package of the newest CUDA that had it."""
+    built = read_cudnn(fields["cudnn_built"]) if "cudnn_built" in fields else None
+    if built is None:
+        return {}
+    line = next((major for major in _CUDA_ON_PIP if cudnns_for(major)[0].major_minor <= built), 11)
+    pinned = f"nvidia-cudnn-cu{line}>={built.major_minor},<{built.major + 1}"
+    return {"cudnn_least": str(built.major_minor), "cudnn_pinned": pinned}
 
 
 def _of_cards(facts: Facts) -> dict[str, str]:
@@ -331,10 +339,8 @@ def _lacked(facts: Facts) -> Capability:
     return min(lacked or facts.gpus)
 
 
-def _made_here(library: str) -> bool:
-    """`mistralcuda.lib` is a part of the build itself; `cudart.lib` and `cuda.lib` are the toolkit's."""
-    name = re.split(r"[\\\\/]", library)[-1].lower().removeprefix("lib")
-    return "cuda" in name and not name.startswith(("cuda", "c10_cuda", "torch_cuda")) and "." in name
+# `mistralcuda.lib` is a part of the build itself; `cudart.lib` and `cuda.lib` are the toolkit's.
+_MADE_HERE = re.compile(r"(?i)(?:.*[\\/])?(?:lib)?(?!lib|cuda|c10_cuda|torch_cuda)[^\\/]*cuda[^\\/]*\.[^\\/]*")
 
 
 def _spelled(values: Mapping[str, str]) -> dict[str, str]:
@@ -349,7 +355,7 @@ def _spelled(values: Mapping[str, str]) -> dict[str, str]:
         package_name=plain_name(values.get("package", "")),
         # Python names the whole path only where the package itself was found.
         owner_package=inside if inside not in _SHARED_NAMES else None,
-        own_cuda_input=values["input"] if _made_here(values.get("input", "")) else None,
+        own_cuda_input=values["input"] if _MADE_HERE.fullmatch(values.get("input", "")) else None,
         cudnn_pip=major if major in _CUDNN_ON_PIP else None,
         cudnn_old=major if major not in _CUDNN_ON_PIP else None,
         part_option=option if option in options() else None,
@@ -386,6 +392,7 @@ def command_of(template: str, system: str | None, values: Mapping[str, str]) -> 
     if any(values[match[1]].startswith("-") for match in _FIRST_IN_WORD.finditer(text)):
         return None
     verb = text.partition(" ")[0]
+    system = "linux" if verb == "sudo" else system
     try:
         if verb in _SETS and "$(" not in text:
             return _setting(shlex.split(text), system, values)

@@ -105,17 +105,13 @@ def matches(events: Sequence[Event], facts: Facts, *, warned: bool = False) -> l
             fields = _fields(signature.match, text) | _near_fields(signature, events, index)
             fields.setdefault("failing", failing_module(events, index))
             found.append(SignatureMatch(cause=row, signature=signature, event=event, index=index, fields=fields))
-    return [_by_vendor(match) for match in found] if facts.vendor else found
+    other = cause(OTHER_VENDOR) if facts.vendor else None
+    return [msgspec.structs.replace(each, cause=other) if other and each.cause.nvidia else each for each in found]
 
 
 def _plain_warning(event: Event, signature: LogSignature) -> bool:
     told = event.kind is LineKind.WARNING and event.tool == "python" and "Warning: " in event.text
     return told and signature.weight >= SPECIFIC and not signature.vague
-
-
-def _by_vendor(match: SignatureMatch) -> SignatureMatch:
-    other = cause(OTHER_VENDOR)
-    return msgspec.structs.replace(match, cause=other) if match.cause.nvidia and other else match
 
 
 def _spoken(events: Sequence[Event], index: int) -> tuple[str, list[tuple[CauseRow, LogSignature]]]:

@@ -34,12 +34,10 @@ _LAST_STEP = re2.compile(r"^\[(\d+)/(\d+)\] ")
 # What nvidia-smi prints, with its prompt and its date: a driver that runs is no other work that went well.
 _SMI = "nvidia-smi"
 _OF_SMI = re2.compile(r"^\s*[|+]|\bnvidia-smi\b|^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d ")
-
-
 # A step that reports of itself, as a batch file does.
 _FAILED = re2.compile(r"(?i)\b(?:failed|cannot find the (?:path|file))\b[\w .]{0,20}\W*$")
-
-
+# An exception in the person's words, or a part that did not start.
+_EXCEPTION = re2.compile(r"\b[A-Z]\w*(?:Error|Exception): \S|\bbackend failed to initialize\b")
 NO_SIGN = "Nothing here looks like a failure"
 CUT = "The log ends inside a traceback: the line with the error is missing"
 
@@ -57,7 +55,8 @@ def judge(events: Sequence[Event]) -> Ending:
     if not spoken:
         return Ending(outcome=LogOutcome.UNKNOWN, summary="The log is empty: run it again with `... > log.txt 2>&1`")
     errors = [event for event in spoken if event.kind is LineKind.ERROR]
-    reports = [event for event in spoken if event.kind is LineKind.WRAPPER and event.hit and not _harmless(event)]
+    # PowerShell reports whatever a program writes on stderr as an error of its own.
+    reports = [each for each in spoken if each.kind is LineKind.WRAPPER and each.hit and each.tool != "powershell"]
     last = max((event.number for event in (*errors, *reports)), default=0)
     done = _done(spoken, errors)
     well = not complained(spoken)
@@ -67,7 +66,7 @@ def judge(events: Sequence[Event]) -> Ending:
     if well and not done and not last and _goes_on(spoken):
         return Ending(outcome=LogOutcome.NONE, summary="Nothing has failed so far; the log ends before the work does")
     cut = _cut(spoken)
-    if cut:
+    if cut and not any(event.tool == "python" for event in errors):
         return Ending(outcome=LogOutcome.UNKNOWN, summary=CUT, lines=tuple(cut))
     alike = tuple(_most_like_a_failure(spoken, [*errors, *reports]))
     if alike:
@@ -78,9 +77,11 @@ def judge(events: Sequence[Event]) -> Ending:
 
 
 def _doubted(spoken: Sequence[Event], done: int) -> bool:
-    """After the last sign of success a line says plainly that something failed."""
-    after = (event for event in spoken if event.number > done and event.kind is LineKind.TEXT)
-    return any(_FAILED.search(event.text) and not _is_prose(event) for event in after)
+    """After the last sign of success a line says plainly that something failed; or an exception is told anywhere."""
+    plain = [event for event in spoken if event.kind is LineKind.TEXT]
+    if _settled(spoken) != done and any(_EXCEPTION.search(event.text) for event in plain):
+        return True
+    return any(_FAILED.search(event.text) and not _is_prose(event) for event in plain if event.number > done)
 
 
 def _cut(spoken: Sequence[Event]) -> list[Event]:
@@ -162,7 +163,9 @@ def _most_like_a_failure(spoken: Sequence[Event], failures: Sequence[Event]) -> 
         if event.kind is LineKind.WRAPPER and not errors and not event.text.startswith(_NO_NEWS):
             score = max(score, _SUSPICIOUS)
         if score:
-            scored.append((score + _PLAIN * (event.number in plain) + _PLAIN * _under_cmake(event, plain), event))
+            # CMake says what is wrong in the two lines below its heading.
+            under = event.kind is LineKind.TEXT and not plain.isdisjoint((event.number - 1, event.number - 2))
+            scored.append((score + _PLAIN * (event.number in plain) + _PLAIN * under, event))
     scored = scored or [(1, event) for event in failures if not event.text.startswith(_NO_NEWS)]
     scored.sort(key=lambda pair: (-pair[0], pair[1].number))
     return sorted((event for _, event in scored[:_SHOWN]), key=lambda event: event.number)
@@ -183,21 +186,11 @@ def _is_prose(event: Event) -> bool:
     return event.kind is LineKind.COMPLAINT or (event.kind is LineKind.TEXT and bool(_PROSE.search(event.text)))
 
 
-def _under_cmake(event: Event, plain: Set[int]) -> bool:
-    """CMake says what is wrong in the two lines below its heading."""
-    return event.kind is LineKind.TEXT and not plain.isdisjoint((event.number - 1, event.number - 2))
-
-
 def _looks(event: Event) -> int:
     found = max((score for score, pattern in _PATTERNS if pattern.search(event.text)), default=0)
     if event.kind is LineKind.COMPLAINT or (event.kind is LineKind.ERROR and event.tool == "python"):
         return max(found, _SUSPICIOUS)
     return max(found - 3, 1) if found and event.kind in (LineKind.WARNING, LineKind.PROBE) else found
-
-
-def _harmless(event: Event) -> bool:
-    """PowerShell reports whatever a program writes on stderr as an error of its own."""
-    return event.tool == "powershell"
 
 
 _ELSEWHERE = {

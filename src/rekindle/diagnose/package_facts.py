@@ -87,7 +87,8 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         for name, said in _missing(plain_name(fields.get("package", "")), facts).items()
     }
     found |= {name: said for name, said in asked.items() if name != "package_home"}
-    known = python_names().get(fields.get("torch_name") or fields.get("lacking", ""))
+    lacking = fields.get("torch_name") or fields.get("lacking", "")
+    known = python_names().get(f"{fields.get('lacking_package')}.{lacking}") or python_names().get(lacking)
     if known is not None:
         found |= present(name_since=known.since, name_gone=known.gone, name_package=known.package)
     row = home(fields.get("owner") or fields.get("failing", ""))

@@ -64,11 +64,8 @@ def tried_again(events: Sequence[Event], failures: Sequence[int]) -> bool:
 
 def attempts(events: Sequence[Event]) -> tuple[str, ...]:
     """The lines in which somebody says, or shows, what they set or installed."""
-    return tuple(event.raw for event in events if _ATTEMPT.search(event.raw) and _was_done(event))
-
-
-def _was_done(event: Event) -> bool:
-    return event.kind is not LineKind.ERROR and bool(_DID.search(event.raw) or not _ADVISES.search(event.raw))
+    lines = (event.raw for event in events if event.kind is not LineKind.ERROR and _ATTEMPT.search(event.raw))
+    return tuple(line for line in lines if _DID.search(line) or not _ADVISES.search(line))
 
 
 # Options that make another try of the same package.

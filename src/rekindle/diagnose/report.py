@@ -12,6 +12,7 @@ from rekindle.diagnose.outcome import CUT, NO_SIGN
 
 _SHOWN_LINES = 4
 _FOLLOWING = 6
+_WIDE = 76
 
 
 def text(diagnosis: Diagnosis, *, everything: bool = False) -> str:
@@ -34,7 +35,7 @@ def text(diagnosis: Diagnosis, *, everything: bool = False) -> str:
         parts.append("\n".join(wrap(f"{each[:1].upper()}{each[1:]}.", first="Also: ", indent="  ") for each in clashes))
     following = _following(diagnosis) if everything else []
     if following:
-        parts.append("Consequences of the cause above:\n" + "\n".join(f"  {_short(item)}" for item in following))
+        parts.append("Consequences of the cause above:\n" + "\n".join(f"  {item}" for item in following))
     if roots and not everything:
         parts.append(f"`--all` shows why, and what else may help ({roots[0].label}).")
     return "\n\n".join(part for part in parts if part)
@@ -80,25 +81,11 @@ def markdown(diagnosis: Diagnosis) -> str:
     return "\n\n".join(parts)
 
 
-_YES = {
-    "developer_prompt": "a developer prompt",
-    "msvc": "MSVC",
-    "triton": "Triton is in use",
-    "mac": "macOS",
-    "wsl": "WSL",
-    "docker": "in a container",
-    "names_torch": "the log names torch",
-    "portable": "a portable Python",
-    "importing_torch": "torch is being imported",
-    "torch_lacks_card": "torch has no code for the GPU",
-    "cudnn_lacks_card": "cuDNN has no code for the GPU",
-}
-
-
 def _known(name: str, value: str) -> str:
     """A fact as a person says it; of what is only yes or no, the yes."""
     if value in ("True", "False"):
-        return _YES.get(name, name.replace("_", " ")) if value == "True" else ""
+        told = name.replace("_lacks_card", " has no code for the GPU").replace("_", " ")
+        return told if value == "True" else ""
     return f"{name.replace('_', ' ')} {value}"
 
 
@@ -150,7 +137,7 @@ def _following(diagnosis: Diagnosis) -> list[str]:
     explained = [cause for cause in diagnosis.causes if cause.explained_by is not None]
     items = [f"{cause.title} (line {cause.line}, follows from {cause.explained_by})" for cause in explained]
     items += [f"line {item.line}: {item.text}" for item in diagnosis.wrappers]
-    return items[:_FOLLOWING]
+    return [item if len(item) <= _WIDE else item[: _WIDE - 4] + " ..." for item in items[:_FOLLOWING]]
 
 
 def _lines(evidence: Sequence[EvidenceLine]) -> list[str]:
@@ -166,7 +153,3 @@ def _fence(lines: Sequence[str]) -> str:
 
 def _sure(cause: Cause) -> str:
     return "very likely" if cause.confidence >= VERY_LIKELY else "likely" if cause.confidence >= LIKELY else "possible"
-
-
-def _short(item: str) -> str:
-    return item if len(item) <= 76 else item[:72] + " ..."

@@ -43,7 +43,7 @@ _WORDS = (
     rb"|too (?:old|long|new|large|many)|out of (?:memory|heap|host)"
     rb"|requires?\b|required|only supports|access violation|conflict|catastrophic|assertion|nonexistent|non-existent"
     rb"|removed|invalid|ambiguous|bad |refused|reset by|unreachable|core dumped|deprecated|dubious|terminated"
-    rb"|will ignore|is_available|no longer"
+    rb"|will ignore|is_available|no longer|broken|was not created"
     rb"|longer than|has no (?:attribute|member|wheels)|only has wheels|unsatisfiab|was built for"
     rb"|was compiled|wasn't buil[dt]|compiled using|is disabled|not all |(?:all|is|are) black|stuck"
     rb"|using (?:my |the )?cpu|cpu instead|restarting kernel|kernel (?:died|crashed))"

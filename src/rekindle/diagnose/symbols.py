@@ -11,28 +11,18 @@ from rekindle.knowledge.cuda.library_packages import providers
 from rekindle.knowledge.logs.extension_homes import package_of
 
 _UNRESOLVED = re2.compile(r"LNK20(?:01|19)\b|undefined reference|undefined symbol")
-# The first that fits decides. Libraries by the name that both linkers know them by.
+# The first that fits decides. Libraries by the name that both linkers know them by; a group is that name.
 _OWNERS: tuple[tuple[re2._Regexp, str], ...] = tuple(
     (re2.compile(pattern), library)
     for pattern, library in (
         (r"c10::cuda::|@cuda@c10@", "c10_cuda"),
         (r"\bTHP(?:Variable|Engine|Module|Stream)\w*|torch::PyWarning|torch::python", "torch_python"),
         (r"at::cuda::|@cuda@at@", "torch_cuda"),
-        (r"\b(?:__imp_)?cublasLt[A-Z]\w+", "cublasLt"),
-        (r"\b(?:__imp_)?cublas[A-Z]\w+", "cublas"),
-        (r"\b(?:__imp_)?cudnn[A-Z]\w+", "cudnn"),
-        (r"\b(?:__imp_)?cusparse[A-Z]\w+", "cusparse"),
-        (r"\b(?:__imp_)?cusolver[A-Z]\w+", "cusolver"),
-        (r"\b(?:__imp_)?curand[A-Z]\w+", "curand"),
-        (r"\b(?:__imp_)?cufft[A-Z]\w+", "cufft"),
-        (r"\b(?:__imp_)?nvrtc[A-Z]\w+", "nvrtc"),
-        (r"\b(?:__imp_)?nccl[A-Z]\w+", "nccl"),
+        (r"\b(?:__imp_)?(cublasLt|cublas|cudnn|cusparse|cusolver|curand|cufft|nvrtc|nccl)[A-Z]\w+", ""),
         (r"\b(?:__imp_)?(?:__)?cuda[A-Z]\w+", "cudart"),
         (r"\b(?:__imp_)?cu(?:Init|Ctx|Device|Module|Mem|Launch|Stream|Event|Func|Driver)[A-Z]?\w*", "cuda"),
     )
 )
-
-
 # Names of torch's own libraries, where link.exe misses them.
 _TORCH_OWN: tuple[tuple[re2._Regexp, str], ...] = (
     (re2.compile(r"LNK20(?:01|19)\b.*(?:\bc10::|@c10@@)"), "c10"),
@@ -48,8 +38,8 @@ def values(said: str) -> dict[str, str]:
     if not _UNRESOLVED.search(said):
         return {}
     for pattern, library in _OWNERS:
-        if pattern.search(said):
-            return {"symbol_library": library}
+        if match := pattern.search(said):
+            return {"symbol_library": library or match.group(1)}
     return next(({"torch_import": name} for pattern, name in _TORCH_OWN if pattern.search(said)), {})
 
 
