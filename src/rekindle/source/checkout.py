@@ -37,7 +37,7 @@ from rekindle.core.files import describe_error
 from rekindle.core.paths import STATE_FOLDER
 from rekindle.core.untrusted import Commit, InsidePath
 from rekindle.source import git, tree
-from rekindle.source.git import Origin
+from rekindle.source.git import Network, Origin
 from rekindle.source.git import copy_commit as copy
 from rekindle.source.journal import PatchJournal
 
@@ -63,13 +63,14 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tree(msgspec.Struct, frozen=True, kw_only=True):
-    """What `rekindle source` brought."""
+    """What `rekindle source` brought. `checked` is None where somebody else's tag had to be believed."""
 
     schema: str = "rekindle.source/1"
     root: str
     torch: str
     tag: str
     commit: str
+    checked: bool | None = True
     repositories: tuple[Repository, ...]
     seconds: float = 0.0
 
@@ -115,17 +116,11 @@ def assemble(
 ) -> Tree:
     """Bring the tree into `root`, or complete what is there."""
     begun = time.monotonic()
-    tag, url, commit = wanted.tag, wanted.url, wanted.commit
+    tag, url = wanted.tag, wanted.url
     with _held(root):
         git_dir = root / ".git"
         known = mark_of(root)
-        if known is None or (known.tag, known.commit) != (tag, commit):  # a tree's own word is no proof
-            found = origin.tag(url, tag)
-            if commit is not None and found != commit:
-                message = f"{tag} is {found[:12]} here, but the plan pins {commit[:12]}"
-                raise BadInput(message, hint="the tag was moved; fetch the source from another place")
-            commit = found
-        assert commit is not None
+        commit = wanted.commit or origin.tag(url, tag)  # a commit is its own proof, a tag may be moved
         left_out = tuple(map(InsidePath, wanted.without)) or (known.without if known else ())
         mark = Mark(tag=tag, commit=Commit(commit), without=left_out)
         _admit(root, known, mark)
@@ -136,6 +131,7 @@ def assemble(
             files.write_text(tree.place(root, f".git/refs/tags/{tag}"), f"{mark.commit}\n")
     return Tree(
         root=str(root), torch=tag.removeprefix("v"), tag=tag, commit=mark.commit, repositories=tuple(done),
+        checked=True if wanted.commit or isinstance(origin, Network) else None,
         seconds=round(time.monotonic() - begun, 1),
     )  # fmt: skip
 
