@@ -6,6 +6,7 @@ import gzip
 import os
 import shutil
 import stat
+import subprocess
 import tarfile
 import time
 import zlib
@@ -377,6 +378,52 @@ def test_a_tag_that_is_not_the_release_is_refused(
     monkeypatch.setattr(request, "commit_of", lambda release: None)
     assert bring(tmp_path / "other", mirrors) == Unverified.exit_code
     assert "UNVERIFIED" in capsys.readouterr().err
+
+
+def bomb(repository: Path) -> str:
+    """Ten folders in ten folders, nine times over: a billion files in eleven objects."""
+    name = git(repository, "hash-object", "-w", "version.txt")
+    rows = [f"100644 blob {name}\tf{number}" for number in range(10)]
+    for _ in range(10):
+        made = subprocess.run(
+            ["git", "mktree"], cwd=repository, input="\n".join(rows), text=True, capture_output=True, check=True
+        )
+        rows = [f"040000 tree {made.stdout.strip()}\td{number}" for number in range(10)]
+    return git(repository, "commit-tree", "-m", "bomb", made.stdout.strip())
+
+
+def test_a_tree_of_a_billion_files_is_not_listed(
+    mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commit = bomb(mirrors / "pytorch")
+    monkeypatch.setattr(request, "commit_of", lambda release: commit)
+    begun = time.monotonic()
+    assert bring(tmp_path / "tree", mirrors) == BadInput.exit_code
+    assert "too many files" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="too many files"):
+        checkout.edited(mirrors / "pytorch", commit)
+    assert time.monotonic() - begun < pace.seconds(20)
+
+
+def test_a_tree_does_not_say_that_it_is_as_committed(mirrors: Path, tmp_path: Path) -> None:
+    """git believes a folder's object by its name: one with other files in it made these look like the release's."""
+    root = tmp_path / "tree"
+    assert bring(root, mirrors) == 0
+    commit = git(root, "rev-parse", "HEAD")
+    assert checkout.edited(root, commit) == []
+    for pack in (root / ".git" / "objects" / "pack").iterdir():
+        pack.unlink()
+    for loose in (mirrors / "pytorch" / ".git" / "objects").iterdir():
+        shutil.copytree(loose, root / ".git" / "objects" / loose.name, dirs_exist_ok=True)
+    (root / "android" / "big.bin").write_text("evil\n", encoding="utf-8")
+    git(root, "add", "android/big.bin")
+    evil, good = f"{git(root, 'write-tree')}:android", git(root, "rev-parse", "HEAD:android")
+    shown = subprocess.run(["git", "cat-file", "tree", evil], cwd=root, capture_output=True, check=True).stdout
+    place = root / ".git" / "objects" / good[:2] / good[2:]
+    place.unlink()
+    place.write_bytes(zlib.compress(b"tree %d\0" % len(shown) + shown))
+    with pytest.raises(BadInput, match="not what their hashes say"):
+        checkout.edited(root, commit)
 
 
 def test_a_companion_of_a_mirror_is_not_verified(mirrors: Path, tmp_path: Path) -> None:

@@ -260,7 +260,11 @@ def edited(root: Path, commit: str) -> list[str]:
     """The files of a checkout that somebody changed since its commit. Our patches and other line ends do not count."""
     tree.check_state(root)
     with files.scratch("work") as scratch:
-        index = _Index(root / ".git", commit, root, scratch / "index", ())
+        proven = git.make(scratch / "repository")
+        if lacking := copy(root / ".git", commit, proven, lambda _: False):  # its folders, by their hashes
+            message = f"the repository of `{root}` is not whole: {lacking}"
+            raise BadInput(message, hint="take the commit into a new folder: `rekindle source -o NEW`")
+        index = _Index(proven, commit, root, scratch / "index", ())
         _, differing = index.differences()
         blobs = index.blobs() if differing else {}
     journal = PatchJournal(root)
@@ -286,6 +290,7 @@ class _Index:
 
     def __init__(self, objects: Path, commit: str, work: Path, file: Path, without: tuple[str, ...]) -> None:
         self.objects, self.work, self.file, self.without = objects, work, file, without
+        git.listed(objects, commit)
         self._git(["read-tree", commit], "list the files of the commit")
         self.paths = set(self._git(["ls-files", "-z"], "list the files of the commit").split("\0")) - {""}
         self._git(
