@@ -86,7 +86,7 @@ def test_the_script_says_the_commands_that_the_build_itself_would_run(tmp_path: 
     assert r'run "%RK_WORK%\env\Scripts\python.exe" setup.py bdist_wheel --dist-dir "%RK_WORK%\p"' in text
     assert 'set "RK_JOBS=3"' in text
     assert 'set "TORCH_CUDA_ARCH_LIST=3.5"' in text
-    assert "refs/tags/v1.12.1" in text
+    assert "origin 664058fa83f1d8eede5d66418abff6e20bd76ca8" in text
     # Read in PyTorch's own repository: the tag v1.12.1 is this commit.
     assert "664058fa83f1d8eede5d66418abff6e20bd76ca8" in text
     assert '"setuptools<74"' in text and '"cmake>=3.13,<4"' in text

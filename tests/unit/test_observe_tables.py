@@ -249,7 +249,7 @@ def test_releases_are_what_wheel_and_tree_say(index: tuple[Path, str], copy: Pat
     def read(*words: str, cudnn: str = "9.5.1.17", guards: str = GUARDS, cmake: str = "3.18") -> dict[str, Any]:
         more = f"Requires-Python: >=3.9.0\nRequires-Dist: nvidia-cudnn-cu12=={cudnn}; platform_system == 'Linux'\n"
         wheel = {
-            "torch/version.py": f"__version__ = '2.7.1'\ncuda = '12.6'\ngit_version = '{before['git_version']}'\n",
+            "torch/version.py": f"__version__ = '2.7.1'\ncuda = '12.6'\ngit_version = '{before['commits']['2.7.1']}'\n",
             "torch/share/cmake/Caffe2/public/cuda.cmake": guards,
             "torch-2.7.1.dist-info/METADATA": f"Metadata-Version: 2.1\nName: torch\nVersion: 2.7.1\n{more}",
         }

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from rekindle.core import python, run
-from rekindle.core.errors import FetchFailed
+from rekindle.core.errors import BadInput, FetchFailed
 from rekindle.core.processes import Started, command_line
 from support.pace import seconds
 
@@ -128,3 +128,13 @@ def test_pips_report_is_read_in_one_place_and_refused_where_it_is_none() -> None
     for text in ("", "{}", '{"install": [{}]}', '{"install": [{"metadata": 3, "download_info": []}]}'):
         with pytest.raises(FetchFailed, match="report"):
             python.pip_report(text)
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_program_that_says_too_much_is_ended(stream: str) -> None:
+    endless = f"import sys\nwhile True: sys.{stream}.write('x' * 65536)"
+    said = run.call([sys.executable, "-c", endless], timeout=seconds(30), most=1 << 20)
+    assert said.too_much and said.started and not said.timed_out and not said.ok
+    assert len(said.out + said.err) < 2 << 20
+    with pytest.raises(BadInput, match="was ended after it had said"):
+        run.checked(said, doing="ask it")

@@ -148,7 +148,44 @@ CALLED = [
     '{\\"password\\": \\"it\'s hunter22\\"}',
     "wandb: Appending key for api.wandb.ai to your netrc file: hunter22",
 ]
+# What the second red team found, and families of the same kind.
+CALLED += [
+    "plink -ssh -pw hunter22 bob@h",
+    "ssh-keygen -p -P hunter22 -N hunter22 -f k",
+    "echo bob:hunter22 | chpasswd",
+    "printf 'bob:hunter22' | chpasswd",
+    "echo hunter22 | gh auth login --with-token",
+    "PsExec64.exe \\\\h -u bob -p hunter22 cmd",
+    "nmcli dev wifi connect x password hunter22",
+    "sqlplus scott/hunter22@db",
+    "Password for 'https://bob@github.com': hunter22",
+    "[sudo] password for bob: hunter22",
+    "Enter passphrase for key: hunter22",
+    "GITHUB_PAT=hunter22",
+    "password hunter22",
+    "the password is hunter22",
+    "the passphrase was correct-horse-hunter22",
+    "https://h/?u=bob%3Ahunter22%40h",
+    "WANDB_API_KEY hunter22",
+    "export TOKEN hunter22",
+    "https://user:hunter22/x@host/",
+    "-u bob:hunter22",
+    "http_proxy=bob:hunter22@proxy:8080",
+    "db.example:5432:prod:bob:hunter22",
+    "nvcc -arch=sm_35 x.cu # password hunter22",
+    "net user bob hunter22 /add",
+    "xfreerdp /v:h /u:bob /p:hunter22",
+    "CREATE USER bob IDENTIFIED BY 'hunter22'",
+    "lftp -u bob,hunter22 h",
+    "  login bob\n  password hunter22",
+]
 SHAPES += [(text, "hunter22") for text in CALLED]
+SHAPES += [
+    (f"vault token s.{A}", A),
+    (f"mailgun key-{HEX[:32]}", HEX[:32]),
+    (f"wandb: key {HEX}", HEX),
+    *((f"{glue}ghp_{A}", A) for glue in ("tok_", "X", "SECRETfn-")),
+]
 BEGINNINGS = ("glsa_", "lin_api_", "secret_", "nfp_", "sbp_", "dp.pt.", "pul-", "AKCp", "LS0tLS1CRUdJTi", "r8_")
 SHAPES += [(f"got {begin}{'a1' * 20}", "a1a1a1") for begin in BEGINNINGS]
 SHAPES += [(f"TF {A[:14]}.atlasv1.{'a1' * 30}", "a1a1a1")]
@@ -181,6 +218,13 @@ def test_a_secret_is_taken_out(text: str, secret: str) -> None:
         "set TORCH_CUDA_ARCH_LIST 6.1 && echo done | tee log.txt",
         "git config --global user.name jane; env PATH=/usr/bin nvcc --version",
         "<string>no token here</string> <key>name</key>",
+        "sudo: no password was provided; password required; if key_password is None: the password is incorrect",
+        "the following signatures couldn't be verified: NO_PUBKEY A4B469963BF863CC public key A4B469963BF863CC",
+        "unexpected token BFloat16 near token 128009; passwd x86_64 0.80-12.el9; passwd (1:4.13+dfsg1-1)",
+        "docker run -u 1000:1000 nvidia/cuda:11.8@sha256:" + "ab" * 32,
+        "x.cc:5432:12: error: a:b; http://host:8080/@scope/x; git+https://h/x@v1.0; npm:react@18.0.0",
+        "task-ghost half_ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHIJ_x 6f1b2c3d deadbeefdeadbeefdeadbeefdeadbeefdeadbeef",
+        "key cp311-cp311-manylinux_2_28_x86_64 secret of 16 bytes; library identified by 'name'",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:

@@ -6,6 +6,7 @@ import gzip
 import os
 import shutil
 import stat
+import subprocess
 import tarfile
 import time
 import zlib
@@ -15,7 +16,10 @@ import pytest
 
 from rekindle.cli.main import run
 from rekindle.core import codec
-from rekindle.core.errors import BadInput, FetchFailed
+from rekindle.core.errors import BadInput, FetchFailed, NotFound, Unverified
+from rekindle.core.findings import State
+from rekindle.extension import companions
+from rekindle.knowledge.torch.releases import commit_of, patches
 from rekindle.source import checkout, request
 from rekindle.source import git as source_git
 from rekindle.source.git import Mirrors, Network
@@ -32,6 +36,13 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
+@pytest.fixture(autouse=True)
+def _of_our_own(monkeypatch: pytest.MonkeyPatch, _made: Path) -> None:
+    """The release that these tests bring is not PyTorch's."""
+    commit = git(_made / "pytorch", "rev-parse", "v1.13.0^{commit}")
+    monkeypatch.setattr(request, "commit_of", lambda release: commit)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +77,9 @@ def trap(tmp_path: Path, then: str = "cat") -> str:
 
 
 @pytest.mark.parametrize("how", ["--mirror", "--from"])
-def test_a_missing_object_runs_no_command(mirrors: Path, tmp_path: Path, how: str) -> None:
+def test_a_missing_object_runs_no_command(
+    mirrors: Path, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A partial clone fetches what is missing from wherever its configuration says: `ext::` is any command."""
     evil = mirrors / "pytorch"
     git(evil, "config", "core.repositoryformatversion", "1")
@@ -74,7 +87,7 @@ def test_a_missing_object_runs_no_command(mirrors: Path, tmp_path: Path, how: st
     git(evil, "config", "remote.origin.promisor", "true")
     git(evil, "config", "remote.origin.url", f"ext::{trap(tmp_path)} %S")
     git(evil, "config", "protocol.ext.allow", "always")
-    (evil / ".git" / "refs" / "tags" / "v1.13.0").write_text("1" * 40 + "\n", encoding="ascii")
+    monkeypatch.setattr(request, "commit_of", lambda release: "1" * 40)
     where = evil if how == "--from" else mirrors
     assert bring(tmp_path / "tree", where, how) == 14
     assert not ran(tmp_path)
@@ -359,9 +372,74 @@ def test_a_bare_repository_with_the_tag_is_a_source(mirrors: Path, tmp_path: Pat
 def test_a_tag_that_is_not_the_release_is_refused(
     mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(request, "known_commit", lambda release: "d" * 40)
+    monkeypatch.undo()
+    assert bring(tmp_path / "tree", mirrors) == NotFound.exit_code
+    assert "7c98e70d44abc7a1aead68b6ea6c8adc8c554db5" in capsys.readouterr().err
+    monkeypatch.setattr(request, "commit_of", lambda release: None)
+    assert bring(tmp_path / "other", mirrors) == Unverified.exit_code
+    assert "UNVERIFIED" in capsys.readouterr().err
+
+
+def bomb(repository: Path) -> str:
+    """Ten folders in ten folders, nine times over: a billion files in eleven objects."""
+    name = git(repository, "hash-object", "-w", "version.txt")
+    rows = [f"100644 blob {name}\tf{number}" for number in range(10)]
+    for _ in range(10):
+        made = subprocess.run(
+            ["git", "mktree"], cwd=repository, input="\n".join(rows), text=True, capture_output=True, check=True
+        )
+        rows = [f"040000 tree {made.stdout.strip()}\td{number}" for number in range(10)]
+    return git(repository, "commit-tree", "-m", "bomb", made.stdout.strip())
+
+
+def test_a_tree_of_a_billion_files_is_not_listed(
+    mirrors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commit = bomb(mirrors / "pytorch")
+    monkeypatch.setattr(request, "commit_of", lambda release: commit)
+    begun = time.monotonic()
     assert bring(tmp_path / "tree", mirrors) == BadInput.exit_code
-    assert "dddddddddddd" in capsys.readouterr().err
+    assert "too many files" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="too many files"):
+        checkout.edited(mirrors / "pytorch", commit)
+    assert time.monotonic() - begun < pace.seconds(20)
+
+
+def test_a_tree_does_not_say_that_it_is_as_committed(mirrors: Path, tmp_path: Path) -> None:
+    """git believes a folder's object by its name: one with other files in it made these look like the release's."""
+    root = tmp_path / "tree"
+    assert bring(root, mirrors) == 0
+    commit = git(root, "rev-parse", "HEAD")
+    assert checkout.edited(root, commit) == []
+    for pack in (root / ".git" / "objects" / "pack").iterdir():
+        pack.unlink()
+    for loose in (mirrors / "pytorch" / ".git" / "objects").iterdir():
+        shutil.copytree(loose, root / ".git" / "objects" / loose.name, dirs_exist_ok=True)
+    (root / "android" / "big.bin").write_text("evil\n", encoding="utf-8")
+    git(root, "add", "android/big.bin")
+    evil, good = f"{git(root, 'write-tree')}:android", git(root, "rev-parse", "HEAD:android")
+    shown = subprocess.run(["git", "cat-file", "tree", evil], cwd=root, capture_output=True, check=True).stdout
+    place = root / ".git" / "objects" / good[:2] / good[2:]
+    place.unlink()
+    place.write_bytes(zlib.compress(b"tree %d\0" % len(shown) + shown))
+    with pytest.raises(BadInput, match="not what their hashes say"):
+        checkout.edited(root, commit)
+
+
+def test_a_companion_of_a_mirror_is_not_verified(mirrors: Path, tmp_path: Path) -> None:
+    wanted = companions.companion_from_requirement("torchvision==0.14.0", "1.13.0")
+    assert wanted is not None
+    (mirrors / "pytorch").rename(mirrors / "vision")
+    git(mirrors / "vision", "tag", "v0.14.0", "v1.13.0")
+    _, (believed,) = companions.bring(wanted, tmp_path / "source", mirrors, lambda text: None)
+    assert believed.state is State.UNVERIFIED
+
+
+def test_every_release_has_its_commit() -> None:
+    """Only the newest patch of each minor had one, and of five it was that of the wheel, not of the tag."""
+    assert [torch for torch in patches() if commit_of(torch) is None] == []
+    assert commit_of("2.7.0") == "134179474539648ba7dee1317959529fbd0e7f89"
+    assert commit_of("2.6.0") == "1eba9b3aa3c43f86f4a2c807ac8e12c4a7767340"
 
 
 # --- nothing outside -------------------------------------------------------------------------------------------------

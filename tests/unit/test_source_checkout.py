@@ -14,7 +14,7 @@ import pytest
 
 from rekindle.cli.main import run
 from rekindle.core.errors import BadInput, NotFound, NotWritable, UsageError
-from rekindle.source import checkout, git
+from rekindle.source import checkout, git, request
 from rekindle.source.git import Mirrors, Network
 from support import repositories, trees
 from support.command import rekindle_program
@@ -34,6 +34,13 @@ def mirrors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mirrors")
     repositories.project(folder)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _of_our_own(monkeypatch: pytest.MonkeyPatch, mirrors: Path) -> None:
+    """The release that these tests bring is not PyTorch's."""
+    commit = repositories.git(mirrors / "pytorch", "rev-parse", "v1.13.0^{commit}")
+    monkeypatch.setattr(request, "commit_of", lambda release: commit)
 
 
 def files(root: Path) -> dict[str, str]:

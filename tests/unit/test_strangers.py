@@ -55,6 +55,10 @@ def within(limit: float, work: Callable[[], object]) -> None:
         "a@" * 99_000,
         "sk-" * 66_000,
         'token=\\"' * 25_000,
+        "%3A" * 66_000,
+        "mc a " * 40_000,
+        "password for a" * 14_000,
+        "*:5432:a:" * 22_000,
     ],
 )
 def test_looking_for_secrets_does_not_take_longer_than_reading(text: str) -> None:

@@ -468,7 +468,7 @@ def test_a_plan_of_a_wheel_on_a_shelf_asks_no_index_for_it(
 def test_every_requirement_of_the_tables_is_one() -> None:
     for release in releases.torch_releases():
         assert all(map(PipRequirement, options.requirements(release.newest, mkl=True)))
-        assert release.git_version is None or Commit(release.git_version)
+        assert all(Commit(release.commits[patch]) for patch in release.patches)
     assert CondaPin("libcudnn<=9.10.2.21") and CondaPin("pytorch=2.4.1=cuda*")
     assert PipVersion("2.14.1+cu126") and PipVersion("2.8.0.dev20250101")
 

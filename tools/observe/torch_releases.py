@@ -31,7 +31,7 @@ UNSTATED = "taken over from {before}, not yet read or stated: {what}"
 _GUARD = re.compile(r"(CUDA|CUDNN)_VERSION VERSION_LESS \"?(\d+\.\d+)[\d.]*\"?\)\s*message\(FATAL_ERROR")
 _CUDA_CMAKE = "torch/share/cmake/Caffe2/public/cuda.cmake"
 _OF_TREE = ("min_cmake", "min_gcc", "min_python", "cxx_standard", "setuptools", "backend")
-_OF_WHEEL = ("requires_python", "git_version", "min_cuda", "min_cudnn")
+_OF_WHEEL = ("requires_python", "min_cuda", "min_cudnn")
 _VARIANT = ("name", "cuda", "cudnn", "experimental", "arch_list_linux", "arch_list_windows", "index_default_linux")
 _ABOUT = ("source", "observed_at", "evidence")
 _ORDER = (
@@ -47,7 +47,7 @@ _ORDER = (
         "min_cuda",
     ),
     *("min_cudnn", "min_gcc", "min_python", "cxx_standard", "setuptools", "official_linker", "backend"),
-    *("numpy2_linux_from", "numpy2_windows_from", "cmake4_unpatched", "git_version", "warning", "uncertain"),
+    *("numpy2_linux_from", "numpy2_windows_from", "cmake4_unpatched", "commits", "warning", "uncertain"),
     *_ABOUT,
 )
 
@@ -71,6 +71,7 @@ def observe(clone: str = "") -> dict[str, list[Row]]:
         if patches:
             own = known.get(minor)
             row = _told(minor, stated.get(minor), rows) | _of_index(patches)
+            row["commits"] = dict(own["commits"]) if own else {}
             _of_wheel(row, patches[max(patches)], own if own and str(max(patches)) in own["patches"] else None)
             _of_tree(row, clone, own)
             rows.append({name: row[name] for name in _ORDER})
@@ -156,7 +157,8 @@ def _of_wheel(row: Row, wheels: Wheels, known: Row | None) -> None:
     metadata = next(text for name, text in texts.items() if name.endswith("METADATA"))
     about, guards = texts.get("torch/version.py", ""), dict(_GUARD.findall(texts.get(_CUDA_CMAKE, "")))
     row["requires_python"] = _first(r"^Requires-Python: (\S+)", metadata)
-    row["git_version"] = _first(r"git_version = '(\w+)'", about)
+    if built_from := _first(r"git_version = '(\w+)'", about):
+        row["commits"][max(row["patches"], key=Version)] = built_from
     row["min_cuda"] = guards.get("CUDA") or row.get("min_cuda")
     row["min_cudnn"] = guards.get("CUDNN") or row.get("min_cudnn")
     cuda = _first(r"^cuda(?:: [^=]+)? = '(\d+\.\d+)'", about)
@@ -177,7 +179,10 @@ def _default(row: Row, name: str, cudnn: str | None) -> None:
 
 
 def _of_tree(row: Row, clone: str, known: Row | None) -> None:
-    """What the tree asks for; without a clone that has it, what the row at hand says, or the release before."""
+    """Commits, and what the tree asks for; without a clone that has it, the row at hand or the release before."""
+    for patch in row["patches"] if clone else ():
+        found = pytorch_tree.git(clone, "rev-parse", "--verify", "--quiet", f"v{patch}^{{commit}}")
+        row["commits"] |= {patch: found.strip()} if found else {}
     tag = f"v{max(row['patches'], key=Version)}"
     revision = pytorch_tree.revision(clone, row["minor"], tag) if clone else None
     if revision:

@@ -46,6 +46,8 @@ def _print(result: Tree | Unpacked) -> None:
     if isinstance(result, Tree):
         count = sum(one.state is not RepositoryState.LEFT_OUT for one in result.repositories) - 1
         console.out(f"PyTorch {result.torch} at {result.commit[:12]} with {count} submodules in {result.root}")
+        if result.checked is None:
+            console.say("UNVERIFIED: the tables do not have the commit of this release; the tag was believed")
         left_out = [one.path for one in result.repositories if one.state is RepositoryState.LEFT_OUT]
         if left_out:
             console.say(console.wrap(f"left out, and not looked at: {', '.join(left_out)}"))

@@ -23,7 +23,12 @@ _KEY = (
     r"(?:ssh|become|sudo|db|user|admin|root|smtp|mail|ftp|ldap|proxy)_pass|"
     r"passwort|mot\ de\ passe|contraseña|senha|hasło|пароль|密码|密碼|パスワード|비밀번호)s?"
 )
-# What services begin their keys with, and how such a key goes on.
+# What services begin their keys with, and how such a key goes on: first those that no other word ends with.
+_GLUED = (
+    r"gh[pousr]_[A-Za-z0-9]{36,255}", r"github_pat_\w{22,255}", r"glpat-[\w-]{20,255}", r"hf_[A-Za-z0-9]{34,255}",
+    r"xox[abeprs]-[0-9][\w-]{10,255}", r"nvapi-[\w-]{40,255}", r"AIza[\w-]{35,255}", r"npm_[A-Za-z0-9]{36,255}",
+    r"dckr_pat_[\w-]{20,255}", r"sk-(?:ant|proj)-[\w-]{20,255}", r"[srp]k_live_\w{10,255}",
+)  # fmt: skip
 _TOKENS = (
     r"gh[pousr]_[A-Za-z0-9]{20,255}", r"github_pat_\w{20,255}", r"gl(?:pat|dt|rt|cbt|ptt|ft|soat)-[\w-]{16,255}",
     r"hf_[A-Za-z0-9]{20,255}", r"api_org_[A-Za-z0-9]{20,255}", r"xox[abeprs]-[\w-]{10,255}", r"xapp-[\w-]{10,255}",
@@ -37,10 +42,35 @@ _TOKENS = (
     r"glsa_\w{30,255}", r"lin_api_\w{30,255}", r"secret_[A-Za-z0-9]{36,255}", r"nfp_[A-Za-z0-9]{30,255}",
     r"sbp_[0-9a-f]{40}", r"dp\.(?:pt|st|ct|sa)\.[\w.-]{30,255}", r"pul-[0-9a-f]{40}", r"NRAK-[A-Z0-9]{26,255}",
     r"AKCp[A-Za-z0-9]{30,255}", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{50,255}",
-    r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]{40,20000}",
+    r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]{40,20000}", r"key-(?=[A-Za-z]{0,60}[0-9])[A-Za-z0-9]{24,64}",
     r"eyJ[\w-]{8,4000}\.[\w-]{4,8000}(?:\.[\w-]*)?", r"[0-9]{8,10}:AA[\w-]{33}",
     r"(?:[\w-]{24}|[\w-]{26})\.[\w-]{6}\.[\w-]{27,38}",
 )  # fmt: skip
+# Programs, and what stands before a secret among their words.
+_OPTIONS = (
+    ("sshpass", r"-p\s*"), ("plink|pscp|psftp|putty", r"-pw\s+"), ("psexec(?:64)?|paexec|winexe", r"-p\s+"),
+    ("curl|wget", r"(?:-u|--user|--proxy-user|-U)[\s=]+|-u(?=[^\s:-][^\s:]{0,64}:)"), ("redis-cli", r"-a\s+"),
+    ("ssh-keygen", r"-[NP]\s*"), ("sqlcmd|bcp|osql|isql|zip|unzip|ipmitool", r"-P\s*"), ("7za?|unrar|rar", r"-p"),
+    ("signtool|schtasks", r"/r?p\s+"), (r"ldap[a-z]{3,9}", r"-w\s*"), (r"openssl\s+enc", r"-k\s+"),
+    ("restic|twine|pg_dumpall|lftp|steamcmd", r"-p\s+"), ("anaconda", r"-t\s+"), ("net", r"user\s+\S{1,64}\s+"),
+    ("smbclient|rpcclient|net", r"-U\s+[^\s%]{1,64}%"), ("mysql|mysqldump|mysqladmin|mariadb|smbclient", r"-p"),
+    ("htpasswd", r"-[a-z]*b[a-z]*\s+\S+\s+\S+\s+"), ("wpa_passphrase", r"\S{1,64}\s+"), ("cargo", r"login\s+"),
+    (r"(?:docker|podman|oras|helm|az)\s(?:[^\r\n|;&]{0,40}?\s)?login", r"-p\s+"), ("cmdkey", "/pass:"),
+    ("sudo", r"-S\s[^\r\n|;&]{0,40}?<<<\s*"), ("ngrok", r"(?:add-)?authtoken\s+"), ("steamcmd", r"\+login\s+\S+\s+"),
+    ("net", r"use\s+(?:\S{1,3}:\s+)?\\\\\S{1,255}\s+"), ("wandb", r"login\s+(?:--relogin\s+)?"),
+    ("composer|poetry|bundle", r"config\s(?:\S{1,20}\s+)?http-basic\.\S{1,60}\s+\S{1,60}\s+"),
+    ("sqlplus|exp|imp|expdp|impdp|sqlldr|rman", r"(?:userid=)?\w{1,64}/(?=[^\s/]{4,255}@)"),
+    ("https?|xh", r"-a\s+(?=[^\s:]{1,64}:)"), ("lftp", r"-u\s+[^\s,]{1,64},"), ("kinit|cryptsetup|passwd", r"<<<\s*"),
+    ("mc", r"(?:alias\s+set|config\s+host\s+add)\s+\S{1,64}\s+\S{1,255}\s+\S{1,64}\s+"),
+    ("xfreerdp|rdesktop|mstsc", r"/p:|-p\s+"), ("vncpasswd|x11vnc", r"-passwd\s+"),
+)  # fmt: skip
+_PASSWORD = r"(?:password|passphrase|passcode|passwort|mot\ de\ passe|contraseña|senha|hasło|пароль)"
+_ODD, _MIXED = r"(?=[^\s]{0,64}[0-9!\#$%^&*+~?])", r"(?=[^\s]{0,64}[0-9])(?=[^\s]{0,64}[A-Za-z])"
+_NOT_SAID = (
+    r"(?i:(?:in)?correct|(?:in)?valid|wrong|required|requisite|sufficient|optional|include|substack|empty|missing|expired"
+    r"|needed|changed|accepted|rejected|prompt|authentication|file)\b"
+)
+"""A line that says `password` goes on like this, too: in PAM's files and in errors."""
 _SIGNS = (
     "@", "/t/", "//hooks.", "//discord", "bearer", "basic", "token", "secret", "passw", "passphrase", "sshpass",
     "pass:", "_pwd", "cred", "auth", "_pass", "github_pat", "key", "nature", "sig=", "cook", "begin ", "login", "curl",
@@ -50,10 +80,13 @@ _SIGNS = (
     "gldt-", "glrt-", "glcbt", "glptt", "glft-", "glsoat", "glsa_", "hf_", "api_org_", "xox", "xapp-", "sk-",
     "k_live_", "k_test_", "akia", "asia", "nvap", "aiza", "ya29.", "gocspx", "npm_", "pypi-", "dckr_", "sg.", "shp",
     "_v1_", "hvs.", "hvb.", "hvr.", "atatt3", "r8_", "gsk_", "pplx-", "lsv2_", "dapi", "eyj", ":aa", "lin_api_",
-    "nfp_", "sbp_", "dp.", "pul-", "nrak-", "akcp", ".atlasv1.", "ls0tls1crud", "pass=", "netrc", "-api",
+    "nfp_", "sbp_", "dp.", "pul-", "nrak-", "akcp", ".atlasv1.", "ls0tls1crud", "pass=", "netrc", "-api", "-u ", "%3a",
+    "_pat", "passcode", "/p:", " -a ", "pw:", "identified by", "mc ", " user ", ":5432:", ":5433:", ":6432:", ":*:",
 )  # fmt: skip
 """No secret is without one of these, folded: most lines have none, and the expression is not even compiled."""
 _LONG_WORD = 16
+_MOST_OF_A_LINE = 4
+"""A program may be given more than one; what stands before the first is then looked at again."""
 _NO_SECRET = re.compile(r"(?i)\d{1,7}(?:\.\d+)*|true|false|none|null|yes|no|[$%].*|\*+|os\.environ.*|getenv.*")
 """Counts (`max_tokens=2048`), settings, and names of variables: nothing that anybody could use."""
 # Nobody's name: what systems call their own users, and words of the field that a snapshot is made of.
@@ -98,6 +131,11 @@ def _secrets() -> re.Pattern[str]:
         (?P<pem>-----BEGIN\ [A-Z0-9 ]{{0,40}}PRIVATE\ KEY(?:\ BLOCK)?-----)(?s:(?:(?!-----).){{0,20000}})
           (?:-----END\ [A-Z0-9 ]{{1,60}}-----|\Z)
         | (?P<scheme>\b[a-z][a-z0-9+.-]{{0,30}}://)[^/\s:@"'`<>]*:[^/\s"'`<>]+(?=@)      # user:p@ssword@host
+        | (?P<slashed>\b[a-z][a-z0-9+.-]{{0,30}}://[^/\s:@"'`<>]{{1,64}}:)(?![0-9]{{1,5}}/)[^\s:@"'`<>]{{4,255}}(?=@[\w.-]+)
+        | (?P<bare>(?<![\w.:/@%+-])[A-Za-z][\w.-]{{0,63}}:)[^\s:@/"'`<>]{{4,255}}
+          (?=@(?!sha\d)[A-Za-z][\w-]*(?:\.[\w.-]+|:[0-9]))
+        | (?P<quoted_address>%3[Aa])(?!%2[Ff])(?:(?!%40)[^\s&"'`<>]){{4,64}}(?=%40)
+        | (?P<pgpass>(?<![\w.:/-])[\w.*-]{{1,255}}:(?:54[0-9]{{2}}|6432|\*):(?:[^\s:]{{1,64}}:){{2}})[^\s:]{{4,255}}
         | (?P<web>https?://)[^/\s:@"'`<>?\#]{{8,}}(?=@)                                  # token@host
         | (?P<path>://[^/\s"'`<>]{{1,255}}/t/|//hooks\.slack\.com/services/|//discord(?:app)?\.com/api/webhooks/)[\w/-]{{8,255}}
         | (?P<digest>(?<![A-Za-z-])(?i:(?:proxy-)?authorization\s*:\s*digest\s+))[^\r\n]{{4,4000}}
@@ -105,23 +143,17 @@ def _secrets() -> re.Pattern[str]:
             |(?:set-)?cookie\s*:\s*|(?:private|job|deploy|x-[a-z-]{{0,30}})-?(?:token|key|auth|api)\s*:\s*))
           [^\s"'`][^\r\n"'`]{{3,4000}}
         | (?P<bearer>\b(?i:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{{8,}}
-        | (?P<login>(?<![\w-])(?:sshpass\s+-p\s*|(?:curl|wget)(?:\s[^\r\n|;&]{{0,400}}?)?\s
-              (?:(?:-u|--user|--proxy-user|-U)[\s=]+|-u(?=[^\s:-][^\s:]{{0,64}}:))
-            |-pass(?:in|out)?\s+pass:|redis-cli\s[^\r\n|;&]{{0,200}}?-a\s+|htpasswd\s+-[a-z]*b[a-z]*\s+\S+\s+\S+\s+
-            |(?:sqlcmd|bcp|osql|zip|unzip)\s[^\r\n|;&]{{0,200}}?-P\s*|(?:7za?|unrar|rar)\s[^\r\n|;&]{{0,200}}?\s-p
-            |(?:signtool|schtasks)\s[^\r\n|;&]{{0,200}}?\s/r?p\s+|ldapsearch\s[^\r\n|;&]{{0,200}}?-w\s*
-            |openssl\s+enc\s[^\r\n|;&]{{0,200}}?-k\s+|restic\s[^\r\n|;&]{{0,200}}?-p\s+
-            |anaconda\s[^\r\n|;&]{{0,200}}?-t\s+|smbclient\s[^\r\n|;&]{{0,200}}?-U\s+[^\s%]{{1,64}}%
-            |wpa_passphrase\s+\S{{1,64}}\s+|sudo\s[^\r\n|;&]{{0,40}}?-S\s[^\r\n|;&]{{0,40}}?<<<\s*
-            |ngrok\s[^\r\n|;&]{{0,40}}?authtoken\s+|netrc\s+(?:password|file:)\s+|cargo\s+login\s+
-            |(?:config|--set)\s+(?:set\s+)?(?:\S{{1,40}}\s+)?(?:pass|(?:\S{{0,40}}[-_.])?(?:token|password)(?:\.\S{{1,40}})?)\s+
-            |config\s+http-basic\.\S{{1,60}}\s+\S{{1,60}}\s+
-            |net\s+use\s+(?:\S{{1,3}}:\s+)?\\\\\S{{1,255}}\s+
-            |(?:mysql|mysqldump|mariadb|smbclient)\s[^\r\n|;&]{{0,200}}?\s-p
-            |(?:docker|podman|oras|helm|az)\s(?:[^\r\n|;&]{{0,40}}?\s)?login\s[^\r\n|;&]{{0,200}}?-p\s+
-            |twine\s[^\r\n|;&]{{0,200}}?\s-p\s+|wandb\s+login\s+(?:--relogin\s+)?|cmdkey\s[^\r\n|;&]{{0,200}}?/pass:
-            |ConvertTo-SecureString\s+(?:-String\s+)?|machine\s+\S{{1,255}}\s+login\s+\S{{1,255}}\s+password\s+))
-          (?:"[^"\r\n]{{1,255}}"|'[^'\r\n]{{1,255}}'|(?![-$%/])[^\s"'`;&|]{{4,}})
+        | (?P<user>(?<!\S)(?:-u|--user)[\s=]+[A-Za-z][\w.@-]{{0,63}}:){_ODD}[^\s"'`;&|]{{4,255}}
+        | (?P<asked>(?i:{_PASSWORD})\s+for\s+[\w ]{{0,30}}(?:'[^'\r\n]{{1,255}}'|"[^"\r\n]{{1,255}}"|[^\s:]{{1,64}})?
+            \s{{0,3}}:[ \t]{{1,3}})
+          {_ODD}[^\s"'`]{{4,255}}
+        | (?P<said>(?<![A-Za-z])(?:(?i:{_PASSWORD})[ \t]+(?:(?:is|was)[ \t]+)?{_ODD}
+              |(?m:^)[ \t]{{0,40}}password[ \t]+(?!{_NOT_SAID})(?=\S{{4,255}}[ \t]*(?m:$))
+              |(?:[A-Z0-9]{{1,20}}_){{0,6}}
+                (?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PAT)[ \t]+{_MIXED}
+              |(?i:token|secret|credential|api[ ]?key|(?<=wandb:\ )key)[ \t]+(?:is[ \t]+)?(?=[\w.~+-]{{16}})
+                {_MIXED})
+            (?![-$%/(<\[{{\\]))(?:"[^"\r\n]{{4,255}}"|'[^'\r\n]{{4,255}}'|[^\s"'`;&|,)]{{4,255}})
         | (?P<option>(?<![^\s"'\[])--?(?i:(?:[a-z]{{1,20}}-)?
             (?:token|password|passwd|passphrase|secret|auth|authkey|(?:store|key)pass|(?:api|access|secret)-key))(?:\s+|["'],\s{{0,3}}["']))
           (?![-$%])[^\s"'`;&]{{4,}}
@@ -133,24 +165,41 @@ def _secrets() -> re.Pattern[str]:
           [^"'\r\n]{{4,4000}}
         | (?P<element><(?i:[\w.:-]{{0,40}}(?:token|secret|passw(?:or)?d|passphrase|apikey))>
             |(?i:key=["'][\w.]{{0,40}}(?:token|secret|password|apikey)["']\s{{1,3}}value=["']))[^<"'\r\n]{{4,4000}}
-        | (?P<piped>\becho\s+(?:-n\s+)?)(?:"[^"\r\n]{{4,255}}"|'[^'\r\n]{{4,255}}'|(?![$%])[^\s"'`;&|]{{4,255}})
-          (?=\s{{0,3}}\|[^\r\n]{{0,200}}(?:--password-stdin|\bsudo\s+-S))
+        | (?P<piped>\b(?:echo|printf)\s+(?:-n\s+)?)
+          (?:"[^"\r\n]{{4,255}}"|'[^'\r\n]{{4,255}}'|(?![$%])[^\s"'`;&|]{{4,255}})
+          (?=\s{{0,3}}\|[^\r\n]{{0,200}}
+            (?:--password-stdin|\bsudo\s+-S|\bchpasswd|\bpasswd\b|--passphrase-fd|--with-token|-pass\s+stdin|cryptsetup))
         | (?P<named>(?<![A-Za-z])(?i:{_KEY})(?:[_-]\w{{1,40}})?
             |(?<=[a-z])(?:Token|Secret|Password|Passwd|Passphrase|ApiKey|AccessKey)
-            |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=;)(?i:pwd)|(?<![A-Za-z_])(?:pw|pass)(?==)|(?<=[?&])(?:sig|key|sv)(?==)
+            |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=HUB_|LAB_|AZP_|ADO_|GIT_|HCR_|OPS_)PAT|(?<=GH_)PAT|(?<=;)(?i:pwd)|(?<![A-Za-z_])(?:pw(?=[=:])|pass(?==))|(?<=[?&])(?:sig|key|sv)(?==)
             |(?<=")key(?=":))
           (?P<sep>\\?["']?\]?\s{{0,3}}(?::=|[=:：])\s{{0,3}}\\?)
           (?:(?<=\\)(?P<escaped>["'])(?P<inside>(?:(?!\\?(?P=escaped))[^\r\n]){{4,4000}})
             |(?<!\\)(?P<quote>["'])(?P<quoted>(?:\\[^\r\n]|(?P=quote){{2}}|(?!(?P=quote))[^\r\n\\]){{4,4000}})(?P=quote)|["']?(?![=<>~!\s])(?P<value>[^\s"'`;&,)}}\]<]{{4,}}))
-        | (?P<token>(?<![\w-])(?:{"|".join(_TOKENS)}))
+        | (?P<token>(?:{"|".join(_GLUED)})|(?<![\w-])(?:{"|".join(_TOKENS)}))
         """
+    )
+
+
+@cache
+def _programs() -> re.Pattern[str]:
+    """A program of the rows with its words up to what stands before a secret; other words that nothing else follows."""
+    rows = "|".join(
+        rf"(?i:{programs})(?:\.exe)?\s(?:[^\r\n|;&]{{0,200}}?\s)??(?:{options})" for programs, options in _OPTIONS
+    )
+    return re.compile(
+        rf"""(?x)(?P<login>(?<![\w-])(?:{rows}
+            |(?:config|--set)\s+(?:set\s+)?(?:\S{{1,40}}\s+)?(?:pass|(?:\S{{0,40}}[-_.])?(?:token|password)(?:\.\S{{1,40}})?)\s+
+            |-pass(?:in|out)?\s+pass:|netrc\s+(?:password|file:)\s+|ConvertTo-SecureString\s+(?:-String\s+)?
+            |(?i:identified\s+by)\s+(?=["'][^"'\r\n]{{0,255}}[0-9])|machine\s+\S{{1,255}}\s+login\s+\S{{1,255}}\s+password\s+))
+          (?:"[^"\r\n]{{1,255}}"|'[^'\r\n]{{1,255}}'|(?![-$%/<])[^\s"'`;&|]{{4,}})"""
     )
 
 
 @cache
 def _secret_name() -> re.Pattern[str]:
     return re.compile(
-        rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])|(?<=[A-Z])(?:PASSWORD|PASSWD|TOKEN|SECRET)$|_(?:PWD|PASS)$"
+        rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])|(?<=[A-Z])(?:PASSWORD|PASSWD|TOKEN|SECRET)$|_(?:PWD|PASS|PAT)$"
     )
 
 
@@ -212,7 +261,13 @@ def _nobody(name: str) -> str:
 def secrets(text: str) -> str:
     """`text` without passwords and tokens."""
     folded = text.casefold()
-    return _secrets().sub(_mask, text) if any(sign in folded for sign in _SIGNS) else text
+    if not any(sign in folded for sign in _SIGNS):
+        return text
+    for _ in range(_MOST_OF_A_LINE):
+        text, found = _programs().subn(_mask, text)
+        if not found:
+            break
+    return _secrets().sub(_mask, text)
 
 
 def without_secrets(value: Any) -> Any:

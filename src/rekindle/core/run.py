@@ -2,7 +2,8 @@
 
 Never a shell string. A program that is missing, hangs or cannot start is a `Result` like any other (`started` is
 false, or `timed_out` true), because for a probe that is an answer; `checked` turns it into an error for callers that
-cannot go on without. At its time limit a program is ended with everything it has started.
+cannot go on without. At its time limit, and when it says more than anybody would read, a program is ended with
+everything it has started.
 """
 
 from __future__ import annotations
@@ -11,20 +12,25 @@ import contextlib
 import os
 import subprocess
 import textwrap
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from subprocess import list2cmdline
+from typing import IO
 
 import msgspec
 
 from rekindle.core import console
-from rekindle.core.errors import MissingTool, StepFailed
+from rekindle.core.errors import BadInput, MissingTool, StepFailed
 from rekindle.core.processes import Started
+
+MOST_SAID = 256 * 1024**2
+"""What a program may say: three times all commands of a build of PyTorch."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What a program said. `code` is None when it did not start or was stopped at its time limit."""
+    """What a program said. `code` is None when it did not start or was stopped: late, or after it said `too_much`."""
 
     args: tuple[str, ...]
     code: int | None
@@ -32,10 +38,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     err: str = ""
     seconds: float = 0.0
     timed_out: bool = False
+    too_much: bool = False
 
     @property
     def started(self) -> bool:
-        return self.code is not None or self.timed_out
+        return self.code is not None or self.timed_out or self.too_much
 
     @property
     def ok(self) -> bool:
@@ -50,43 +57,76 @@ def call(
     timeout: float = 60.0,
     input: bytes | None = None,
     encoding: str | None = None,
+    most: int = MOST_SAID,
 ) -> Result:
     """Run a program and wait. `env` replaces the whole environment; None hands on this process's own.
 
-    `encoding` is that of stdout; what comes on stderr may be of any program below it and is always guessed.
+    `encoding` is that of stdout; what comes on stderr may be of any program below it and is always guessed. More than
+    `most` bytes on either end it.
     """
     words = tuple(os.fspath(arg) for arg in args)
     begun = time.monotonic()
     piped = None if input is None else subprocess.PIPE
-    out = err = b""
     code: int | None = None
-    late = False
     try:
         with Started(
             words, env=env, cwd=cwd, stdin=piped or subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as started:
-            try:
-                with console.waiting(f"waiting for `{textwrap.shorten(list2cmdline(words), 100, placeholder=' ...')}`"):
-                    out, err = started.process.communicate(input, timeout)
-                code = started.process.returncode
-            except subprocess.TimeoutExpired:
-                late = True
+            if started.process.stdin is not None:
+                threading.Thread(target=_write, args=(started.process.stdin, input), daemon=True).start()
+            pipes = [_Pipe(pipe, most) for pipe in (started.process.stdout, started.process.stderr)]
+            what = textwrap.shorten(list2cmdline(words), 100, placeholder=" ...")
+            with console.waiting(f"waiting for `{what}`"), contextlib.suppress(subprocess.TimeoutExpired):
+                if all(pipe.ended(begun + timeout, pipes) for pipe in pipes):
+                    code = started.process.wait(max(0.0, begun + timeout - time.monotonic()))
+            if code is None:
                 started.end()
-                with contextlib.suppress(subprocess.TimeoutExpired, ValueError):
-                    out, err = started.process.communicate(timeout=5)
+                for pipe in pipes:
+                    pipe.thread.join(5)
     except (OSError, ValueError) as error:
         console.detail(f"did not start: {list2cmdline(words)}: {error}")
         return Result(args=words, code=None, err=str(error), seconds=time.monotonic() - begun)
     seconds = time.monotonic() - begun
-    console.detail(f"ran ({seconds:.1f} s, {'stopped' if late else f'exit code {code}'}): {list2cmdline(words)}")
+    too_much = any(pipe.full for pipe in pipes)
+    ending = "stopped" if code is None else f"exit code {code}"
+    console.detail(f"ran ({seconds:.1f} s, {ending}): {list2cmdline(words)}")
     return Result(
         args=words,
         code=code,
-        out=decode(out, encoding),
-        err=decode(err),
+        out=decode(bytes(pipes[0].data), encoding),
+        err=decode(bytes(pipes[1].data)),
         seconds=seconds,
-        timed_out=late,
+        timed_out=code is None and not too_much,
+        too_much=too_much,
     )
+
+
+class _Pipe:
+    """What comes out of a pipe, up to the most that is kept."""
+
+    def __init__(self, pipe: IO[bytes] | None, most: int) -> None:
+        assert pipe is not None
+        self.data, self.most, self.full = bytearray(), most, False
+        self.thread = threading.Thread(target=self._read, args=(pipe.fileno(),), daemon=True)
+        self.thread.start()
+
+    def _read(self, handle: int) -> None:
+        with contextlib.suppress(OSError):  # it may be closed under us when the program is ended
+            while block := os.read(handle, 1 << 16):
+                self.data += block
+                if len(self.data) > self.most:
+                    self.full = True
+                    return
+
+    def ended(self, until: float, all_of_it: Sequence[_Pipe]) -> bool:
+        while self.thread.is_alive() and time.monotonic() < until and not any(pipe.full for pipe in all_of_it):
+            self.thread.join(min(0.2, max(0.0, until - time.monotonic())))
+        return not self.thread.is_alive() and not self.full
+
+
+def _write(pipe: IO[bytes], data: bytes) -> None:
+    with contextlib.suppress(OSError, ValueError), pipe:
+        pipe.write(data)
 
 
 def checked(result: Result, *, doing: str, hint: str | None = None) -> Result:
@@ -99,6 +139,9 @@ def checked(result: Result, *, doing: str, hint: str | None = None) -> Result:
         raise MissingTool(message, hint=hint or f"install `{name}` or put it on PATH")
     if result.timed_out:
         raise StepFailed(f"cannot {doing}: `{name}` timed out after {result.seconds:.0f} s", hint=hint)
+    if result.too_much:
+        size = len(result.out) + len(result.err)
+        raise BadInput(f"cannot {doing}: `{name}` was ended after it had said {size:,} characters")
     tail = "\n".join((result.err.strip() or result.out.strip()).splitlines()[-8:])
     message = f"cannot {doing}: `{name}` exited with code {result.code}" + (f"\n{tail}" if tail else "")
     raise StepFailed(message, hint=hint)

@@ -369,7 +369,8 @@ def build(
         if found.environment is None or found.request is None or refusal is not None:
             return report.of(wheel=None, built=False)
         if companion is not None:
-            source = companions.bring(companion, work / "source", request.mirror, tell)
+            source, believed = companions.bring(companion, work / "source", request.mirror, tell)
+            report.findings += believed
         tell(f"building {project} for {found.arch_list} with CUDA in {found.toolkit}")
         built, log = make(project, source, environment, found, work=work, output=output, tell=tell)
         verdict = judged(built, found.arch_list, cards, environment, torch, work)

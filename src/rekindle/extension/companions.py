@@ -125,11 +125,14 @@ def _name_and_version(requirement: str) -> tuple[str, str | None]:
     return match[1] if match else "", pinned[1] if pinned else None
 
 
-def bring(this: NamedCompanion, root: Path, mirror: Path | None, tell: Callable[[str], None]) -> Path:
+def bring(
+    this: NamedCompanion, root: Path, mirror: Path | None, tell: Callable[[str], None]
+) -> tuple[Path, list[Finding]]:
     """Its source at the tag of the version, from the network or from a folder of mirrors."""
     origin: Origin = Mirrors(mirror) if mirror else Network()
     project = this.project
     tell(f"fetching {project.repository} at v{this.version}")
     wanted = checkout.WantedTree(release=this.version, url=project.repository, without=project.without)
-    checkout.assemble(root, wanted, origin)
-    return root
+    tree = checkout.assemble(root, wanted, origin)
+    believed = f"v{this.version} is {tree.commit[:12]} in `{mirror}`; whether that is the release is not known"
+    return root, [unverified("extension.source", believed)] if tree.checked is None else []

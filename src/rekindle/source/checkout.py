@@ -37,7 +37,7 @@ from rekindle.core.files import describe_error
 from rekindle.core.paths import STATE_FOLDER
 from rekindle.core.untrusted import Commit, InsidePath
 from rekindle.source import git, tree
-from rekindle.source.git import Origin
+from rekindle.source.git import Network, Origin
 from rekindle.source.git import copy_commit as copy
 from rekindle.source.journal import PatchJournal
 
@@ -63,13 +63,14 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tree(msgspec.Struct, frozen=True, kw_only=True):
-    """What `rekindle source` brought."""
+    """What `rekindle source` brought. `checked` is None where somebody else's tag had to be believed."""
 
     schema: str = "rekindle.source/1"
     root: str
     torch: str
     tag: str
     commit: str
+    checked: bool | None = True
     repositories: tuple[Repository, ...]
     seconds: float = 0.0
 
@@ -115,17 +116,11 @@ def assemble(
 ) -> Tree:
     """Bring the tree into `root`, or complete what is there."""
     begun = time.monotonic()
-    tag, url, commit = wanted.tag, wanted.url, wanted.commit
+    tag, url = wanted.tag, wanted.url
     with _held(root):
         git_dir = root / ".git"
         known = mark_of(root)
-        if known is None or (known.tag, known.commit) != (tag, commit):  # a tree's own word is no proof
-            found = origin.tag(url, tag)
-            if commit is not None and found != commit:
-                message = f"{tag} is {found[:12]} here, but the plan pins {commit[:12]}"
-                raise BadInput(message, hint="the tag was moved; fetch the source from another place")
-            commit = found
-        assert commit is not None
+        commit = wanted.commit or origin.tag(url, tag)  # a commit is its own proof, a tag may be moved
         left_out = tuple(map(InsidePath, wanted.without)) or (known.without if known else ())
         mark = Mark(tag=tag, commit=Commit(commit), without=left_out)
         _admit(root, known, mark)
@@ -136,6 +131,7 @@ def assemble(
             files.write_text(tree.place(root, f".git/refs/tags/{tag}"), f"{mark.commit}\n")
     return Tree(
         root=str(root), torch=tag.removeprefix("v"), tag=tag, commit=mark.commit, repositories=tuple(done),
+        checked=True if wanted.commit or isinstance(origin, Network) else None,
         seconds=round(time.monotonic() - begun, 1),
     )  # fmt: skip
 
@@ -264,7 +260,11 @@ def edited(root: Path, commit: str) -> list[str]:
     """The files of a checkout that somebody changed since its commit. Our patches and other line ends do not count."""
     tree.check_state(root)
     with files.scratch("work") as scratch:
-        index = _Index(root / ".git", commit, root, scratch / "index", ())
+        proven = git.make(scratch / "repository")
+        if lacking := copy(root / ".git", commit, proven, lambda _: False):  # its folders, by their hashes
+            message = f"the repository of `{root}` is not whole: {lacking}"
+            raise BadInput(message, hint="take the commit into a new folder: `rekindle source -o NEW`")
+        index = _Index(proven, commit, root, scratch / "index", ())
         _, differing = index.differences()
         blobs = index.blobs() if differing else {}
     journal = PatchJournal(root)
@@ -290,6 +290,7 @@ class _Index:
 
     def __init__(self, objects: Path, commit: str, work: Path, file: Path, without: tuple[str, ...]) -> None:
         self.objects, self.work, self.file, self.without = objects, work, file, without
+        git.listed(objects, commit)
         self._git(["read-tree", commit], "list the files of the commit")
         self.paths = set(self._git(["ls-files", "-z"], "list the files of the commit").split("\0")) - {""}
         self._git(

@@ -56,6 +56,8 @@ _SHUT = {
     "LC_ALL": "C.UTF-8",
 }
 _HOUR = 3600.0
+_MOST_LISTED = 32 * 1024**2
+"""What git may say: twelve times the list of all files of PyTorch."""
 _DEEPEST_LOAN, _MOST_LOANS = 5, 100
 
 
@@ -106,7 +108,7 @@ def checked(
 
 def _run(args: Sequence[str | os.PathLike[str]], env: Mapping[str, str], cwd: Path, input: bytes | None) -> run.Result:
     settings = [word for key, value in _SETTINGS.items() for word in ("-c", f"{key}={value}")]
-    result = run.call(["git", *settings, *args], env=env, cwd=cwd, input=input, timeout=2 * _HOUR)
+    result = run.call(["git", *settings, *args], env=env, cwd=cwd, input=input, timeout=2 * _HOUR, most=_MOST_LISTED)
     if not result.started:
         message = f"cannot start `git`: {result.err.strip()}"
         raise MissingTool(message, hint="install git (on Windows from git-scm.com) and open a new prompt")
@@ -210,13 +212,7 @@ class SubmodulePin(msgspec.Struct, frozen=True, kw_only=True):
 
 def pins(repository: Path, commit: str, *, parent_url: str) -> list[SubmodulePin]:
     """The submodules of a commit, in the order of their paths."""
-    listing = checked(["ls-tree", "-r", "-z", commit], objects=repository, doing="list the files of the commit")
-    links = {}
-    for row in listing.split("\0"):
-        head, _, path = row.partition("\t")
-        mode, _, rest = head.partition(" ")
-        if mode == "160000":
-            links[path] = rest.split(" ")[-1]
+    links = {path: name for mode, _, name, path in listed(repository, commit) if mode == "160000"}
     if not links:
         return []
     named = _gitmodules(repository, commit)
@@ -228,6 +224,19 @@ def pins(repository: Path, commit: str, *, parent_url: str) -> list[SubmodulePin
         name, url = named[path]
         found.append(SubmodulePin(path=path, name=name, url=absolute(url, parent_url), commit=pinned))
     return found
+
+
+def listed(repository: Path, commit: str) -> list[tuple[str, str, str, str]]:
+    """Mode, kind, name and path of every folder and file. A few objects can be a tree of a billion files: git's own
+    memory is at stake where it is not asked here first."""
+    said = call(["ls-tree", "-r", "-t", "-z", commit], objects=repository)
+    if said.too_much:
+        message = f"the commit {commit[:12]} of `{repository}` has too many files, too deep for any release"
+        raise BadInput(message, hint="this is not a tree of PyTorch's; do not trust it")
+    if not said.ok:
+        raise NotFound(f"the folders of the commit {commit[:12]} of `{repository}` cannot be read", hint="complete it")
+    rows = (row.partition("\t") for row in said.out.split("\0") if row)
+    return [(mode, kind, name, path) for head, _, path in rows for mode, kind, name in [head.split(" ")]]
 
 
 def without(text: str, folders: Sequence[str]) -> str:
@@ -441,16 +450,15 @@ def _plain_name(name: str) -> str:
 
 def copy_commit(mirror: Path, commit: str, into: Path, needs: Callable[[str], bool]) -> str:
     """Copy a commit, its folders and the files that are needed into our repository. Says what the mirror lacks."""
-    listing = call(["ls-tree", "-r", "-t", "-z", commit], objects=mirror)
     top = call(["rev-parse", f"{commit}^{{tree}}"], objects=mirror)
-    if not (listing.ok and top.ok):
+    try:
+        rows = listed(mirror, commit)
+    except NotFound:
         return "its folders cannot be read"
     wanted = {commit: "the commit", top.out.strip(): "the top folder"}
-    for row in listing.out.split("\0"):
-        head, _, path = row.partition("\t")
-        parts = head.split(" ")
-        if len(parts) == 3 and (parts[1] == "tree" or (parts[1] == "blob" and needs(path))):
-            wanted.setdefault(parts[2], path)
+    for _, kind, name, path in rows:
+        if kind == "tree" or (kind == "blob" and needs(path)):
+            wanted.setdefault(name, path)
     names = "\n".join(wanted).encode("ascii") + b"\n"
     answers = checked(["cat-file", "--batch-check=%(objectname)"], objects=mirror, input=names, doing="read it")
     missing = [wanted[line.split(" ")[0]] for line in answers.splitlines() if line.endswith(" missing")]

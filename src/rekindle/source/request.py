@@ -26,7 +26,7 @@ from rekindle.inputs.torch import read_torch
 from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge import tables
 from rekindle.knowledge.torch.patches import PatchSetting
-from rekindle.knowledge.torch.releases import torch_releases
+from rekindle.knowledge.torch.releases import commit_of
 from rekindle.source import checkout, git, tree
 from rekindle.source.git import Mirrors, Network, Origin
 
@@ -74,14 +74,9 @@ def bring(command: SourceCommand, say: Callable[[str], None]) -> checkout.Tree |
         return unpack(origin, root, sha256=command.sha256, say=say)
     checkout.check_space(root, size.gigabytes if not root.exists() else 0.5)
     place: Origin = Network() if mirror is None and origin is None else Mirrors(mirror or Path(str(origin)))
-    wanted = command.commit or known_commit(release)
-    tree_wanted = checkout.WantedTree(release=release, without=tuple(without), commit=wanted)
+    commit = command.commit or commit_of(release)
+    tree_wanted = checkout.WantedTree(release=release, without=tuple(without), commit=commit)
     return checkout.assemble(root, tree_wanted, place, jobs=command.jobs, say=say)
-
-
-def known_commit(release: str) -> str | None:
-    """The commit of PyTorch's own tag, where the tables have it: a mirror's tag may be anything."""
-    return next((row.git_version for row in torch_releases() if row.newest == release), None)
 
 
 def size_of(release: str) -> Size:

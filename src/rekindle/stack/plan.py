@@ -186,7 +186,7 @@ def plan_of(verdict: Verdict) -> Plan:
         profile=profile,
         cpu=cpu_level(profile, situation.arch) if building else None,
         backend=release.backend if building else None,
-        commit=_commit(route.torch) if building else None,
+        commit=releases.commit_of(route.torch) if building else None,
         wheel=wheel_name(route, situation),
         wheels=_wheels(route, situation),
         requires=_requirements(route.torch, profile, situation) if building else (),
@@ -333,16 +333,10 @@ def check_patches(plan: Plan) -> None:
 
 def check_commit(plan: Plan) -> None:
     """The commit that a plan pins is the one of its release, as far as the tables know it."""
-    known = _commit(plan.torch)
+    known = releases.commit_of(plan.torch)
     if plan.commit is not None and known is not None and plan.commit != known:
         message = f"the plan pins commit {plan.commit[:12]}, but PyTorch {plan.torch} is {known[:12]}"
         raise BadInput(message, hint=_AGAIN)
-
-
-def _commit(torch: str) -> str | None:
-    """The commit of a release's tag, as far as the tables know it."""
-    release = releases.torch_release(torch)
-    return release.git_version if torch == release.newest else None
 
 
 def _known(id: str) -> bool:

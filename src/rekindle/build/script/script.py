@@ -28,7 +28,7 @@ from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import costs
 from rekindle.knowledge.torch import patches as catalogue
-from rekindle.knowledge.torch.releases import torch_release
+from rekindle.knowledge.torch.releases import commit_of, torch_release
 
 GIT = "https://github.com/pytorch/pytorch.git"
 JOBS, ADDRESS = "@RK_JOBS@", "@RK_GIT@"
@@ -253,13 +253,13 @@ class _Composer:
         calls = [
             ("run", "git", "init", "-q", self.source),
             (*git, "config", "remote.origin.url", ADDRESS),
-            (*git, "fetch", "--depth", "1", "origin", f"refs/tags/{tag}"),
+            (*git, "fetch", "--depth", "1", "origin", _commit(self.request) or f"refs/tags/{tag}"),
             (*git, "checkout", "-q", "-f", "FETCH_HEAD"),
             (*git, "submodule", "sync", "-q", "--recursive"),
             (*git, "submodule", "update", "--init", "--recursive", "--depth", "1", "--jobs", "4"),
             ("commit",),
         ]
-        about = f"PyTorch at the tag {tag} with its submodules. If it was interrupted, it resumes"
+        about = f"PyTorch {tag} with its submodules. If it was interrupted, it resumes"
         return self._step("source", about, calls)
 
     def _python_step(self) -> ScriptStep | None:
@@ -448,10 +448,7 @@ def _plain(edit: catalogue.Edit) -> dict[str, Any]:
 def _commit(request: BuildRequest) -> str:
     if not request.torch or request.source:
         return ""
-    if request.commit:
-        return request.commit
-    release = torch_release(request.torch)
-    return release.git_version or "" if str(request.release) == release.newest else ""
+    return request.commit or commit_of(str(request.release)) or ""
 
 
 def _prints(

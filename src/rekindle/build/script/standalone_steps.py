@@ -166,7 +166,7 @@ def commit() -> int:
     args = ["git", "-C", os.environ["RK_SOURCE"], "rev-parse", "HEAD"]
     found = subprocess.run(args, stdout=subprocess.PIPE, check=False).stdout.decode().strip()
     if PLAN["commit"] and found != PLAN["commit"]:
-        return stop(f"the tag is commit {found}, not {PLAN['commit']}")
+        return stop(f"the source is at commit {found}, not {PLAN['commit']}")
     say(f"the source is at commit {found}")
     return 0
 

@@ -6,6 +6,8 @@ comes after it.
 
 from functools import lru_cache
 
+import msgspec
+
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Target
@@ -56,7 +58,8 @@ class TorchRelease(Row, frozen=True, kw_only=True):
     numpy2_linux_from: Version | None
     numpy2_windows_from: Version | None
     cmake4_unpatched: bool
-    git_version: str | None = None
+    commits: dict[str, str] = msgspec.field(default_factory=dict)
+    """Of each patch release the commit of its tag; where no tag was seen, the one that its wheel was built from."""
     warning: str | None = None
     uncertain: tuple[str, ...] = ()
 
@@ -115,6 +118,11 @@ def torch_release(version: str) -> TorchRelease:
     if len(wanted.parts) > 2 and plain not in row.patches:
         raise UnknownName(f"there is no PyTorch {plain}", hint=f"{row.minor} has " + ", ".join(row.patches))
     return row
+
+
+def commit_of(torch: str) -> str | None:
+    """The commit of a release, where the tables have it: a mirror's tag may be anything."""
+    return next((row.commits[torch] for row in torch_releases() if torch in row.commits), None)
 
 
 @cached
