@@ -14,6 +14,7 @@ import itertools
 import os
 import re
 import stat
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -317,7 +318,7 @@ def _read(path: Path, size: int, *, patience: float = 3.0) -> bytes:
             with reachable(path).open("rb") as stream:
                 # Python reserves what it is asked to read at once: not the limit, but what the file should have.
                 status = os.fstat(stream.fileno())
-                if os.name != "nt":
+                if sys.platform != "win32":
                     # A file of /proc may wait for what comes; only a pipe that the shell made is waited for.
                     os.set_blocking(stream.fileno(), not stat.S_ISREG(status.st_mode))
                 piece = status.st_size + (1 << 20)

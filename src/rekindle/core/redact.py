@@ -261,8 +261,10 @@ def _nobody(name: str) -> str:
 def secrets(text: str) -> str:
     """`text` without passwords and tokens."""
     folded = text.casefold()
-    if not any(sign in folded for sign in _SIGNS):
-        return text
+    return _masked(text) if any(sign in folded for sign in _SIGNS) else text
+
+
+def _masked(text: str) -> str:
     for _ in range(_MOST_OF_A_LINE):
         text, found = _programs().subn(_mask, text)
         if not found:
