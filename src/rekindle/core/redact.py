@@ -80,10 +80,12 @@ _SIGNS = (
     "gldt-", "glrt-", "glcbt", "glptt", "glft-", "glsoat", "glsa_", "hf_", "api_org_", "xox", "xapp-", "sk-",
     "k_live_", "k_test_", "akia", "asia", "nvap", "aiza", "ya29.", "gocspx", "npm_", "pypi-", "dckr_", "sg.", "shp",
     "_v1_", "hvs.", "hvb.", "hvr.", "atatt3", "r8_", "gsk_", "pplx-", "lsv2_", "dapi", "eyj", ":aa", "lin_api_",
-    "nfp_", "sbp_", "dp.", "pul-", "nrak-", "akcp", ".atlasv1.", "ls0tls1crud", "pass=", "netrc", "-api", "-u ", "%3a",
+    "nfp_", "sbp_", "dp.", "pul-", "nrak-", "akcp", ".atlasv1.", "ls0tls1crud", "pass=", "netrc", "-api", "--user", "%3a",
     "_pat", "passcode", "/p:", " -a ", "pw:", "identified by", "mc ", " user ", ":5432:", ":5433:", ":6432:", ":*:",
 )  # fmt: skip
 """No secret is without one of these, folded: most lines have none, and the expression is not even compiled."""
+_SIGNS_AS_WRITTEN = ("-u ", "-u=", "-u\t", "-u\n")
+"""`-U` is pip's upgrade, and stands in many an answer."""
 _LONG_WORD = 16
 _MOST_OF_A_LINE = 4
 """A program may be given more than one; what stands before the first is then looked at again."""
@@ -261,7 +263,8 @@ def _nobody(name: str) -> str:
 def secrets(text: str) -> str:
     """`text` without passwords and tokens."""
     folded = text.casefold()
-    return _masked(text) if any(sign in folded for sign in _SIGNS) else text
+    signs = any(sign in folded for sign in _SIGNS) or any(sign in text for sign in _SIGNS_AS_WRITTEN)
+    return _masked(text) if signs else text
 
 
 def _masked(text: str) -> str:
