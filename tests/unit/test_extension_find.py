@@ -933,3 +933,24 @@ def test_a_package_without_gpu_code_of_its_own_is_not_refused_for_it() -> None:
 
     find(_question("torchtext 2.3.1+cu121 3.12 windows 8.6"), ask=there, look=look)
     assert asked == [True]
+
+
+def test_what_conda_forge_builds_is_named_where_no_wheel_fits() -> None:
+    """For its own PyTorch, with a card that both have code for; of a package that it does not build nothing is said."""
+
+    def way(package: str, gpu: str, system: str = "linux") -> str | None:
+        said = TorchNamed(torch="2.7.1", cuda="12.6", python="3.11", os=system)
+        asked = question.of(package, said, gpus=(gpu,))
+        return find(asked, ask=lambda *_: IndexAnswer(place=None, reached=True), look=_unread).instead
+
+    made = way("tinycudann", "Tesla V100")
+    assert made is not None
+    assert "tiny-cuda-nn=2.0" in made and "pytorch=2.12." in made and "cuda-version=12.9" in made
+    assert way("tinycudann", "Tesla K80") is None
+    assert way("tinycudann", "RTX 3090", "windows") is None
+    assert way("apex", "GTX 1080 Ti") is not None
+    assert way("nvdiffrast", "Tesla V100") is None
+
+
+def _unread(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
+    return LookedInto(State.UNVERIFIED, "it was not read")

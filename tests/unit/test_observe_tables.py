@@ -569,6 +569,32 @@ def test_conda_forge_is_what_its_recipe_says(copy: Path, tmp_path: Path) -> None
     assert recipe(listed.replace("6.1", "6.2"))[0]["arch_list"] != first["arch_list"]
 
 
+@pytest.mark.skipif(not GIT, reason="UNVERIFIED: git is not on this machine")
+def test_what_conda_forge_builds_on_pytorch_is_what_its_recipes_say(copy: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clones" / "a"
+    variant = "cuda_compiler_version:\n- '{}'\npytorch:\n- '{}'\npython:\n- 3.11.* *_cpython\n"
+    files = {
+        "README.md": "About conda-forge/pytorch_scatter-feedstock\n",
+        "recipe/recipe.yaml": "context:\n  version: 2.1.2\nenv:\n  TORCH_CUDA_ARCH_LIST: 7.5;8.0+PTX\n",
+        ".ci_support/linux_64_a.yaml": variant.format("12.9", "2.11"),
+        ".ci_support/linux_64_b.yaml": variant.format("13.0", "2.12"),
+        ".ci_support/linux_64_c.yaml": variant.format("None", "2.13"),
+        ".ci_support/win_64_a.yaml": "cuda_compiler_version:\n- '12.9'\npython:\n- 3.11.*\n",
+    }
+    for name, text in files.items():
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        (clone / name).write_text(text, encoding="utf-8")
+    words = [("init", "-q"), ("add", "-A"), ("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "x")]
+    for each in words:
+        subprocess.run(["git", "-C", str(clone), *each], check=True, capture_output=True)
+    (row,) = regenerated(copy / "torch" / "conda_extensions.json", str(tmp_path / "clones"))
+    told = {key: row[key] for key in ("package", "name", "version", "system", "torch", "cuda", "pythons", "arch_list")}
+    assert told == {
+        "package": "torch-scatter", "name": "pytorch_scatter", "version": "2.1.2", "system": "linux",
+        "torch": ["2.11", "2.12"], "cuda": ["12.9", "13.0"], "pythons": ["3.11"], "arch_list": "7.5;8.0+PTX",
+    }  # fmt: skip
+
+
 PCI_IDS = """# Version: 2099.01.02
 10de  NVIDIA Corporation
 \t1b06  GP102 [GeForce GTX 1080 Ti]

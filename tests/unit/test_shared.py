@@ -274,7 +274,8 @@ _SECRET_WORDS = (
     "token", "secret", "password", "passwd", "passphrase", "credential", "credentials", "authorization",
     "auth", "api_key", "access-key", "privatekey", "secret_key", "signing-key", "accountkey", "signature",
     "bearer", "basic", "ghp_", "github_pat_", "glpat-", "hf_", "xoxb-", "sk-", "AKIA", "nvapi-", "eyJ",
-    "https://", "ssh://", "--token", "--api-key", "DB_PASS", "PGPASSWORD", "curl -u ", " -u", " --user", "me:pa55word!", "cookie:", "pypi-", "SG.",
+    "https://", "ssh://", "--token", "--api-key", "DB_PASS", "PGPASSWORD", "curl -u ", " -u", " --user", "me:pa55word!",
+    "cookie:", "pypi-", "SG.",
 )  # fmt: skip
 _FILLER = st.sampled_from(["=", ":", " ", ": ", "@host", "user", "a1B2c3D4e5F6g7H8i9J0k1", ".", "_x", "\n"])
 

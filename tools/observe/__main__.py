@@ -31,6 +31,7 @@ INDEX = "the package index"
 SOURCES = {
     "torch": "a clone of pytorch/pytorch with its tags",
     "feedstock": "a clone of conda-forge/pytorch-cpu-feedstock",
+    "feedstocks": "a folder of clones of conda-forge's feedstocks of extensions (flash-attn, pytorch3d, ...)",
     "modules": "a clone of NVIDIA/open-gpu-kernel-modules with its tags",
     "nouveau": "base.c of nouveau, from Linux (drivers/gpu/drm/nouveau/nvkm/engine/device)",
     "mesa": "nouveau_device_info.c, from Mesa (src/nouveau/winsys)",
@@ -56,6 +57,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "torch_options": ("torch",),
     "architecture_lists": ("torch",),
     "conda_forge": ("feedstock",),
+    "conda_extensions": ("feedstocks",),
     "driver_lists": ("modules",),
     "chips": ("nouveau", "mesa", "pci"),
     "gpus": ("pci", "lists"),

@@ -21,13 +21,13 @@ PLATFORMS = {"win_64": ("windows", "x86_64"), "linux_64": ("linux", "x86_64"), "
 def observe(clone: str) -> dict[str, list[dict[str, object]]]:
     rows: dict[tuple[str, ...], dict[str, object]] = {}
     for branch in BRANCHES:
-        torch = re.search(r'set version = "([\d.]+)"', _git(clone, "show", f"{branch}:recipe/meta.yaml"))
-        commit = _git(clone, "rev-parse", "--short=12", branch).strip()
-        for name in _git(clone, "ls-tree", "--name-only", branch, ".ci_support/").split():
+        torch = re.search(r'set version = "([\d.]+)"', git(clone, "show", f"{branch}:recipe/meta.yaml"))
+        commit = git(clone, "rev-parse", "--short=12", branch).strip()
+        for name in git(clone, "ls-tree", "--name-only", branch, ".ci_support/").split():
             platform = next((key for key in PLATFORMS if name.startswith(f".ci_support/{key}_")), None)
             if platform is None or torch is None:
                 continue
-            variant = _lists(_git(clone, "show", f"{branch}:{name}"))
+            variant = lists(git(clone, "show", f"{branch}:{name}"))
             cuda = variant.get("cuda_compiler_version", ["None"])[0]
             if cuda == "None" or variant.get("arm_variant_type") == ["tegra"]:
                 continue
@@ -39,7 +39,7 @@ def observe(clone: str) -> dict[str, list[dict[str, object]]]:
                 "cuda": cuda,
                 "arch_list": _arch_list(clone, branch, system, machine, cuda),
                 "cudnn": variant.get("cudnn", [None])[0],
-                "pythons": sorted((text.split(".*")[0] for text in variant.get("python", [])), key=_minor),
+                "pythons": sorted((text.split(".*")[0] for text in variant.get("python", [])), key=minor),
                 "glibc": _glibc(variant, cuda) if system == "linux" else None,
                 "source": f"conda-forge/pytorch-cpu-feedstock {commit}: .ci_support and the build script",
                 "observed_at": table.today(),
@@ -57,14 +57,14 @@ def _glibc(variant: dict[str, list[str]], cuda: str) -> str | None:
 def _arch_list(clone: str, branch: str, system: str, machine: str, cuda: str) -> str:
     """The list that the build script sets for this CUDA major, told by the oldest card it begins with."""
     script = "recipe/bld.bat" if system == "windows" else "recipe/build.sh"
-    lists = re.findall(r'TORCH_CUDA_ARCH_LIST="?([\d.;+PTX]+)"', _git(clone, "show", f"{branch}:{script}"))
+    lists = re.findall(r'TORCH_CUDA_ARCH_LIST="?([\d.;+PTX]+)"', git(clone, "show", f"{branch}:{script}"))
     oldest = {"11": "3.5", "12": "5.0", "13": "7.5"}[cuda.split(".", maxsplit=1)[0]]
     of_major = [text for text in lists if text.startswith(oldest) and len(text.split(";")) > 6]
     of_machine = [text for text in of_major if ("8.7" in text) == (machine == "aarch64")]
     return (of_machine or of_major)[-1]
 
 
-def _lists(text: str) -> dict[str, list[str]]:
+def lists(text: str) -> dict[str, list[str]]:
     """The flat lists of a variant file: `key:` and the `- value` lines under it."""
     found: dict[str, list[str]] = {}
     key = ""
@@ -79,11 +79,11 @@ def _lists(text: str) -> dict[str, list[str]]:
     return found
 
 
-def _minor(text: str) -> int:
+def minor(text: str) -> int:
     return int(text.split(".")[1])
 
 
-def _git(clone: str, *words: str) -> str:
+def git(clone: str, *words: str) -> str:
     return subprocess.run(["git", "-C", clone, *words], capture_output=True, text=True, check=True).stdout
 
 

@@ -80,8 +80,9 @@ _SIGNS = (
     "gldt-", "glrt-", "glcbt", "glptt", "glft-", "glsoat", "glsa_", "hf_", "api_org_", "xox", "xapp-", "sk-",
     "k_live_", "k_test_", "akia", "asia", "nvap", "aiza", "ya29.", "gocspx", "npm_", "pypi-", "dckr_", "sg.", "shp",
     "_v1_", "hvs.", "hvb.", "hvr.", "atatt3", "r8_", "gsk_", "pplx-", "lsv2_", "dapi", "eyj", ":aa", "lin_api_",
-    "nfp_", "sbp_", "dp.", "pul-", "nrak-", "akcp", ".atlasv1.", "ls0tls1crud", "pass=", "netrc", "-api", "--user", "%3a",
-    "_pat", "passcode", "/p:", " -a ", "pw:", "identified by", "mc ", " user ", ":5432:", ":5433:", ":6432:", ":*:",
+    "nfp_", "sbp_", "dp.", "pul-", "nrak-", "akcp", ".atlasv1.", "ls0tls1crud", "pass=", "netrc", "-api", "%3a",
+    "--user", "_pat", "passcode", "/p:", " -a ", "pw:", "identified by", "mc ", " user ", ":5432:", ":5433:", ":6432:",
+    ":*:",
 )  # fmt: skip
 """No secret is without one of these, folded: most lines have none, and the expression is not even compiled."""
 _SIGNS_AS_WRITTEN = ("-u ", "-u=", "-u\t", "-u\n")

@@ -38,10 +38,14 @@ from rekindle.knowledge.builds.extension_files import ExtensionFile
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.logs.extension_homes import ExtensionHome
+from rekindle.knowledge.torch.projects import conda_extensions
 from rekindle.model.cuda_line import index_of
+from rekindle.model.requirement import canonical_name
 from rekindle.model.wheel import read_name, tagged_glibc
 from rekindle.stack.candidates import JETSON_WHEELS, against_place
-from rekindle.stack.offers import official_of
+from rekindle.stack.driver import window_of
+from rekindle.stack.offers import conda, official_of
+from rekindle.stack.prebuilt import consider
 from rekindle.stack.programs import BesideTorch, for_program
 from rekindle.stack.situation import Wish, place_words
 
@@ -138,9 +142,32 @@ def find(question: ExtensionQuestion, *, ask: Asker | None = None, look: Looker 
     refused = tuple(dict.fromkeys(search.refused)) if wheels else (*dict.fromkeys(search.refused), *search.near())
     where = home.windows if home and question.system == "windows" and home.windows else home.builds if home else None
     rows = (*extension_files.files(name), *extension_homes.wheels(name))
-    listed = home is not None or bool(rows) or extension_builds.project(name) is not None
+    other = None if wheels else _by_conda(question)
+    listed = home is not None or bool(rows) or other is not None or extension_builds.project(name) is not None
     where = where if listed else f"{name} is not in the tables: only the index was asked"
-    return _answer(question, wheels, refused if wheels or where is None else (*refused, where), build, listed=listed)
+    refused = refused if wheels or where is None else (*refused, where)
+    return _answer(question, wheels, refused, build, instead=other, listed=listed)
+
+
+def _by_conda(question: ExtensionQuestion) -> str | None:
+    """conda-forge's build of it, which is for conda-forge's own PyTorch: a way in an environment of its own."""
+    place = question.place
+    if place is None:
+        return None
+    named, cards = canonical_name(question.package), [card.capability for card in question.cards]
+    place = msgspec.structs.replace(place, python=None)
+    for row in conda_extensions():
+        if (row.package, row.system, row.machine) != (named, place.system, place.arch) or not all(
+            map(row.serves, cards)
+        ):
+            continue
+        for offer in conda(row.system, row.machine):
+            route = consider(offer, place, Wish(), window_of(place))[0] if row.beside(offer.torch, offer.cuda) else None
+            if route is not None and (not row.pythons or route.python in row.pythons):
+                pins = (*route.conda, f"{row.name}={row.version}")
+                made = Command("conda", "create", "-n", named, "-c", "conda-forge", *pins, system=place.system)
+                return f"conda-forge builds {named} {row.version} on its own PyTorch (from its recipe): `{made}`"
+    return None
 
 
 def _program(question: ExtensionQuestion) -> FoundExtension | None:

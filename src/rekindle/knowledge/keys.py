@@ -80,6 +80,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "logs/system_packages": {"row": ("package", "kind")},
     "torch/aarch64_lines": {"line": ("minor", "variant")},
     "torch/companions": {"companions": ("project", "version", "line", "system", "machine")},
+    "torch/conda_extensions": {"packages": ("package", "system", "machine")},
     "torch/conda_forge": {"builds": ("torch", "system", "machine", "cuda")},
     "torch/architecture_lists": {"releases": ("minor",)},
     "torch/early_releases": {"release": ("below",), "line": ("below", "cudas")},

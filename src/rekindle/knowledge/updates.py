@@ -261,7 +261,7 @@ def updatable() -> dict[str, Any]:
     from rekindle.knowledge.cuda import cudnn, host_compilers, libraries, library_packages, toolchains, toolkits
     from rekindle.knowledge.gpu import drivers, gpus, names
     from rekindle.knowledge.torch import companions, options, releases, torch_wheels, wheel_platforms
-    from rekindle.knowledge.torch.projects import CommunityWheel, CondaBuild
+    from rekindle.knowledge.torch.projects import CommunityWheel, CondaBuild, CondaExtension
 
     cuda, toolsets, stl = host_compilers.HostLimits, host_compilers.Toolset, host_compilers.StlGate
     rows: dict[str, Any] = {
@@ -280,6 +280,7 @@ def updatable() -> dict[str, Any]:
         "gpu/gpus.json": gpus.Gpu,
         "torch/community_wheels.toml": CommunityWheel,
         "torch/companions.json": companions.Companion,
+        "torch/conda_extensions.json": CondaExtension,
         "torch/conda_forge.json": CondaBuild,
         "torch/torch_options.json": options.Option,
         "torch/torch_releases.json": releases.TorchRelease,

@@ -8,7 +8,7 @@ import msgspec
 
 from rekindle.core.untrusted import PipRequirement
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import NamedRow, Row, rows
 from rekindle.knowledge.torch.releases import parse_arch_list
 
@@ -103,6 +103,33 @@ class CondaBuild(Row, frozen=True, kw_only=True):
 
 
 conda_builds = rows("conda_forge.json", "builds", CondaBuild)
+
+
+class CondaExtension(Row, frozen=True, kw_only=True):
+    """A package that conda-forge builds on its own PyTorch. No `pythons`: one file serves all; `arch_list` None: it is
+    not said which cards it is compiled for."""
+
+    package: str
+    name: str
+    """What conda calls it."""
+    version: str
+    system: str
+    machine: str
+    torch: tuple[Version, ...]
+    cuda: tuple[Version, ...]
+    pythons: tuple[str, ...] = ()
+    arch_list: str | None = None
+
+    def beside(self, torch: str, cuda: Version) -> bool:
+        """Is it built for this PyTorch of conda-forge's?"""
+        return Version(torch).major_minor in {each.major_minor for each in self.torch} and cuda in self.cuda
+
+    def serves(self, card: Capability) -> bool:
+        targets = parse_arch_list(self.arch_list or "")
+        return not targets or any(runs(target, card) is not Runs.NO for target in targets)
+
+
+conda_extensions = rows("conda_extensions.json", "packages", CondaExtension)
 
 
 class CommunityWheel(NamedRow, frozen=True, kw_only=True):
