@@ -7,23 +7,37 @@ numeric. Missing parts count as zero, so `12.0` equals `12`.
 from __future__ import annotations
 
 import re
-from functools import lru_cache, total_ordering
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from rekindle.core.errors import UsageError
+
+K = TypeVar("K", bound="Keyed")
 
 _LONGEST = 400
 _NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,7}\Z")
 
 
 class Keyed:
-    """A small value that is equal and hashed by its `_key`, and shown by its spelling."""
+    """A small value that is equal, ordered and hashed by its `_key`, and shown by its spelling."""
 
     __slots__ = ("_key",)
     _key: Any
 
     def __eq__(self, other: object) -> bool:
         return bool(self._key == other._key) if isinstance(other, type(self)) else NotImplemented
+
+    def __lt__(self: K, other: K) -> bool:
+        return bool(self._key < other._key)
+
+    def __le__(self: K, other: K) -> bool:
+        return bool(self._key <= other._key)
+
+    def __gt__(self: K, other: K) -> bool:
+        return bool(self._key > other._key)
+
+    def __ge__(self: K, other: K) -> bool:
+        return bool(self._key >= other._key)
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -32,7 +46,6 @@ class Keyed:
         return f"{type(self).__name__}({str(self)!r})"
 
 
-@total_ordering
 class Version(Keyed):
     __slots__ = ("_short", "parts", "text")
     _key: tuple[int, ...]
@@ -83,9 +96,6 @@ class Version(Keyed):
         """`12.9.86` starts with `12.9`; `12.10` does not start with `12.1`."""
         mine, theirs = self.parts, other.parts
         return mine[: len(theirs)] == theirs or self == other
-
-    def __lt__(self, other: Version) -> bool:
-        return self._key < other._key
 
     def __str__(self) -> str:
         return self.text

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from functools import lru_cache, total_ordering
+from functools import lru_cache
 
 import msgspec
 
@@ -21,7 +21,6 @@ from rekindle.knowledge.tables import Row, decided
 _TARGET = re.compile(r"(sm|compute)_(\d{1,2})(\d)([af]?)\Z")
 
 
-@total_ordering
 class Capability(Keyed):
     """A compute capability: `3.5`, `12.0`."""
 
@@ -48,14 +47,10 @@ class Capability(Keyed):
     def sm(self) -> str:
         return f"sm_{self.major}{self.minor}"
 
-    def __lt__(self, other: Capability) -> bool:
-        return self._key < other._key
-
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
 
 
-@total_ordering
 class Target(Keyed):
     """What code was compiled for: `sm_35` (a cubin), `compute_86` (PTX), `sm_90a`, `sm_120f`."""
 
@@ -77,9 +72,6 @@ class Target(Keyed):
         if not match:
             raise ValueError(f"`{text[:40]}` is not a target like sm_35 or compute_86")
         return cls(Capability(int(match[2]), int(match[3])), ptx=match[1] == "compute", suffix=match[4])
-
-    def __lt__(self, other: Target) -> bool:
-        return self._key < other._key
 
     def __hash__(self) -> int:
         return self._hash

@@ -244,27 +244,30 @@ def _by_words(wanted: list[str]) -> tuple[Gpu, ...]:
     short = names.without_family(wanted)
     if not short:
         return ()
-    return _whole().get(tuple(wanted)) or _shorter().get(tuple(short)) or _by_beginning(short)
-
-
-# The cards by the words of their name, each made when it is first asked for.
-_ByWords: TypeAlias = dict[tuple[str, ...], tuple[Gpu, ...]]
+    return _called(wanted) or _shortly(short) or _by_beginning(short)
 
 
 @cached
-def _whole() -> _ByWords:
-    return _grouped((tuple(names.tokens(gpu.name)), gpu) for gpu in gpus())
+def _by_digits() -> dict[str, tuple[Gpu, ...]]:
+    """The cards by the digits of their name: only names with the same ones are taken apart for a comparison."""
+    return _grouped((_digits(gpu.name), gpu) for gpu in gpus())
 
 
-@cached
-def _shorter() -> _ByWords:
+def _digits(text: str) -> str:
+    return "".join(filter(str.isdigit, text))
+
+
+def _called(words: list[str]) -> tuple[Gpu, ...]:
+    return tuple(gpu for gpu in _by_digits().get(_digits("".join(words)), ()) if names.tokens(gpu.name) == words)
+
+
+def _shortly(words: list[str]) -> tuple[Gpu, ...]:
     """Without its family."""
-    return _grouped((tuple(bare), gpu) for gpu in gpus() if (bare := _short(gpu)))
+    return tuple(gpu for gpu in _by_digits().get(_digits("".join(words)), ()) if _short(gpu) == words)
 
 
-@cached
-def _first() -> dict[str, tuple[Gpu, ...]]:
-    return _grouped((bare[0], gpu) for gpu in gpus() if (bare := _short(gpu)))
+# The cards by some words of their name, each made when it is first asked for.
+_ByWords: TypeAlias = dict[tuple[str, ...], tuple[Gpu, ...]]
 
 
 @cached
@@ -309,7 +312,7 @@ def _loose(text: str, found: tuple[Gpu, ...]) -> bool:
 
 def _alike(wanted: list[str]) -> tuple[Gpu, ...]:
     """Official cards whose name is this one without its series, or this one and its generation."""
-    others = tuple(gpu for gpu in _whole().get((*wanted, "ada", "generation"), ()) if gpu.official)
+    others = tuple(gpu for gpu in _called([*wanted, "ada", "generation"]) if gpu.official)
     return (*others, *(_without_series(wanted) if all(word.isdigit() for word in wanted) else ()))
 
 
@@ -319,7 +322,8 @@ def _short(gpu: Gpu) -> list[str]:
 
 def _by_beginning(short: list[str]) -> tuple[Gpu, ...]:
     """`P100` and `A100` are said of every board with that chip: they are one card where all have one capability."""
-    found = tuple(gpu for gpu in _first().get(short[0], ()) if gpu.official and _short(gpu)[: len(short)] == short)
+    begun = (gpu for key, alike in _by_digits().items() if key.startswith(_digits("".join(short))) for gpu in alike)
+    found = tuple(gpu for gpu in begun if gpu.official and _short(gpu)[: len(short)] == short)
     model = any(letter.isdigit() for token in short for letter in token)
     return found if model and len({gpu.capability for gpu in found}) == 1 else ()
 
@@ -343,7 +347,7 @@ def _as_people_say(text: str) -> Match | None:
 
 def only_inside(text: str) -> bool:
     """Is this no spelling of a name, but words among which one stands?"""
-    return not (_exact().get(text) or names.alias(text) or by_name(text) or _plainly(text))
+    return not (_exact().get(text) or by_name(text) or names.alias(text) or _plainly(text))
 
 
 def _plainly(text: str) -> tuple[Gpu, ...]:
@@ -381,7 +385,7 @@ def among_words(part: tuple[str, ...], beside: Iterable[str] = (), *, counted: b
         return ()
     if len(part) == 1 and (part[0].isdigit() or (len(part[0]) < _ALONE and not counted)):
         return ()
-    found = _shorter().get(part) or _by_beginning(list(part))
+    found = _shortly(list(part)) or _by_beginning(list(part))
     return tuple(gpu for gpu in found if gpu.official and names.of_generation(gpu.architecture, beside))
 
 
@@ -437,7 +441,12 @@ def nearest(name: str, count: int = 4) -> tuple[str, ...]:
     """Names that look like this one, best first. Their numbers must do so too: 4090 is nothing like T400."""
     import difflib
 
-    spelled, bare = ({" ".join(key): of[0].name for key, of in each.items()} for each in (_whole(), _shorter()))
+    spelled: dict[str, str] = {}
+    bare: dict[str, str] = {}
+    for gpu in gpus():
+        spelled.setdefault(" ".join(names.tokens(gpu.name)), gpu.name)
+        if short := " ".join(_short(gpu)):
+            bare.setdefault(short, gpu.name)
     wanted = " ".join(names.tokens(name))[:80]
     if not wanted:
         return ()
