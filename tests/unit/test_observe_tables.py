@@ -265,8 +265,10 @@ def test_releases_are_what_wheel_and_tree_say(index: tuple[Path, str], copy: Pat
         (row,) = regenerated(place, str(clone), *words, url=url)
         return row
 
-    assert read("--tape", tape) | {"observed_at": ""} == before | {"observed_at": ""}
-    assert read("--tape", tape, "--offline") | {"observed_at": ""} == before | {"observed_at": ""}
+    for more in ((), ("--offline",)):
+        row = read("--tape", tape, *more)
+        assert row["commits"] == {"2.7.1": git(clone, "rev-parse", "v2.7.1")}
+        assert row | {"observed_at": "", "commits": {}} == before | {"observed_at": "", "commits": {}}
     assert read(cudnn="9.5.1.18")["variants"][1]["cudnn"] == "9.5.1.18"
     changed = read(guards=GUARDS.replace("LESS 11.0", "LESS 11.4"), cmake="3.19")
     assert (changed["min_cuda"], changed["min_cmake"]) == ("11.4", "3.19")

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from rekindle.cli.main import run
+from rekindle.core import codec
 from rekindle.core.errors import BadInput, NotFound, NotWritable, UsageError
+from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.source import checkout, git, request
 from rekindle.source.git import Mirrors, Network
 from support import repositories, trees
@@ -41,6 +43,19 @@ def _of_our_own(monkeypatch: pytest.MonkeyPatch, mirrors: Path) -> None:
     """The release that these tests bring is not PyTorch's."""
     commit = repositories.git(mirrors / "pytorch", "rev-parse", "v1.13.0^{commit}")
     monkeypatch.setattr(request, "commit_of", lambda release: commit)
+
+
+@pytest.fixture
+def bringing(mirrors: Path, tmp_path: Path) -> tuple[str, ...]:
+    """The same for a process of its own: tables that know the commit of this release."""
+    commit = repositories.git(mirrors / "pytorch", "rev-parse", "v1.13.0^{commit}")
+    (row,) = (row for row in torch_releases() if str(row.minor) == "1.13")
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    told = {"releases": [{**codec.to_builtins(row), "commits": {"1.13.0": commit}}]}
+    (folder / "torch_releases.json").write_text(json.dumps(told), encoding="utf-8")
+    mirror = ("--mirror", str(mirrors), "-o", str(tmp_path / "tree"))
+    return ("--knowledge", str(folder), "source", "--torch", "1.13.0", *mirror)
 
 
 def files(root: Path) -> dict[str, str]:
@@ -132,11 +147,11 @@ def test_edited_files_are_left_as_they_are(mirrors: Path, tmp_path: Path, capsys
 
 
 @pytest.mark.long
-def test_interrupted_again_and_again_it_ends_the_same(mirrors: Path, tmp_path: Path) -> None:
+def test_interrupted_again_and_again_it_ends_the_same(mirrors: Path, tmp_path: Path, bringing: tuple[str, ...]) -> None:
     whole = tmp_path / "whole"
     assemble(whole, mirrors)
     root = tmp_path / "tree"
-    command, environment = rekindle_program("source", "--torch", "1.13.0", "--mirror", str(mirrors), "-o", str(root))
+    command, environment = rekindle_program(*bringing)
     for number in range(4):  # ten times, with the whole of PyTorch, in tests/real
         child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -144,17 +159,18 @@ def test_interrupted_again_and_again_it_ends_the_same(mirrors: Path, tmp_path: P
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-    assert assemble(root, mirrors) == 0
+    assert subprocess.run(command, env=environment, check=False, capture_output=True).returncode == 0
     assert files(root) == files(whole)
     assert repositories.git(root, "status", "--porcelain") == ""
 
 
 @pytest.mark.long
-def test_killed_in_the_middle_of_a_file_it_leaves_nothing_in_the_tree(mirrors: Path, tmp_path: Path) -> None:
+def test_killed_in_the_middle_of_a_file_it_leaves_nothing_in_the_tree(
+    mirrors: Path, tmp_path: Path, bringing: tuple[str, ...]
+) -> None:
     """The link of a submodule was half written when the run was killed: the half stayed in the tree for ever."""
     root = tmp_path / "tree"
-    arguments = ["source", "--torch", "1.13.0", "--mirror", str(mirrors), "-o", str(root)]
-    assert dies_before("third_party/fmt/.git", *arguments) == 77
+    assert dies_before("third_party/fmt/.git", *bringing) == 77
     assert len(list((root / "third_party/fmt").glob("..git.*.part"))) == 1
     assert assemble(root, mirrors) == 0
     assert list(root.rglob(".*.part")) == []
