@@ -352,7 +352,7 @@ def test_an_extension_goes_in_with_its_torch_and_out_again(env: Environment, hou
     wheel = next(house.glob("torch-2.7.1*"))
     wanted = verb.InstallRequest(gpus=("Tesla K80",), wheel=wheel, wish=WITH_CODEC, dry_run=True)
     dry = verb.install(Path(env.root), wanted)
-    assert dry.state == "would-install" and "torchcodec==0.5.*" in dry.commands[-1]
+    assert dry.state == "would-install" and "torchcodec==0.5 " in dry.commands[-1]
     assert record.freeze(record.installed(env.site)) == before
     report = verb.install(Path(env.root), msgspec.structs.replace(wanted, dry_run=False))
     assert versions(env) | {"torch": "2.7.1+cu118", "torchcodec": "0.5", "helper": "1.0"} == versions(env)

@@ -90,15 +90,24 @@ def share_modules(cards: Sequence[NamedCard]) -> Judgement:
     return Clash(sentence=sentence, source=capabilities.need("open-modules-only").source)
 
 
-def unlisted(driver: Driver | None, card: str, devices: Collection[str | None]) -> str | None:
-    """What there is to say of a driver for Linux that is older than every list that names the card by a device id.
+def first_list(devices: Collection[str | None]) -> Version | None:
+    """The driver for Linux whose list is the first with a card of these device ids; None: older than the lists.
 
     The first list is not the first driver: one before it may know the card all the same.
     """
-    rows = [listed_from(device) for device in devices] if driver is not None and driver.counting == "linux" else []
-    first = min((row.driver for row in rows if row), default=None)
-    if driver is None or first is None or None in rows or driver.version >= first:
+    rows = [listed_from(device) for device in devices]
+    return None if None in rows else min((row.driver for row in rows if row), default=None)
+
+
+def unlisted(driver: Driver | None, card: str, devices: Collection[str | None]) -> str | None:
+    """What there is to say of a driver that is older than every list that names the card by a device id."""
+    if driver is None or driver.counting != "linux":
         return None
+    first = first_list(devices)
+    return older_than_lists(card, str(first), str(driver)) if first and driver.version < first else None
+
+
+def older_than_lists(card: str, first: str, driver: str) -> str:
     return f"NVIDIA's lists name {card} from driver {first} on, and {driver} is older"
 
 

@@ -13,7 +13,6 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolkits import Toolkit
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.drivers import branch_of
-from rekindle.model.driver import Driver
 from rekindle.stack.rules import Candidate, Rejection, broken
 from rekindle.stack.situation import Card, Situation
 
@@ -50,17 +49,24 @@ def card_window(card: Card, system: str) -> Window:
 
 def unlisted(situation: Situation) -> list[str]:
     """Where the driver that was named may be older than a card that was."""
-    said = [] if situation.here else [_unlisted(card.name, situation.driven_by) for card in situation.cards]
-    return [f"{sentence}: whether it drives the card is UNVERIFIED" for sentence in said if sentence]
+    if situation.here:
+        return []
+    said = (driver_card.unlisted(situation.driven_by, card.name, devices_of(card.name)) for card in situation.cards)
+    return [doubted(sentence) for sentence in said if sentence]
 
 
-def _unlisted(name: str, driver: Driver | None) -> str | None:
+def doubted(sentence: str) -> str:
+    return f"{sentence}: whether it drives the card is UNVERIFIED"
+
+
+def devices_of(name: str) -> list[str]:
+    """The device ids of a card that is known by this name; none where it is a snapshot's own."""
     try:
         found = gpus.find(name, undecided=True)
-    except RekindleError:  # the name is a snapshot's
-        return None
-    devices = [pci.partition(":")[0] for gpu in found.gpus for pci in gpu.pci_ids]
-    return driver_card.unlisted(driver, name, devices) if found.by is gpus.MatchedBy.NAME else None
+    except RekindleError:
+        return []
+    named = found.gpus if found.by is gpus.MatchedBy.NAME else ()
+    return [pci.partition(":")[0] for gpu in named for pci in gpu.pci_ids]
 
 
 def cards_driven(situation: Situation, window: Window) -> list[Rejection]:

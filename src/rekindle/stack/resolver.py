@@ -199,10 +199,10 @@ def _assumed(situation: Situation) -> list[str]:
         for card in situation.cards
         if situation.wsl and not has("wsl", max(card.capabilities))
     ]
-    found += unlisted(situation)
     if situation.wsl:
         found.append("the driver is that of Windows, and counted as there: install none inside WSL")
-    return [*found, *(note for note in (situation.arch_note, situation.system_note, situation.driver_note) if note)]
+    found += [note for note in (situation.arch_note, situation.system_note, situation.driver_note) if note]
+    return [*found, *unlisted(situation)]
 
 
 def _from_others(situation: Situation, wish: Wish) -> list[str]:

@@ -24,6 +24,7 @@ from rekindle.knowledge.gpu.capabilities import advice
 from rekindle.knowledge.gpu.names import slowed
 from rekindle.knowledge.torch import releases
 from rekindle.stack import answers
+from rekindle.stack.driver import unlisted
 from rekindle.stack.forms import Form, render
 from rekindle.stack.resolver import resolve, several_cards
 from rekindle.stack.route import Route
@@ -345,7 +346,7 @@ def marked(found: Verdict, name: str, driver: str) -> str:
     Without what is true of one card only or of how its name was typed: the page has that from the list of cards.
     """
     card = found.situation.cards[0]
-    own = {*card.notes, found.situation.driver_note}
+    own = {*card.notes, found.situation.driver_note, *([] if card.ambiguous else unlisted(found.situation))}
     bare = msgspec.structs.replace(found, notes=tuple(note for note in found.notes if note not in own))
     text = codec.to_json(msgspec.structs.replace(shown(bare), several=_several(found)), indent=0)
     return _marked(text, found, name, driver)

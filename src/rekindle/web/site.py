@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from rekindle import __version__
+from rekindle.compat import driver_card
 from rekindle.core import codec, files
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.errors import UsageError
@@ -27,6 +28,7 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.names import SHOWN_BY
 from rekindle.knowledge.logs import signatures
 from rekindle.knowledge.tables import built_in_date, overlay_folder, use_overlay
+from rekindle.stack.driver import devices_of, doubted
 from rekindle.stack.matrix import MatrixRow, MatrixWheel, matrix, spoken_source
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
@@ -159,6 +161,11 @@ def cards_index(chosen: list[CardClass]) -> dict[str, Any]:
         "pages": [places.number[name, each.id] for each in chosen for name in each.names],
         "classes": [kind for _, kind in order],
         "quiet": sorted(quiet),
+        "listed": {
+            number: str(first)
+            for number, (name, kind) in enumerate(order)
+            if kind not in quiet and (first := driver_card.first_list(devices_of(name)))
+        },
         "notes": {number: said for number, (name, _) in enumerate(order) if (said := _notes(name))},
         "keys": known,
         "among": among,
@@ -184,6 +191,7 @@ def cards_index(chosen: list[CardClass]) -> dict[str, Any]:
             "pci": "No GPU with PCI id 10de:{} is in Rekindle's data.",
             "capability": "No GPU of compute capability {} is in Rekindle's data.",
             "read": "`{typed}` is read as {name}",
+            "unlisted": doubted(driver_card.older_than_lists("{name}", "{first}", "{driver}")),
             "first": (read_driver("987", "linux").note or "").replace("987", "{}"),
         },
     }

@@ -234,9 +234,12 @@ const REKINDLE = (() => {
     const kind = known.classes[found.number];
     const read = found.noted ? [known.say.read.replace("{typed}", found.typed || typed).replace("{name}", name)] : [];
     const own = known.quiet.has(kind) ? [] : [...read, ...(known.notes[found.number] || [])];
+    const first = known.listed[found.number];
+    const older = first && os === "linux" && driver.driver && !atMost(numbers(first), numbers(driver.driver));
+    const doubt = older ? known.say.unlisted.replace("{name}", name).replace("{first}", first).replace("{driver}", driver.driver) : null;
     const question = {
       typed, name, which: known.which[found.number] || "", count: found.count || 1, os, python: byId("python").value, driver: driver.driver, driverTyped,
-      notes: known.quiet.has(kind) || !driver.note ? own : [...own, driver.note],
+      notes: known.quiet.has(kind) ? own : [...own, driver.note, doubt].filter(Boolean),
       page: known.pages.has(found.number) ? name.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") : "",
     };
     keep(question);
