@@ -56,10 +56,6 @@ class _Peaks(msgspec.Struct, kw_only=True):
     peaks: dict[str, int] = {}
 
 
-def line(one: Compile) -> bytes:
-    return codec.to_json(one, indent=0).encode("utf-8") + b"\n"
-
-
 def read(path: Path) -> list[Compile]:
     """The compiles of a build's folder, oldest first; of a line that a power cut tore nothing."""
     try:

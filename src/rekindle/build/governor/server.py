@@ -24,11 +24,9 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO
 
 import msgspec
 
-from rekindle.build.governor import record
 from rekindle.build.governor.endpoint import (
     JobServer,
     any_below,
@@ -41,7 +39,8 @@ from rekindle.build.governor.endpoint import (
 )
 from rekindle.build.governor.memory import Compiling, Expectation, Sample, Watch, choose
 from rekindle.build.governor.record import Compile, GovernorUse, Shown, Standing
-from rekindle.core import console
+from rekindle.core import console, lines
+from rekindle.core.errors import NotWritable
 
 VARIABLE = "REKINDLE_GATE"
 _UNBOUNDED = 1 << 62
@@ -99,7 +98,6 @@ class Governor:
         self.use = GovernorUse(jobs=jobs)
         self._expectation = expectation or Expectation()
         self._compiles = compiles
-        self._stream: IO[bytes] | None = None
         self._measured = measured
         self._watch = watch or Watch()
         self._tell = tell
@@ -159,8 +157,6 @@ class Governor:
             with contextlib.suppress(OSError):
                 each.close()
         self._selector.close()
-        if self._stream:
-            self._stream.close()
         if self._server:
             self._server.close()
         if self._folder is not None:
@@ -348,10 +344,8 @@ class Governor:
             retried=gate.attempts > 1,
         )
         # A full disk stops the build soon enough, and with better words.
-        with contextlib.suppress(OSError):
-            if self._stream is None:
-                self._stream = self._compiles.open("ab", buffering=0)
-            self._stream.write(record.line(one))
+        with contextlib.suppress(NotWritable):
+            lines.append(self._compiles, one, hint="free some space", settled=False)
 
     def _admit(self) -> None:
         waiting = [gate for gate in self._gates.values() if gate.phase == "waiting"]
