@@ -14,8 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.compat.host_compiler import takes_gcc
-from rekindle.compat.judgement import Fits
 from rekindle.core import files, run
 from rekindle.core.command import rekindle
 from rekindle.core.errors import NotFound
@@ -173,12 +171,7 @@ def compiler_for(host: Host, toolkit: FoundToolkit) -> str | None:
     """The newest GCC here that this CUDA takes; one of our own before the system's."""
     if host.windows or toolkit.version is None:
         return None
-    known = toolkit.version
-    fitting = [
-        each
-        for each in gcc.probe(host)
-        if each.kind == "gcc" and isinstance(takes_gcc(known, each.version.major), Fits)
-    ]
+    fitting = gcc.taken_by(toolkit.version, gcc.probe(host))
     home = str(Store().root)
     return max(fitting, key=lambda each: (each.path.startswith(home), each.version)).path if fitting else None
 

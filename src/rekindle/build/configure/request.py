@@ -17,8 +17,6 @@ import msgspec
 
 from rekindle.build.graft import base as bases
 from rekindle.build.graft.base import Base
-from rekindle.compat.host_compiler import takes_gcc, takes_msvc
-from rekindle.compat.judgement import Fits
 from rekindle.compat.library_card import same_release
 from rekindle.core import codec, files
 from rekindle.core.command import rekindle
@@ -31,6 +29,7 @@ from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch import options
 from rekindle.knowledge.torch.releases import full_version, parse_arch_list
 from rekindle.machine.model import FoundCompiler, FoundCudnn, FoundOpenblas, FoundToolkit, FoundToolset, Machine
+from rekindle.machine.toolchain import gcc, msvc
 from rekindle.stack import plan as plan_room
 from rekindle.stack.plan import Plan
 from rekindle.stack.rules import RouteKind
@@ -427,11 +426,7 @@ def _gcc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
         found = [one for each in found if (one := _called(each, wanted.compiler))]
     elif cuda:
         # The newest that this CUDA takes; the default one first among equals.
-        fitting = [
-            each
-            for each in found
-            if each.kind == "gcc" and isinstance(takes_gcc(cuda.version, each.version.major), Fits)
-        ]
+        fitting = gcc.taken_by(cuda.version, found)
         found = sorted(fitting, key=lambda each: (each.version.major, each.default), reverse=True)
     if not found:
         asked = (
@@ -467,7 +462,7 @@ def _msvc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
         message = f"`{kind}` cannot compile PyTorch on Windows"
         raise BadInput(message, hint="use `cl`, or `clang-cl` or `icx` with `cl` as nvcc's host compiler")
     fitting = [each for each in machine.toolsets if each.x64]
-    taken = [each for each in fitting if cuda is None or isinstance(takes_msvc(cuda.version, each.version), Fits)]
+    taken = msvc.taken_by(cuda.version if cuda else None, fitting)
     if wanted.toolset:
         asked_for = read_toolset(wanted.toolset)
         named = [each for each in fitting if each.version.starts_with(asked_for)]

@@ -31,7 +31,7 @@ class Compile(msgspec.Struct, frozen=True, kw_only=True):
     """It was killed for memory once and then run alone."""
 
 
-class GovernorUse(msgspec.Struct, frozen=True, kw_only=True):
+class GovernorUse(msgspec.Struct, kw_only=True):
     """What the governor did in one compile step."""
 
     jobs: int

@@ -17,11 +17,13 @@ import contextlib
 import ntpath
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from rekindle.compat.host_compiler import takes_msvc
+from rekindle.compat.judgement import Fits
 from rekindle.core import codec, run
 from rekindle.core.errors import BadInput, StepFailed
 from rekindle.core.version import Version
@@ -107,6 +109,11 @@ def toolsets(run: Run, root: str) -> tuple[FoundToolset, ...]:
         if x64 or arm or run.exists(run.join(folder, "bin")):
             found.append(FoundToolset(version=Version(name), root=folder, studio=root, x64=x64))
     return tuple(sorted(found, key=lambda toolset: toolset.version, reverse=True))
+
+
+def taken_by(cuda: Version | None, toolsets: Iterable[FoundToolset]) -> list[FoundToolset]:
+    """The toolsets among them that this CUDA takes; all of them where there is none."""
+    return [one for one in toolsets if cuda is None or isinstance(takes_msvc(cuda, one.version), Fits)]
 
 
 def sdks(run: Run) -> tuple[Version, ...]:
