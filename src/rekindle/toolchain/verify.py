@@ -206,7 +206,7 @@ class _Bench(msgspec.Struct, frozen=True, kw_only=True):
 
 def _kernel(bench: _Bench, targets: tuple[Target, ...]) -> tuple[bool, list[Finding]]:
     files.write_text(bench.folder / "kernel.cu", KERNEL)
-    codes = [f"-gencode=arch=compute_{t.capability.major}{t.capability.minor}{t.suffix},code={t}" for t in targets]
+    codes = [f"-gencode={target.gencode}" for target in targets]
     names = ", ".join(map(str, targets))
     said = bench.nvcc("-Wno-deprecated-gpu-targets", *codes, "-c", "kernel.cu", "-o", "kernel.o")
     if not said.ok or not (bench.folder / "kernel.o").is_file():

@@ -188,7 +188,7 @@ def cmake_arguments(job: BackendJob) -> list[str]:
     args = ["-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_MAKE_PROGRAM={job.tools.ninja.path}"]
     if job.request.cuda and not job.request.torch:
         targets = job.request.gpu_targets
-        listed = ";".join(f"{each.capability.sm[3:]}-{'virtual' if each.ptx else 'real'}" for each in targets)
+        listed = ";".join(f"{str(each).partition('_')[2]}-{'virtual' if each.ptx else 'real'}" for each in targets)
         args.append(f"-DCMAKE_CUDA_ARCHITECTURES={listed}")
     return [*args, *(f"-D{each.name}={each.cmake_value}" for each in job.options.resolved)]
 

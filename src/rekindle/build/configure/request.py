@@ -141,6 +141,11 @@ class BuildRequest(_Asked, frozen=True, kw_only=True):
         return parse_arch_list(self.arch_list)
 
     @property
+    def cards(self) -> tuple[str, ...]:
+        """What it is built for, as `sm_35`, each once."""
+        return tuple(dict.fromkeys(target.capability.sm for target in self.gpu_targets))
+
+    @property
     def paths(self) -> ModuleType:
         """How that machine spells paths."""
         return ntpath if self.system == "windows" else posixpath

@@ -44,13 +44,9 @@ from rekindle.wheels.verify import signed_report, verify
 from rekindle.wheels.verify.verify import Verification
 
 
-def cards_of(request: BuildRequest) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(target.capability.sm for target in request.gpu_targets))
-
-
 def repaired(request: BuildRequest, wheel: Path, into: Path, tools: Path | None = None) -> Repair:
     folders = map(Path, request.library_folders(str(tools or "")))
-    wish = repair.RepairWish(folders=tuple(each for each in folders if each.is_dir()), cards=cards_of(request))
+    wish = repair.RepairWish(folders=tuple(each for each in folders if each.is_dir()), cards=request.cards)
     return repair.repair(wheel, into, wish=wish)
 
 
@@ -62,7 +58,7 @@ def verified(request: BuildRequest, wheel: Path) -> Verification:
     # A graft's Python half and its packages are those of the base's CUDA, whatever toolkit compiled the GPU half.
     built = request.base.cuda if request.base else request.cuda.version if request.cuda else None
     cuda = str(built.major_minor) if built else None
-    expected = verify.Expected(torch=request.torch, cuda=cuda, cards=cards_of(request))
+    expected = verify.Expected(torch=request.torch, cuda=cuda, cards=request.cards)
     done = verify.verify(wheel, expected=expected, python=request.python, run=request.torch is not None)
     signed_report.write(verify.report_beside(wheel), done)
     return done

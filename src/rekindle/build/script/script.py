@@ -315,8 +315,7 @@ class _Composer:
             for folder in self.request.library_folders(self._in("env"))
             for word in ("--from", self._by_place(folder))
         ]
-        cards = dict.fromkeys(target.capability.sm for target in self.request.gpu_targets)
-        return [*places, *(word for card in cards for word in ("--gpu", card))]
+        return [*places, *(word for card in self.request.cards for word in ("--gpu", card))]
 
     def _by_place(self, path: str) -> str:
         """`RK_CUDA/bin`: a place of the script that a person may have corrected, as the Python part expands it."""

@@ -187,7 +187,7 @@ def _ask(run: Run, program: str, found_by: list[str]) -> FoundToolkit | None:
         troubles.append(str(error))
     home = run.real(dry.here) if dry and dry.here else run.parent(run.real(program))
     root = run.parent(home) if run.paths.basename(home).lower() == "bin" else home
-    ptxas = _called(run, dry, "ptxas")
+    ptxas = called(run, dry, "ptxas")
     return FoundToolkit(
         root=root,
         nvcc=program,
@@ -196,7 +196,7 @@ def _ask(run: Run, program: str, found_by: list[str]) -> FoundToolkit | None:
         found_by=tuple(found_by),
         ptxas=ptxas,
         right_ptxas=_right_ptxas(run, root, program, version, ptxas),
-        cicc=_called(run, dry, "cicc"),
+        cicc=called(run, dry, "cicc"),
         missing=missing(run, root, dry),
         visual_studio_integration=_integration(run, root),
         short_root=_short(run, root),
@@ -236,7 +236,8 @@ def _dry_run(run: Run, program: str, troubles: list[str]) -> DryRun | None:
         return None
 
 
-def _called(run: Run, dry: DryRun | None, name: str) -> CalledTool | None:
+def called(run: Run, dry: DryRun | None, name: str) -> CalledTool | None:
+    """The program of this name that nvcc calls."""
     if dry is None or name not in dry.called:
         return None
     ending = ".exe" if run.windows else ""
