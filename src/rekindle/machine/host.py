@@ -176,6 +176,11 @@ class Run(ABC):
     def ask(self, question: str, answer: Callable[[], Any]) -> Any:
         """Something only code in this process can find out, as plain JSON data."""
 
+    def told(self, question: str, answer: Callable[[], Any], kind: type[A]) -> A | None:
+        """The same where only one kind of answer makes sense: a recording may hold anything."""
+        found = self.ask(question, answer)
+        return found if isinstance(found, kind) else None
+
     def which(self, name: str) -> list[str]:
         """Every `name` on PATH, the one that wins first."""
         hits = processes.places(name, self.env("PATH") or "", windows=self.windows)
@@ -295,10 +300,10 @@ class Host(Run):
         return found
 
     def registry(self, key: str) -> Mapping[str, Any] | None:
-        found = windows_calls.registry(key)
+        found: dict[str, Any] | None = windows_calls.registry(key)
         if found is not None:
             with self._lock:
-                self.recording.registry[key] = dict(found)
+                self.recording.registry[key] = found
         return found
 
     def ask(self, question: str, answer: Callable[[], Any]) -> Any:

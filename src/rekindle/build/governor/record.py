@@ -65,20 +65,25 @@ def read(path: Path) -> list[Compile]:
 
 
 class Tail:
-    """A record that grows: what has come since the last look. What was there before is not told."""
+    """A file of lines that grows: the whole lines that have come since the last look."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._offset = path.stat().st_size if path.exists() else 0
+        self.offset = 0
 
-    def read(self) -> list[Compile]:
+    def new(self) -> bytes:
+        """From the beginning when the file has been written anew, and shorter."""
         with contextlib.suppress(OSError), self._path.open("rb") as stream:
-            stream.seek(self._offset)
+            self.offset = self.offset if self.offset <= stream.seek(0, 2) else 0
+            stream.seek(self.offset)
             data = stream.read()
             whole = data[: data.rfind(b"\n") + 1]
-            self._offset += len(whole)
-            return _parsed(whole)
-        return []
+            self.offset += len(whole)
+            return whole
+        return b""
+
+    def compiles(self) -> list[Compile]:
+        return _parsed(self.new())
 
 
 def _parsed(data: bytes) -> list[Compile]:

@@ -57,8 +57,7 @@ def interpreters(run: Run) -> list[str]:
         return [*on_path(run)[:1], *([] if run.windows else run.which("python3")[:1])]
 
     def own() -> str | None:
-        said = run.ask("python that runs rekindle", lambda: sys.executable)
-        return said if isinstance(said, str) and said else None
+        return run.told("python that runs rekindle", lambda: sys.executable, str) or None
 
     return in_order(run.env, run.join, path, own, windows=run.windows)
 

@@ -26,8 +26,8 @@ PRIVATE = "rekindle"
 
 def private_roots(run: Run, tool: str) -> list[str]:
     """The folders of this tool's kits, the newest version first. Kits for another kind of computer are left out."""
-    home = run.ask("toolchain folder", lambda: str(toolchain_folder()))
-    if not isinstance(home, str) or not home:
+    home = run.told("toolchain folder", lambda: str(toolchain_folder()), str)
+    if not home:
         return []
     folder = run.join(home, "kits")
     pattern = re.compile(rf"{re.escape(tool)}-(\d+(?:\.\d+)*)(?:-cu\d+)?(?:-full)?")
@@ -295,8 +295,7 @@ def _integration(run: Run, root: str) -> bool | None:
 def _short(run: Run, root: str) -> str | None:
     if not run.windows or " " not in root:
         return None
-    found: str | None = run.ask(f"short path of {root}", lambda: windows.short_path(root))
-    return found
+    return run.told(f"short path of {root}", lambda: windows.short_path(root), str)
 
 
 _NVCC_RELEASE = re.compile(r"release (\d{1,4}\.\d{1,4}), V(\d{1,4}(?:\.\d{1,6}){1,3})(?!\d)")
