@@ -50,9 +50,7 @@ def command(
     if as_json:
         console.out_json(whole)
     elif paste:
-        from rekindle.doctor.paste import paste as block
-
-        console.out(block(whole))
+        console.out(text.paste(whole))
         return 0
     else:
         console.out(text.text(whole, everything=everything or bool(only)))

@@ -63,7 +63,7 @@ def accepted(machine: Machine) -> Iterator[Finding]:
             best = fitting[0]
             others = [t for t in machine.toolsets if t not in fitting]
             refused = f"; refused: {listed(_msvc(t) for t in others)}" if others else ""
-            found = f"CUDA {short(toolkit)} takes toolset {best.version}: -vcvars_ver={best.vcvars_ver}{refused}"
+            found = f"CUDA {short(toolkit)} takes toolset {best.version}: -vcvars_ver={best.version}{refused}"
             yield say("msvc.accepted", State.PASS, found)
             continue
         answers = {t: takes_msvc(cuda_of(toolkit), t.version) for t in machine.toolsets}
@@ -236,7 +236,7 @@ def _vcvars(machine: Machine) -> tuple[Command, ...]:
         return ()
     best = fitting[0]
     newest_there = max(t.version for t in machine.toolsets if t.studio == best.studio)
-    ask = () if best.version == newest_there else (f"-vcvars_ver={best.vcvars_ver}",)
+    ask = () if best.version == newest_there else (f"-vcvars_ver={best.version}",)
     script = rf"{best.studio}\VC\Auxiliary\Build\vcvars64.bat"
     # PowerShell runs a batch file in a process of its own, where what it sets is lost.
     return (Command("call", script, *ask, system="windows", shell=Shell.CMD),)

@@ -124,16 +124,6 @@ class FoundToolset(msgspec.Struct, frozen=True, kw_only=True):
     x64: bool = True
     """It holds the native 64-bit compiler."""
 
-    @property
-    def vcvars_ver(self) -> str:
-        """What `-vcvars_ver=` takes to get exactly this one."""
-        return self.version.text
-
-    @property
-    def msc_ver(self) -> int:
-        """`_MSC_VER`: toolset 14.29 is 1929."""
-        return (self.version.major + 5) * 100 + self.version.minor
-
 
 class FoundStudio(msgspec.Struct, frozen=True, kw_only=True):
     name: str
