@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ntpath
 import operator
-import posixpath
 import re
 from collections.abc import Iterator
 
@@ -65,7 +63,7 @@ def the_python(machine: Machine) -> Iterator[Finding]:
 @judge("python.one-environment")
 def one_environment(machine: Machine) -> Iterator[Finding]:
     """Which environments claim to be active, and whose `python` really runs."""
-    paths = ntpath if machine.os == "windows" else posixpath
+    paths = machine.paths
     conda, venv = machine.environment.get("CONDA_PREFIX"), machine.environment.get("VIRTUAL_ENV")
     on_path = machine.python_on_path
     claims = [("conda environment", conda)] if conda else []

@@ -6,6 +6,10 @@ Unknown is None, never a guess. Paths are strings because a snapshot of a Window
 
 from __future__ import annotations
 
+import ntpath
+import posixpath
+from types import ModuleType
+
 import msgspec
 
 from rekindle.core.version import Version
@@ -359,6 +363,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     def toolkit(self) -> FoundToolkit | None:
         """The toolkit whose nvcc wins on PATH, else None."""
         return next((toolkit for toolkit in self.toolkits if "PATH" in toolkit.found_by), None)
+
+    @property
+    def paths(self) -> ModuleType:
+        """How it spells paths."""
+        return ntpath if self.os == "windows" else posixpath
 
     @property
     def driver_system(self) -> str:

@@ -346,7 +346,7 @@ def cuda_of(wanted: BuildFile, machine: Machine) -> Cuda | None:
         have = ", ".join(f"{kit.version} in {kit.root}" for kit in machine.toolkits if kit.version) or "none"
         message = f"CUDA {wanted.cuda or wanted.cuda_root} is not on this machine (found: {have})"
         raise MissingTool(message, hint=_how_to_have(wanted))
-    paths = ntpath if machine.os == "windows" else posixpath
+    paths = machine.paths
     rivals = {paths.dirname(kit.nvcc) for kit in machine.toolkits if kit.nvcc and kit.root != chosen.root} | {
         paths.join(kit.root, part) for kit in machine.toolkits if kit.root != chosen.root for part in ("bin", "libnvvp")
     }
@@ -392,7 +392,7 @@ def cudnn_of(wanted: BuildFile, machine: Machine) -> BuildCudnn | None:
         install = rekindle("toolchain", "install", f"cudnn=={wanted.cudnn}", *beside)
         raise MissingTool(message, hint=f"`{install}`, or build with `--no-cudnn`")
     found: FoundCudnn = next((each for each in fitting if not each.missing), fitting[0])
-    paths = ntpath if machine.os == "windows" else posixpath
+    paths = machine.paths
     link = [name for name in found.libraries if paths.basename(name).lower() in ("cudnn.lib", "libcudnn.so")]
     return BuildCudnn(
         root=found.root,
