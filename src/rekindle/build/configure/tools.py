@@ -13,7 +13,6 @@ import msgspec
 
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core import codec, files, processes, run
-from rekindle.core import run as programs
 from rekindle.core.errors import MissingTool
 from rekindle.core.findings import Finding, Fix, failed, passed, unverified
 from rekindle.core.version import Version
@@ -147,7 +146,7 @@ def smoke_test(request: BuildRequest, folder: Path, environ: Mapping[str, str], 
     files.write_text(source, SMOKE_CODE)
     built.unlink(missing_ok=True)
     common = smoke_command(request)
-    said = programs.call([*common, "-c", str(source), "-o", str(built)], env=environ, cwd=folder, timeout=_SMOKE_LIMIT)
+    said = run.call([*common, "-c", str(source), "-o", str(built)], env=environ, cwd=folder, timeout=_SMOKE_LIMIT)
     names = ", ".join(map(str, request.gpu_targets))
     if said.timed_out:
         text = f"a small CUDA file was not compiled for {names} within {_SMOKE_LIMIT // 60} minutes"
@@ -183,11 +182,11 @@ def smoke_command(request: BuildRequest) -> list[str]:
 
 def _ran(common: list[str], source: Path, folder: Path, environ: Mapping[str, str]) -> Finding:
     program = folder / "smoke.exe"
-    linked = programs.call([*common, str(source), "-o", str(program)], env=environ, cwd=folder, timeout=_SMOKE_LIMIT)
+    linked = run.call([*common, str(source), "-o", str(program)], env=environ, cwd=folder, timeout=_SMOKE_LIMIT)
     if not linked.ok:
         tail = linked.err.strip()[-400:]
         return failed("smoke-run", "a small CUDA program does not link", why=tail)
-    said = programs.call([str(program)], env=environ, cwd=folder, timeout=60)
+    said = run.call([str(program)], env=environ, cwd=folder, timeout=60)
     if said.ok:
         return passed("smoke-run", "it runs on the card here")
     if said.code == 3:
