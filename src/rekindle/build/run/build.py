@@ -42,7 +42,7 @@ from rekindle.machine.toolchain import msvc
 from rekindle.machine.toolchain.msvc import VcVars
 
 
-def end_orphans(journal: Journal, mark: str, *, grace: float = 8.0) -> tuple[int, ...]:
+def end_orphans(journal: Journal, mark: str) -> tuple[int, ...]:
     """End what an earlier run left running; the process numbers that were ended.
 
     Windows has ended them already (the Job Object closes with its holder). On Linux the group lives on. A process is
@@ -55,7 +55,7 @@ def end_orphans(journal: Journal, mark: str, *, grace: float = 8.0) -> tuple[int
             continue
         members = _members(entry.pid, mark)
         if members:
-            left = _end(entry.pid, mark, grace)
+            left = _end(entry.pid, mark, program.GRACE)
             if left:
                 message = f"an earlier build left processes that cannot be ended: {', '.join(map(str, left))}"
                 raise Locked(message, hint="end them, then rerun the command")
