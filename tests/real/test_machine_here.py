@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from rekindle.core.findings import State
-from rekindle.doctor.examine import examine
+from rekindle.doctor.report import examine
 from rekindle.machine.host import Host
 from rekindle.machine.model import FoundPython, FoundToolkit, Machine
 from rekindle.machine.probe import look

@@ -11,7 +11,7 @@ from rekindle.build.configure import request, tools
 from rekindle.compat import library_card
 from rekindle.core.version import Version
 from rekindle.diagnose import facts
-from rekindle.doctor.examine import examine
+from rekindle.doctor.report import examine
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import capabilities_of, find
 from rekindle.machine.model import FoundCudnn, Machine, Memory, Processor

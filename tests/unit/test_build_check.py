@@ -7,11 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rekindle.build.configure import preflight
+from rekindle.build.configure import backends, preflight
 from rekindle.build.configure.backends import check_configured as check
 from rekindle.build.configure.cmake_result import CMakeResult, gencode_targets, parse_cache, parse_ninja, parse_summary
 from rekindle.build.configure.options import Options, Resolved
 from rekindle.build.configure.request import BuildCudnn, BuildRequest, Compiler, Cuda
+from rekindle.build.configure.tools import Tool, Tools
 from rekindle.build.governor.memory import Sample
 from rekindle.build.run.folders import Folders
 from rekindle.core.findings import State
@@ -118,6 +119,17 @@ def test_cmake_cache_lines_with_types_quotes_and_equals_signs() -> None:
 def test_the_summary_is_read_with_and_without_the_logs_timestamps() -> None:
     text = "--   USE_CUDA              : OFF\n2026-11-15T03:16:44.207Z --   CUDA version : 11.8\n-- Configuring done\n"
     assert parse_summary(text) == {"USE_CUDA": "OFF", "CUDA version": "11.8"}
+
+
+def test_a_plain_project_is_told_the_letter_of_an_architecture() -> None:
+    tool = Tool(name="x", path="x")
+    job = backends.BackendJob(
+        request=msgspec.structs.replace(REQUEST, torch=None, arch_list="9.0a;8.6+PTX"),
+        options=Options(resolved=()),
+        tools=Tools(cmake=tool, ninja=tool, python=tool, cxx=tool),
+        source="s", build="b", stage="i", python="python", version="1",
+    )  # fmt: skip
+    assert "-DCMAKE_CUDA_ARCHITECTURES=90a-real;86-real;86-virtual" in backends.cmake_arguments(job)
 
 
 def test_architectures_in_the_spellings_of_pytorch_and_of_cmake() -> None:

@@ -157,9 +157,7 @@ def test_vcvars_is_called_with_the_exact_toolset_where_it_is_not_captured() -> N
 
 def test_captured_variables_lie_between_cuda_and_the_rest() -> None:
     request = request_for("k40c-windows", torch="1.12.1", cuda=Version("11.4"), arch_list="3.5")
-    captured = VcVars(
-        studio="x", toolset=Version("14.29.30133"), target="x64", prepends={"PATH": (r"C:\VC\bin",)}, sets={"VCX": "1"}
-    )
+    captured = VcVars(toolset=Version("14.29.30133"), prepends={"PATH": (r"C:\VC\bin",)}, sets={"VCX": "1"})
     made = compute(request, places=BuildPlaces(temp=r"C:\t"), vcvars=captured).over(
         {"Path": r"C:\Git\usr\bin;C:\Windows"}
     )

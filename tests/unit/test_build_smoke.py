@@ -34,7 +34,7 @@ REQUEST = BuildRequest(
 def test_a_busy_machine_is_not_a_compiler_that_does_not_fit(
     said: Result, words: str, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tools.programs, "call", lambda *given, **more: said)
+    monkeypatch.setattr(tools.run, "call", lambda *given, **more: said)
     (found,) = tools.smoke_test(REQUEST, tmp_path, {}, gpu=False)
     assert found.state is State.FAIL and words in found.found
     assert found.fix and advice in found.fix.text

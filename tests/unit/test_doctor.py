@@ -18,8 +18,8 @@ from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor import report
 from rekindle.doctor.computer import at_least, plainness, sold_as
-from rekindle.doctor.examine import examine, judges
-from rekindle.doctor.paste import paste
+from rekindle.doctor.report import examine, judges
+from rekindle.doctor.text import paste
 from rekindle.knowledge.builds import checks
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine import snapshot

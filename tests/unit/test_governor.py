@@ -15,6 +15,7 @@ from rekindle.build.governor.memory import Compiling, Expectation, Watch, choose
 from rekindle.build.governor.record import Compile, Shown, Standing
 from rekindle.build.progress import watch, weights
 from rekindle.build.progress.outputs import RunningProgram
+from rekindle.core import lines
 from rekindle.knowledge.builds.costs import compile_memory
 
 MIB = 1024**2
@@ -161,9 +162,14 @@ def test_on_windows_what_can_be_committed_counts() -> None:
 def test_a_record_is_one_line_and_a_torn_line_is_left_out(tmp_path: Path) -> None:
     one = Compile(object="b/x.cpp.o", start=1794722400.5, seconds=31.2, peak_kb=812044, code=0)
     path = tmp_path / "compiles.jsonl"
-    path.write_bytes(record.line(one) * 2 + record.line(one)[:30])
+    for _ in range(3):
+        lines.append(path, one, hint="", settled=False)
+    whole = path.read_bytes()
+    line = whole[: len(whole) // 3]
+    assert whole == line * 3
+    path.write_bytes(whole[: len(line) * 2 + 30])
     assert record.read(path) == [one, one]
-    keys = set(json.loads(record.line(one)))
+    keys = set(json.loads(line))
     assert keys == {"object", "start", "seconds", "peak_kb", "code", "retried"}
     assert record.read(tmp_path / "none") == []
 
@@ -192,7 +198,7 @@ def test_a_wait_at_the_gate_is_no_compile_time(tmp_path: Path) -> None:
     tail = weights.LogTail(log, compiles)
     log.write_text("# ninja log v7\n0\t90000\t1\ta.cpp.o\tabc\n0\t500\t1\tlibx.a\tdef\n", encoding="ascii")
     one = Compile(object="a.cpp.o", start=1.0, seconds=30.0, peak_kb=1, code=0)
-    compiles.write_bytes(record.line(one))
+    lines.append(compiles, one, hint="", settled=False)
     assert tail.read() == {"a.cpp.o": 30.0, "libx.a": 0.5}
 
 

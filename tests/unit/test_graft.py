@@ -161,6 +161,9 @@ def test_the_architectures_are_written_as_nvcc_and_torch_say_them() -> None:
         "-gencode", "arch=compute_61,code=sm_61",
     ]  # fmt: skip
     assert ninja_file.architectures(targets) == "sm_35 compute_35 sm_61"
+    hopper = parse_arch_list("9.0a")
+    assert ninja_file.gencode(hopper) == ["-gencode", "arch=compute_90a,code=sm_90a"], "its letter is another target"
+    assert ninja_file.architectures(hopper) == "sm_90a"
 
 
 def test_the_list_of_architectures_is_changed_in_its_place() -> None:

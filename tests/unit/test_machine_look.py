@@ -16,9 +16,8 @@ from rekindle.core.codec import to_json
 from rekindle.core.errors import BadInput, UnknownName
 from rekindle.core.version import Version
 from rekindle.doctor import report
-from rekindle.doctor.examine import examine
-from rekindle.doctor.paste import paste
-from rekindle.doctor.text import text
+from rekindle.doctor.report import examine
+from rekindle.doctor.text import paste, text
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine import snapshot
 from rekindle.machine.gpu import smi

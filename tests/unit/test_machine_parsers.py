@@ -365,3 +365,13 @@ def test_cards_without_number_are_refused_before_they_are_compared(monkeypatch: 
     monkeypatch.setattr(cards, "_grouped", lambda _: pytest.fail("each was compared with each"))
     with pytest.raises(BadInput, match="16000 GPUs are listed"):
         cards.merge(LINUX, {cards.TRUST[0]: [{"name": "x"}] * 16_000})
+
+
+def test_an_answer_of_another_kind_is_no_answer() -> None:
+    """A snapshot may hold anything: the short path of a toolkit is put together with other paths."""
+    root = "C:\\Program Files\\CUDA\\v11.8"
+    for said in ({"x": 1}, 8, ["C:\\PROGRA~1"], None):
+        run = Replay(Recording(os="windows", arch="x86_64", asked={f"short path of {root}": said}))
+        assert toolkits._short(run, root) is None
+    run = Replay(Recording(os="windows", arch="x86_64", asked={f"short path of {root}": "C:\\PROGRA~1\\CUDA\\v11.8"}))
+    assert toolkits._short(run, root) == "C:\\PROGRA~1\\CUDA\\v11.8"

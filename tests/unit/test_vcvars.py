@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from rekindle.build.configure.environment import BuildEnvironment, captured
 from rekindle.core.errors import BadInput, StepFailed
 from rekindle.core.run import Result
 from rekindle.core.version import Version
 from rekindle.machine.host import Recording, Replay, Said
 from rekindle.machine.toolchain import toolkits
-from rekindle.machine.toolchain.msvc import VcVars, capture, command_line, difference, newest, parse_set, unvisited
+from rekindle.machine.toolchain.msvc import VcVars, capture, command_line, difference, parse_set, unvisited
 
 STUDIO = r"C:\Program Files (x86)\Microsoft Visual Studio\2019\Community"
 TOOLS = STUDIO + r"\VC\Tools\MSVC\14.29.30133"
@@ -123,20 +124,22 @@ def test_set_prints_drive_folders_and_values_of_several_lines() -> None:
     assert parse_set(text) == {"A": "1=2", "EMPTY": "", "B": "one\ntwo"}
 
 
+def _over(found: VcVars, environ: dict[str, str]) -> dict[str, str]:
+    return BuildEnvironment(system="windows", changes=tuple(captured(found))).over(environ)
+
+
 def test_names_have_no_case_and_taken_away_is_taken_away() -> None:
-    found = difference(
-        {"Path": "a;b", "Gone": "1", "Same": "x"}, {"PATH": "c;A\\;b", "SAME": "x"}, studio="S", target="x64"
-    )
+    found = difference({"Path": "a;b", "Gone": "1", "Same": "x"}, {"PATH": "c;A\\;b", "SAME": "x"})
     assert found.prepends == {"PATH": ("c",)}
     assert found.removes == ("Gone",)
     assert found.sets == {}
-    assert found.over({"Path": "b;d", "GONE": "1", "Kept": "y"}) == {"Path": "c;b;d", "Kept": "y"}
+    assert _over(found, {"Path": "b;d", "GONE": "1", "Kept": "y"}) == {"Path": "c;b;d", "Kept": "y"}
 
 
 def test_over_puts_new_entries_first_once_and_leaves_the_given_environment_alone() -> None:
-    found = VcVars(studio="S", toolset=None, target="x64", prepends={"PATH": ("C:\\vc", "C:\\sdk")}, sets={"A": "1"})
+    found = VcVars(toolset=None, prepends={"PATH": ("C:\\vc", "C:\\sdk")}, sets={"A": "1"})
     given = {"PATH": "C:\\git;c:\\VC\\;;C:\\x", "a": "0"}
-    assert found.over(given) == {"PATH": "C:\\vc;C:\\sdk;C:\\git;C:\\x", "A": "1"}
+    assert _over(found, given) == {"PATH": "C:\\vc;C:\\sdk;C:\\git;C:\\x", "a": "1"}
     assert given == {"PATH": "C:\\git;c:\\VC\\;;C:\\x", "a": "0"}
 
 
@@ -144,14 +147,6 @@ def test_a_prompt_that_was_set_up_before_is_left_first() -> None:
     prompt = AFTER | {"VSCMD_VER": "16.11.34", "WindowsSdkDir": "x", "PLATFORMIO_HOME": "kept", "Platform": "x64"}
     assert unvisited(prompt) == BEFORE | {"PLATFORMIO_HOME": "kept"}
     assert unvisited(BEFORE) == BEFORE
-
-
-def test_the_newest_toolset_of_that_name() -> None:
-    have = [Version(text) for text in ("14.16.27023", "14.29.30133", "14.29.30159", "14.44.35207")]
-    assert newest(have, "14.29") == Version("14.29.30159")
-    assert newest(have, "14.29.30133") == Version("14.29.30133")
-    assert newest(have, "14.2") is None
-    assert newest(have, "14") == Version("14.44.35207")
 
 
 def test_nvcc_in_an_ordinary_prompt_is_told_where_a_compiler_is() -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 import studio
 
+from rekindle.build.configure.environment import BuildEnvironment, captured
 from rekindle.core.errors import StepFailed
 from rekindle.core.version import Version
-from rekindle.machine.toolchain.msvc import capture
+from rekindle.machine.toolchain.msvc import VcVars, capture
 
 PLACES = ["Microsoft Visual Studio (x86)", "Studio & Söhne", "Tools^1! #2", "ビルド ツール", "plain"]
 
@@ -39,12 +40,16 @@ def test_an_older_toolset_side_by_side_is_reached_by_its_first_two_numbers(tmp_p
     assert capture(str(root), toolset="14.16", environ=os.environ).toolset == Version("14.16.27023")
 
 
+def _over(found: VcVars) -> dict[str, str]:
+    return BuildEnvironment(system="windows", changes=tuple(captured(found))).over(os.environ)
+
+
 def test_nothing_reaches_this_process(tmp_path: Path) -> None:
     root = studio.make(tmp_path / "VS", "14.29.30133")
     before = dict(os.environ)
     found = capture(str(root), environ=os.environ)
     assert dict(os.environ) == before
-    whole = found.over(os.environ)
+    whole = _over(found)
     assert whole["VCToolsVersion"] == "14.29.30133"
     path = next(value for name, value in whole.items() if name.upper() == "PATH")
     assert path.endswith(os.environ["PATH"])
@@ -100,7 +105,7 @@ def test_a_second_capture_from_inside_a_prompt_starts_from_outside_it(tmp_path: 
     old = studio.make(tmp_path / "2017", "14.16.27023")
     new = studio.make(tmp_path / "2019", "14.29.30133")
     prompt = {**os.environ, "__VSCMD_PREINIT_PATH": os.environ["PATH"]}
-    prompt |= capture(str(old), environ=os.environ).over(os.environ)
+    prompt |= _over(capture(str(old), environ=os.environ))
     found = capture(str(new), environ=prompt)
     assert "2017" not in "".join(found.prepends["PATH"] + found.prepends["INCLUDE"])
     assert found.toolset == Version("14.29.30133")

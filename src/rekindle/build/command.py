@@ -30,14 +30,13 @@ from rekindle.build.run import own_python, steps
 from rekindle.build.run.build import BuildReport, StepReport
 from rekindle.build.run.fixes import Consent
 from rekindle.build.run.folders import Folders, folder_of, source_of, wheel_version, without_spaces
-from rekindle.compat.host_compiler import takes_gcc
-from rekindle.compat.judgement import Fits
 from rekindle.core import codec, files
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import BadInput, Interrupted, MissingTool, RekindleError, StepFailed, UsageError
 from rekindle.core.findings import Finding, Fix, State, passed, unverified
-from rekindle.core.version import Version
+from rekindle.machine import snapshot
 from rekindle.machine.model import Machine
+from rekindle.machine.toolchain import gcc
 from rekindle.source import checkout, git, tree
 from rekindle.toolchain import command as toolchain
 
@@ -230,14 +229,8 @@ def wheel_in(given: Path) -> Path:
     return found[0].resolve()
 
 
-def look(snapshot: Path | None) -> Machine:
-    if snapshot is not None:
-        from rekindle.machine.snapshot import load
-
-        return load(snapshot)
-    from rekindle.machine.probe import look as probe
-
-    return probe()
+def look(recorded: Path | None) -> Machine:
+    return snapshot.load(recorded) if recorded is not None else snapshot.here()
 
 
 def again(words: Sequence[str]) -> str:
@@ -395,7 +388,7 @@ def lacking(wanted: BuildFile, machine: Machine, overrides: Mapping[str, str] | 
         # One that lacks cuBLAS compiles a kernel, and then no PyTorch.
         if not any(not kit.missing for kit in here):
             tools.append(f"cuda=={cuda}")
-        if machine.os == "linux" and wanted.compiler is None and not _has_compiler(cuda, machine):
+        if machine.os == "linux" and wanted.compiler is None and not gcc.taken_by(cuda, machine.compilers):
             # Which one is decided where it is looked for: the newest that this CUDA takes and that starts here.
             tools.append("gcc")
     if wanted.cudnn is not None and not fitting_cudnns(wanted, machine):
@@ -425,12 +418,6 @@ def install_lacking(
     for kit in done.kits:
         say(f"installed {kit.id}")
     return True
-
-
-def _has_compiler(cuda: Version, machine: Machine) -> bool:
-    return any(
-        each.kind == "gcc" and isinstance(takes_gcc(cuda, each.version.major), Fits) for each in machine.compilers
-    )
 
 
 def _lacks_openblas(wanted: BuildFile, machine: Machine, overrides: Mapping[str, str]) -> bool:

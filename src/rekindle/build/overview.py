@@ -56,11 +56,10 @@ def overview(request: BuildRequest, seen: Machine, *, folder: str, jobs: int | N
     row = costs.gpu_half(row) if row and request.base else row
     cores = seen.processor.cores or 1
     count = jobs or cores
-    architectures = tuple(dict.fromkeys(target.capability.sm for target in request.gpu_targets))
     real = min(cores, seen.processor.physical or cores)
     minutes = None
     if row is not None:
-        minutes = costs.build_minutes(row, request.system, cores=real, jobs=count, architectures=len(architectures))
+        minutes = costs.build_minutes(row, request.system, cores=real, jobs=count, architectures=len(request.cards))
     what = f"PyTorch {request.release}" if request.release else f"{request.name} {request.version or ''}".strip()
     what += ", its GPU half" if request.base else ""
     return Overview(
@@ -69,7 +68,7 @@ def overview(request: BuildRequest, seen: Machine, *, folder: str, jobs: int | N
         cudnn=_cudnn(request),
         compiler=_compiler(request),
         python=f"{request.python_version or ''} {request.python}".strip(),
-        architectures=architectures,
+        architectures=request.cards,
         folder=folder,
         jobs=count,
         memory_gb=_gb(seen.memory.usable),

@@ -50,9 +50,7 @@ def command(
     if as_json:
         console.out_json(whole)
     elif paste:
-        from rekindle.doctor.paste import paste as block
-
-        console.out(block(whole))
+        console.out(text.paste(whole))
         return 0
     else:
         console.out(text.text(whole, everything=everything or bool(only)))
@@ -73,11 +71,10 @@ def _machine(recorded: Path | None, save: Path | None) -> Machine:
 
 def _prepare() -> None:
     """Import and read what will be needed while the probes wait for the programs they started."""
-    from rekindle.doctor import examine, report
+    from rekindle.doctor import report
 
-    del report
-    examine.judges()
-    examine.prepare()
+    report.judges()
+    report.prepare()
 
 
 def _compare(files: tuple[Path, Path], as_json: bool) -> int:
@@ -90,8 +87,8 @@ def _compare(files: tuple[Path, Path], as_json: bool) -> int:
 
 
 def _explain(check: str, machine: Machine, as_json: bool) -> int:
-    from rekindle.doctor import examine
+    from rekindle.doctor import report
 
-    answer = examine.explain(check, machine)
-    console.out_json(answer) if as_json else console.out(examine.explanation(answer))
+    answer = report.explain(check, machine)
+    console.out_json(answer) if as_json else console.out(report.explanation(answer))
     return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from rekindle.core import console
 from rekindle.core.command import Command
@@ -30,22 +30,20 @@ def say(
     state: State,
     found: str,
     *,
-    why: str | None = None,
     fix: str | None = None,
     commands: Iterable[Command] = (),
     mechanical: bool = False,
 ) -> Finding:
-    """A finding of check `name`; its reason, fix and source are the catalogue's unless this case knows better."""
+    """A finding of check `name`; its words are the catalogue's, its fix unless this case knows better."""
     row = checks.check(name)
     remedy = None
     if state is not State.PASS:
         remedy = Fix(text=console.clean(fix or row.fix), commands=tuple(commands), mechanical=mechanical)
     # What was found is foreign text: a file name, a program's words.
-    return Finding(id=name, state=state, found=console.clean(found), why=why or row.why, fix=remedy, source=row.source)
+    return Finding(id=name, state=state, found=console.clean(found), why=row.why, fix=remedy, source=row.source)
 
 
 def listed(words: Iterable[object]) -> str:
     """`a`, `a and b`, `a, b and c`."""
-    parts: Iterator[str] = (str(word) for word in words)
-    every = list(parts)
+    every = [str(word) for word in words]
     return " and ".join([", ".join(every[:-1]), every[-1]]) if len(every) > 1 else "".join(every)

@@ -12,13 +12,14 @@ from rekindle.compat.host_compiler import (
     toolset_of_compiler,
     toolset_range,
 )
-from rekindle.compat.judgement import Clash, Fits, Unknown, judged
+from rekindle.compat.judgement import Clash, Unknown, judged
 from rekindle.core.command import Command, Shell, pip_install
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
 from rekindle.doctor.cuda import compiles_for, serving, short
 from rekindle.machine.model import FoundToolkit, FoundToolset, Machine
+from rekindle.machine.toolchain import gcc, msvc
 
 _COMPILER_VARIABLES = ("CC", "CXX", "CUDAHOSTCXX", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "ICX", "ICC")
 _ROOT_VARIABLES = ("ONEAPI_ROOT", "MKLROOT")
@@ -57,12 +58,12 @@ def accepted(machine: Machine) -> Iterator[Finding]:
     for turn, toolkit in enumerate(machine.toolkits):
         if toolkit.version is None:
             continue
-        fitting = [t for t in machine.toolsets if isinstance(takes_msvc(cuda_of(toolkit), t.version), Fits)]
+        fitting = msvc.taken_by(cuda_of(toolkit), machine.toolsets)
         if fitting:
             best = fitting[0]
             others = [t for t in machine.toolsets if t not in fitting]
             refused = f"; refused: {listed(_msvc(t) for t in others)}" if others else ""
-            found = f"CUDA {short(toolkit)} takes toolset {best.version}: -vcvars_ver={best.vcvars_ver}{refused}"
+            found = f"CUDA {short(toolkit)} takes toolset {best.version}: -vcvars_ver={best.version}{refused}"
             yield say("msvc.accepted", State.PASS, found)
             continue
         answers = {t: takes_msvc(cuda_of(toolkit), t.version) for t in machine.toolsets}
@@ -127,7 +128,7 @@ def prompt(machine: Machine) -> Iterator[Finding]:
 
 
 @judge("gcc.accepted")
-def gcc(machine: Machine) -> Iterator[Finding]:
+def accepted_gcc(machine: Machine) -> Iterator[Finding]:
     if machine.os == "windows":
         return
     gccs = [compiler for compiler in machine.compilers if compiler.kind == "gcc"]
@@ -140,7 +141,7 @@ def gcc(machine: Machine) -> Iterator[Finding]:
             continue
         default = next((compiler for compiler in gccs if compiler.default), gccs[0])
         state, reason = judged(takes_gcc(cuda, default.version.major), f"CUDA {cuda} takes g++ {default.version}")
-        other = next((c for c in gccs if isinstance(takes_gcc(cuda, c.version.major), Fits)), None)
+        other = next(iter(gcc.taken_by(cuda, gccs)), None)
         if state is not State.FAIL:
             yield say("gcc.accepted", state, reason)
         elif other:
@@ -230,16 +231,12 @@ def _toolset_fix(cuda: Version) -> str | None:
 def _vcvars(machine: Machine) -> tuple[Command, ...]:
     """The command that loads a toolset which the CUDA on PATH accepts; the newest when none is on PATH."""
     toolkit = machine.toolkit
-    fitting = [
-        toolset
-        for toolset in machine.toolsets
-        if toolkit is None or toolkit.version is None or isinstance(takes_msvc(cuda_of(toolkit), toolset.version), Fits)
-    ]
+    fitting = msvc.taken_by(cuda_of(toolkit) if toolkit and toolkit.version else None, machine.toolsets)
     if not fitting:
         return ()
     best = fitting[0]
     newest_there = max(t.version for t in machine.toolsets if t.studio == best.studio)
-    ask = () if best.version == newest_there else (f"-vcvars_ver={best.vcvars_ver}",)
+    ask = () if best.version == newest_there else (f"-vcvars_ver={best.version}",)
     script = rf"{best.studio}\VC\Auxiliary\Build\vcvars64.bat"
     # PowerShell runs a batch file in a process of its own, where what it sets is lost.
     return (Command("call", script, *ask, system="windows", shell=Shell.CMD),)

@@ -109,26 +109,21 @@ def paths(machine: Machine) -> Iterator[Finding]:
     seen, limits = machine.surroundings, checks.limits()
     if machine.os == "windows":
         yield from _long(machine)
-    if seen.here:
-        faults = plainness(seen.here)
-        if machine.os == "windows" and len(seen.here) > limits.root_length:
-            faults.append(f"it is {len(seen.here)} characters long")
-        if faults:
-            yield say("paths.root", State.WARN, f"{seen.here}: {listed(faults)}")
-        else:
-            yield say("paths.root", State.PASS, seen.here)
-    if seen.temp:
-        faults = plainness(seen.temp)
-        if machine.os == "windows" and len(seen.temp) > limits.temp_length:
-            faults.append(f"it is {len(seen.temp)} characters long")
-        windows = machine.os == "windows"
-        short: dict[str, Word] = {"TEMP": r"C:\rk\tmp", "TMP": r"C:\rk\tmp"}
-        elsewhere = short if windows else {"TMPDIR": (ShellVariable("HOME"), "/tmp")}
-        commands = (Command(environment=elsewhere, system=machine.os),)
-        if faults:
-            yield say("paths.temp", State.WARN, f"{seen.temp}: {listed(faults)}", commands=commands)
-        else:
-            yield say("paths.temp", State.PASS, seen.temp)
+    # TEMP and TMP of Windows, or another folder below the user's own.
+    short: dict[str, Word] = {"TEMP": r"C:\rk\tmp", "TMP": r"C:\rk\tmp"}
+    elsewhere = short if machine.os == "windows" else {"TMPDIR": (ShellVariable("HOME"), "/tmp")}
+    shorter = Command(environment=elsewhere, system=machine.os)
+    for name, path, longest, commands in (
+        ("paths.root", seen.here, limits.root_length, ()),
+        ("paths.temp", seen.temp, limits.temp_length, (shorter,)),
+    ):
+        faults = plainness(path or "")
+        if machine.os == "windows" and len(path or "") > longest:
+            faults.append(f"it is {len(path or '')} characters long")
+        if path and faults:
+            yield say(name, State.WARN, f"{path}: {listed(faults)}", commands=commands)
+        elif path:
+            yield say(name, State.PASS, path)
 
 
 def _long(machine: Machine) -> Iterator[Finding]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ntpath
-import posixpath
 from collections.abc import Iterator
 
 from rekindle.compat import driver_cuda
@@ -63,8 +61,7 @@ def _own_fix(toolkit: FoundToolkit) -> str:
 def _own_commands(machine: Machine, toolkit: FoundToolkit) -> tuple[Command, ...]:
     if not toolkit.right_ptxas:
         return ()
-    paths = ntpath if machine.os == "windows" else posixpath
-    folders = list(dict.fromkeys([paths.join(toolkit.root, "bin"), paths.dirname(toolkit.right_ptxas)]))
+    folders = list(dict.fromkeys([machine.paths.join(toolkit.root, "bin"), machine.paths.dirname(toolkit.right_ptxas)]))
     return (first_on_path(*folders, system=machine.os),)
 
 
@@ -119,8 +116,9 @@ def _point(
 ) -> tuple[Command, ...]:
     """PATH and the variables at the toolkit that is meant: the one that serves the cards, else the one PATH has."""
     wrong = [how for how, toolkit in other.items() if how != "CUDACXX" and toolkit.root != meant.root]
-    paths = ntpath if machine.os == "windows" else posixpath
-    first = (first_on_path(paths.join(meant.root, "bin"), system=machine.os),) if meant.root != winner.root else ()
+    first = (
+        (first_on_path(machine.paths.join(meant.root, "bin"), system=machine.os),) if meant.root != winner.root else ()
+    )
     there = (Command(environment=dict.fromkeys(wrong, meant.root), system=machine.os),) if wrong else ()
     return (*first, *there)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ntpath
 import operator
-import posixpath
 import re
 from collections.abc import Iterator
 
@@ -65,9 +63,9 @@ def the_python(machine: Machine) -> Iterator[Finding]:
 @judge("python.one-environment")
 def one_environment(machine: Machine) -> Iterator[Finding]:
     """Which environments claim to be active, and whose `python` really runs."""
-    paths = ntpath if machine.os == "windows" else posixpath
+    paths = machine.paths
     conda, venv = machine.environment.get("CONDA_PREFIX"), machine.environment.get("VIRTUAL_ENV")
-    on_path = _first_python(machine)
+    on_path = machine.python_on_path
     claims = [("conda environment", conda)] if conda else []
     claims += [("virtual environment", venv)] if venv else []
     if not claims:
@@ -219,11 +217,6 @@ def _ninja(machine: Machine) -> Iterator[Finding]:
         yield say("tools.ninja", State.PASS, found)
     else:
         yield say("tools.ninja", State.PASS, f"ninja {ninja.version} ({ninja.path})")
-
-
-def _first_python(machine: Machine) -> str | None:
-    """The `python` that a bare word starts. The list of Pythons has it under the name it was found by."""
-    return machine.python_on_path
 
 
 _COMPARE = {

@@ -176,6 +176,11 @@ class Run(ABC):
     def ask(self, question: str, answer: Callable[[], Any]) -> Any:
         """Something only code in this process can find out, as plain JSON data."""
 
+    def told(self, question: str, answer: Callable[[], Any], kind: type[A]) -> A | None:
+        """The same where only one kind of answer makes sense: a recording may hold anything."""
+        found = self.ask(question, answer)
+        return found if isinstance(found, kind) else None
+
     def which(self, name: str) -> list[str]:
         """Every `name` on PATH, the one that wins first."""
         hits = processes.places(name, self.env("PATH") or "", windows=self.windows)
@@ -210,13 +215,14 @@ def each(question: Callable[[Q], A], items: Iterable[Q]) -> list[A]:
 
 
 class Host(Run):
-    """This computer. `longest` is the most seconds any program may take, whatever its probe allows."""
+    """This computer, in this environment. `longest` is the most seconds a program may take, whatever a probe says."""
 
-    def __init__(self, *, longest: float = 60.0) -> None:
+    def __init__(self, environ: Mapping[str, str] = os.environ, *, longest: float = 60.0) -> None:
         self.longest = longest
+        self._environ = environ
         self.os = paths.system()
         self.arch = paths.architecture()
-        kept = {key: readable(value) for key, value in os.environ.items() if matters(key)}
+        kept = {key: readable(value) for key, value in environ.items() if matters(key)}
         self.recording = Recording(os=self.os, arch=self.arch, environment=kept)
         self._lock = threading.Lock()
         self._present: set[str] = set()
@@ -228,7 +234,7 @@ class Host(Run):
 
     def command(self, *args: str, timeout: float = 15.0, label: str | None = None, apart: bool = False) -> Result:
         # Not `cmd` either takes a program from the folder one stands in, nor is one named by where one stands.
-        env = {**os.environ, **({"NoDefaultCurrentDirectoryInExePath": "1"} if self.windows else {})}
+        env = {**self._environ, **({"NoDefaultCurrentDirectoryInExePath": "1"} if self.windows else {})}
         if self.paths.isabs(args[0]):
             with files.scratch("probe") if apart else contextlib.nullcontext() as own:
                 env |= {name: str(own) for name in ("TMPDIR", "TEMP", "TMP") if own}
@@ -294,10 +300,10 @@ class Host(Run):
         return found
 
     def registry(self, key: str) -> Mapping[str, Any] | None:
-        found = windows_calls.registry(key)
+        found: dict[str, Any] | None = windows_calls.registry(key)
         if found is not None:
             with self._lock:
-                self.recording.registry[key] = dict(found)
+                self.recording.registry[key] = found
         return found
 
     def ask(self, question: str, answer: Callable[[], Any]) -> Any:

@@ -6,6 +6,10 @@ Unknown is None, never a guess. Paths are strings because a snapshot of a Window
 
 from __future__ import annotations
 
+import ntpath
+import posixpath
+from types import ModuleType
+
 import msgspec
 
 from rekindle.core.version import Version
@@ -123,16 +127,6 @@ class FoundToolset(msgspec.Struct, frozen=True, kw_only=True):
     """The Visual Studio's folder."""
     x64: bool = True
     """It holds the native 64-bit compiler."""
-
-    @property
-    def vcvars_ver(self) -> str:
-        """What `-vcvars_ver=` takes to get exactly this one."""
-        return self.version.text
-
-    @property
-    def msc_ver(self) -> int:
-        """`_MSC_VER`: toolset 14.29 is 1929."""
-        return (self.version.major + 5) * 100 + self.version.minor
 
 
 class FoundStudio(msgspec.Struct, frozen=True, kw_only=True):
@@ -369,6 +363,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     def toolkit(self) -> FoundToolkit | None:
         """The toolkit whose nvcc wins on PATH, else None."""
         return next((toolkit for toolkit in self.toolkits if "PATH" in toolkit.found_by), None)
+
+    @property
+    def paths(self) -> ModuleType:
+        """How it spells paths."""
+        return ntpath if self.os == "windows" else posixpath
 
     @property
     def driver_system(self) -> str:

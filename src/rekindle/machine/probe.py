@@ -117,15 +117,13 @@ def _bound(run: Run, module: str, probe: str) -> Callable[[], Any]:
     return lambda: getattr(importlib.import_module(f"rekindle.machine.{module}"), probe)(run)
 
 
-def look(
-    run: Run | None = None, *, time_limit: float = TIME_LIMIT, meanwhile: Callable[[], object] | None = None
-) -> Machine:
+def look(run: Run | None = None, *, meanwhile: Callable[[], object] | None = None) -> Machine:
     """What the machine has. What could not be read is in `unread`, with the reason.
 
     `meanwhile` is done in this thread while the probes wait for the programs they started.
     """
     run = run or Host()
-    answers = ask(run, PROBES, time_limit=time_limit, meanwhile=meanwhile)
+    answers = ask(run, PROBES, time_limit=TIME_LIMIT, meanwhile=meanwhile)
     from rekindle.machine.gpu import cards
     from rekindle.machine.python import interpreters
     from rekindle.machine.toolchain import toolkits

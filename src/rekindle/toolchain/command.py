@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.compat.host_compiler import gcc_majors, takes_gcc
-from rekindle.compat.judgement import Clash, Fits
+from rekindle.compat.host_compiler import gcc_majors
+from rekindle.compat.judgement import Clash
 from rekindle.compat.library_card import cudnn_serves
 from rekindle.compat.toolkit_card import compiles
 from rekindle.core import codec, files
@@ -24,7 +24,7 @@ from rekindle.knowledge.cuda import toolkits as published
 from rekindle.knowledge.cuda.toolchains import licence_terms
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
-from rekindle.machine.toolchain import toolkits
+from rekindle.machine.toolchain import gcc, toolkits
 from rekindle.toolchain import install as installing
 from rekindle.toolchain import report
 from rekindle.toolchain import verify as verifying
@@ -140,8 +140,6 @@ def _companions(
     store: Store, offerings: Sequence[Offering], command: InstallCommand, wanted: Sequence[ToolSpec]
 ) -> list[Offering]:
     """The compiler that a CUDA for Linux takes, where neither this machine nor the command line has one."""
-    from rekindle.machine.toolchain import gcc
-
     if any(spec.name == "gcc" for spec in wanted):
         return []
     more: list[Offering] = []
@@ -150,8 +148,7 @@ def _companions(
             continue
         # What this computer has is of no use to another one.
         here = gcc.probe(Host()) if offering.place == KitPlatform.here() else ()
-        have = [each for each in here if each.kind == "gcc"]
-        if any(isinstance(takes_gcc(offering.version, each.version.major), Fits) for each in have):
+        if gcc.taken_by(offering.version, here):
             continue
         how = msgspec.structs.replace(command.how(store), provider=None)
         more.append(_gcc_for(offering.version, store, how))

@@ -150,7 +150,7 @@ class MsvcRecipe(msgspec.Struct, frozen=True, kw_only=True):
     unverified: tuple[str, ...] = ()
 
 
-def recipe(toolset: Version, *, folder: str = "C:\\vs-layout", run: Run | None = None) -> MsvcRecipe:
+def recipe(toolset: Version, *, folder: str = "C:\\vs-layout") -> MsvcRecipe:
     row = component_of(toolset)
     names = (row.component, row.sdk)
     adds = " ".join(f"--add {name}" for name in names)
@@ -162,7 +162,7 @@ def recipe(toolset: Version, *, folder: str = "C:\\vs-layout", run: Run | None =
         layout=f"vs_BuildTools.exe --layout {folder} --lang en-US {adds}",
         offline=f"{folder}\\vs_BuildTools.exe --noWeb {_QUIET} {adds}",
         check=rekindle("toolchain", "msvc", str(toolset), system="windows"),
-        findings=(msvc_here(toolset, run or Host()),),
+        findings=(msvc_here(toolset, Host()),),
         unverified=("Microsoft's installer was not run in the tests of this command",),
     )
 

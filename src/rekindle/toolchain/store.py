@@ -68,16 +68,16 @@ class Store:
         return self.archives / part.sha256[:2] / part.sha256 / part.file
 
     @contextlib.contextmanager
-    def locked(self, *, waiting: Callable[[str], None] = lambda _: None, patience: float = _PATIENCE) -> Iterator[None]:
+    def locked(self, *, waiting: Callable[[str], None] = lambda _: None) -> Iterator[None]:
         """One writer. A second one waits: what the first one brings, it need not bring again."""
-        message = f"another run has held `{self.root}` for {patience / 60:.0f} minutes"
+        message = f"another run has held `{self.root}` for {_PATIENCE / 60:.0f} minutes"
         busy = Locked(message, hint="wait for it, or end it")
         with contextlib.ExitStack() as held:
             try:
                 held.enter_context(files.locked(self.root / "lock", busy))
             except Locked:
                 waiting("waiting for another run that is installing a toolchain")
-                held.enter_context(files.locked(self.root / "lock", busy, timeout=patience))
+                held.enter_context(files.locked(self.root / "lock", busy, timeout=_PATIENCE))
             self._sweep()
             yield
 

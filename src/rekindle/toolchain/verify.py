@@ -14,8 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.compat.host_compiler import takes_gcc
-from rekindle.compat.judgement import Fits
 from rekindle.core import files, run
 from rekindle.core.command import rekindle
 from rekindle.core.errors import NotFound
@@ -173,12 +171,7 @@ def compiler_for(host: Host, toolkit: FoundToolkit) -> str | None:
     """The newest GCC here that this CUDA takes; one of our own before the system's."""
     if host.windows or toolkit.version is None:
         return None
-    known = toolkit.version
-    fitting = [
-        each
-        for each in gcc.probe(host)
-        if each.kind == "gcc" and isinstance(takes_gcc(known, each.version.major), Fits)
-    ]
+    fitting = gcc.taken_by(toolkit.version, gcc.probe(host))
     home = str(Store().root)
     return max(fitting, key=lambda each: (each.path.startswith(home), each.version)).path if fitting else None
 
@@ -213,7 +206,7 @@ class _Bench(msgspec.Struct, frozen=True, kw_only=True):
 
 def _kernel(bench: _Bench, targets: tuple[Target, ...]) -> tuple[bool, list[Finding]]:
     files.write_text(bench.folder / "kernel.cu", KERNEL)
-    codes = [f"-gencode=arch=compute_{t.capability.major}{t.capability.minor}{t.suffix},code={t}" for t in targets]
+    codes = [f"-gencode={target.gencode}" for target in targets]
     names = ", ".join(map(str, targets))
     said = bench.nvcc("-Wno-deprecated-gpu-targets", *codes, "-c", "kernel.cu", "-o", "kernel.o")
     if not said.ok or not (bench.folder / "kernel.o").is_file():

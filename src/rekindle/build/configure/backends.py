@@ -6,9 +6,10 @@ And is what CMake configured what the plan says? "Built fine, no CUDA inside" is
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -48,36 +49,17 @@ class BackendJob(msgspec.Struct, frozen=True, kw_only=True):
     """After a failure everything that does not depend on it."""
 
 
-class Backend(Protocol):
+class Backend(ABC):
+    """A way to build with Ninja; what most ways have in common is said here."""
+
     name: str
     copies: bool
     """It writes into the source, so that it works on our copy."""
-    configures_again: bool
+    configures_again = False
     """Packing runs CMake once more, so that what it decided has to be looked at once more."""
 
     def python_for(self, source: Path, python: str | None) -> str | None:
         """The Python that a wheel for `python` is built with; None: one wheel is for every Python."""
-
-    def build_folder(self, folders: Folders) -> Path: ...
-    def configure(self, job: BackendJob) -> Sequence[BackendCall]: ...
-    def configured(self, build: Path) -> tuple[Path, ...]:
-        """The files that configuring leaves."""
-
-    def check(self, job: BackendJob, log: str) -> tuple[Finding, ...]:
-        """Is what was configured what the plan says? `log` is what configuring printed."""
-
-    def targets(self, job: BackendJob) -> tuple[str, ...]: ...
-    def compile(self, job: BackendJob) -> Sequence[BackendCall]: ...
-    def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]: ...
-    def collect(self, job: BackendJob, into: Path) -> Path: ...
-
-
-class NinjaBackend:
-    """What everything has in common that Ninja compiles."""
-
-    configures_again = False
-
-    def python_for(self, source: Path, python: str | None) -> str | None:
         return python
 
     def build_folder(self, folders: Folders) -> Path:
@@ -89,8 +71,23 @@ class NinjaBackend:
     def compile(self, job: BackendJob) -> Sequence[BackendCall]:
         return [ninja(job, self.targets(job))]
 
+    @abstractmethod
+    def configure(self, job: BackendJob) -> Sequence[BackendCall]: ...
+    @abstractmethod
+    def configured(self, build: Path) -> tuple[Path, ...]:
+        """The files that configuring leaves."""
 
-class _CMake(NinjaBackend):
+    @abstractmethod
+    def check(self, job: BackendJob, log: str) -> tuple[Finding, ...]:
+        """Is what was configured what the plan says? `log` is what configuring printed."""
+
+    @abstractmethod
+    def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]: ...
+    @abstractmethod
+    def collect(self, job: BackendJob, into: Path) -> Path: ...
+
+
+class _CMake(Backend):
     """What CMake configures."""
 
     def configure(self, job: BackendJob) -> Sequence[BackendCall]:
@@ -191,7 +188,7 @@ def cmake_arguments(job: BackendJob) -> list[str]:
     args = ["-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_MAKE_PROGRAM={job.tools.ninja.path}"]
     if job.request.cuda and not job.request.torch:
         targets = job.request.gpu_targets
-        listed = ";".join(f"{each.capability.sm[3:]}-{'virtual' if each.ptx else 'real'}" for each in targets)
+        listed = ";".join(f"{str(each).partition('_')[2]}-{'virtual' if each.ptx else 'real'}" for each in targets)
         args.append(f"-DCMAKE_CUDA_ARCHITECTURES={listed}")
     return [*args, *(f"-D{each.name}={each.cmake_value}" for each in job.options.resolved)]
 

@@ -9,7 +9,6 @@ are the same, for which nothing but the manifest's word stands.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import re
 import shutil
@@ -369,8 +368,7 @@ def _compiler(path: str) -> CompilerIdentity:
     file = Path(path)
     if not file.is_file():
         raise NotFound(f"no such compiler: `{path}`", hint="`rekindle doctor` lists what is there")
-    real = file.resolve()
-    return CompilerIdentity(path=path, sha256=hashlib.sha256(real.read_bytes()).hexdigest())
+    return CompilerIdentity(path=path, sha256=sha256_of(file))
 
 
 def describe_exchange(what: str, done: CacheExchange) -> str:

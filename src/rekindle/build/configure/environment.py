@@ -19,7 +19,7 @@ from rekindle.build.configure.request import BuildRequest
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.torch.releases import torch_release
-from rekindle.machine.toolchain.msvc import VcVars, unvisited
+from rekindle.machine.toolchain.msvc import VcVars, called, unvisited
 
 MARK = "REKINDLE_BUILD"
 """Carried by every process of a build, so that orphans can be told from other people's."""
@@ -122,8 +122,11 @@ def compute(
         changes.append(set_to("GIT_CEILING_DIRECTORIES", places.git_ceiling, why))
     if places.mark:
         changes.append(set_to(MARK, places.mark, "tells the processes of this build apart"))
-    called = vcvars_command(request) if request.system == "windows" and vcvars is None else None
-    return BuildEnvironment(system=request.system, changes=tuple(changes), vcvars=called)
+    compiler = request.compiler
+    prompt = None
+    if request.system == "windows" and vcvars is None and compiler.studio is not None:
+        prompt = called(compiler.studio, str(compiler.toolset) if compiler.toolset else None)
+    return BuildEnvironment(system=request.system, changes=tuple(changes), vcvars=prompt)
 
 
 def difference(before: Mapping[str, str], environment: BuildEnvironment) -> tuple[Variable, ...]:
@@ -150,15 +153,6 @@ def difference(before: Mapping[str, str], environment: BuildEnvironment) -> tupl
                 )
             )
     return tuple(found)
-
-
-def vcvars_command(request: BuildRequest) -> str | None:
-    """The line that sets up the toolset, as a person would type it."""
-    studio, toolset = request.compiler.studio, request.compiler.toolset
-    if studio is None:
-        return None
-    batch = ntpath.join(studio, "VC", "Auxiliary", "Build", "vcvarsall.bat")
-    return f'"{batch}" x64' + (f" -vcvars_ver={toolset}" if toolset else "")
 
 
 # Set by installers, conda activations, other prompts and old scripts; each can override what the plan says.
@@ -240,7 +234,7 @@ def _compiler(request: BuildRequest, vcvars: VcVars | None) -> Iterable[Variable
     compiler = request.compiler
     if request.system == "windows":
         if vcvars is not None:
-            yield from _captured(vcvars)
+            yield from captured(vcvars)
         yield set_to("DISTUTILS_USE_SDK", "1", "setuptools takes this prompt's compiler instead of looking for another")
         yield set_to("MSSdk", "1", "the other half of DISTUTILS_USE_SDK, for older setuptools")
         yield set_to("VSLANG", "1033", "compiler messages in English, so that they can be searched for and diagnosed")
@@ -253,7 +247,8 @@ def _compiler(request: BuildRequest, vcvars: VcVars | None) -> Iterable[Variable
         yield set_to("CUDAHOSTCXX", compiler.cuda_host, "nvcc's host compiler")
 
 
-def _captured(vcvars: VcVars) -> Iterable[VariableChange]:
+def captured(vcvars: VcVars) -> Iterable[VariableChange]:
+    """What `vcvarsall.bat` changes."""
     why = f"vcvarsall.bat, toolset {vcvars.toolset}" if vcvars.toolset else "vcvarsall.bat"
     for name in vcvars.removes:
         yield _unset(name, why)

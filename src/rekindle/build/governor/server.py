@@ -24,11 +24,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO
 
-import msgspec
-
-from rekindle.build.governor import record
 from rekindle.build.governor.endpoint import (
     JobServer,
     any_below,
@@ -41,7 +37,8 @@ from rekindle.build.governor.endpoint import (
 )
 from rekindle.build.governor.memory import Compiling, Expectation, Sample, Watch, choose
 from rekindle.build.governor.record import Compile, GovernorUse, Shown, Standing
-from rekindle.core import console
+from rekindle.core import console, lines
+from rekindle.core.errors import NotWritable
 
 VARIABLE = "REKINDLE_GATE"
 _UNBOUNDED = 1 << 62
@@ -99,7 +96,6 @@ class Governor:
         self.use = GovernorUse(jobs=jobs)
         self._expectation = expectation or Expectation()
         self._compiles = compiles
-        self._stream: IO[bytes] | None = None
         self._measured = measured
         self._watch = watch or Watch()
         self._tell = tell
@@ -159,8 +155,6 @@ class Governor:
             with contextlib.suppress(OSError):
                 each.close()
         self._selector.close()
-        if self._stream:
-            self._stream.close()
         if self._server:
             self._server.close()
         if self._folder is not None:
@@ -277,14 +271,14 @@ class Governor:
         gate.phase = "done"
         self._expectation.learn(gate.object, peak_kb * 1024, killed=killed)
         if taken:
-            self.use = msgspec.structs.replace(self.use, taken_back=self.use.taken_back + 1)
+            self.use.taken_back += 1
             gate.attempts -= 1
             gate.returns += 1
             gate.alone = gate.returns > 1
             self._wait_again(gate)
             return
         if killed and gate.attempts == 1:
-            self.use = msgspec.structs.replace(self.use, retries=self.use.retries + 1)
+            self.use.retries += 1
             self._tell(
                 f"{gate.object}: killed for memory at {console.memory(peak_kb * 1024)}; it is compiled again, alone"
             )
@@ -295,7 +289,7 @@ class Governor:
         if killed:
             words = self._too_much(gate.object, peak_kb * 1024)
             self._unfit[gate.object] = words
-            self.use = msgspec.structs.replace(self.use, unfit=(*self.use.unfit, words))
+            self.use.unfit += (words,)
             self._send(gate, f"done {words}")
         elif code:
             self._send(gate, "done")
@@ -330,13 +324,9 @@ class Governor:
 
     def _write_down(self, gate: Gate, code: int, seconds: float, peak_kb: int) -> None:
         use = self.use
-        larger = peak_kb > use.peak_kb
-        self.use = msgspec.structs.replace(
-            use,
-            compiles=use.compiles + 1,
-            peak_kb=peak_kb if larger else use.peak_kb,
-            largest=gate.object if larger else use.largest,
-        )
+        use.compiles += 1
+        if peak_kb > use.peak_kb:
+            use.peak_kb, use.largest = peak_kb, gate.object
         if self._compiles is None:
             return
         one = Compile(
@@ -348,10 +338,8 @@ class Governor:
             retried=gate.attempts > 1,
         )
         # A full disk stops the build soon enough, and with better words.
-        with contextlib.suppress(OSError):
-            if self._stream is None:
-                self._stream = self._compiles.open("ab", buffering=0)
-            self._stream.write(record.line(one))
+        with contextlib.suppress(NotWritable):
+            lines.append(self._compiles, one, hint="free some space", settled=False)
 
     def _admit(self) -> None:
         waiting = [gate for gate in self._gates.values() if gate.phase == "waiting"]
@@ -422,8 +410,8 @@ class Governor:
 
     def _let_in(self, gate: Gate, now: float) -> None:
         if gate.short_since is not None:
-            waited = self.use.waited + now - gate.short_since
-            self.use = msgspec.structs.replace(self.use, waits=self.use.waits + 1, waited=round(waited, 3))
+            self.use.waits += 1
+            self.use.waited = round(self.use.waited + now - gate.short_since, 3)
             gate.short_since = None
         gate.attempts += 1
         gate.phase, gate.began, gate.clock = "running", now, time.time()

@@ -18,7 +18,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from rekindle.build.configure.backends import BackendCall, BackendJob, NinjaBackend
+from rekindle.build.configure.backends import Backend, BackendCall, BackendJob
 from rekindle.build.graft import base as bases
 from rekindle.build.graft.base import Base, held, libraries, library_name
 from rekindle.build.graft.ninja_file import (
@@ -51,7 +51,7 @@ from rekindle.wheels.repair.rewrite import Contents
 _JOB = "graft.json"
 
 
-class Graft(NinjaBackend):
+class Graft(Backend):
     """PyTorch's GPU half alone. It works on our copy of the source: torchgen writes into it, and patches may."""
 
     name = "graft"

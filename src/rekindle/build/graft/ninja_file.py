@@ -103,17 +103,12 @@ def config_header(base: Path, targets: Iterable[Target]) -> str:
 
 
 def gencode(targets: Iterable[Target]) -> list[str]:
-    words: list[str] = []
-    for target in targets:
-        number = target.capability.sm.removeprefix("sm_")
-        words += ["-gencode", f"arch=compute_{number},code={'compute' if target.ptx else 'sm'}_{number}"]
-    return words
+    return [word for target in targets for word in ("-gencode", target.gencode)]
 
 
 def architectures(targets: Iterable[Target]) -> str:
     """As `torch.cuda.get_arch_list()` names them."""
-    return " ".join(target.capability.sm.replace("sm_", "compute_") if target.ptx else target.capability.sm
-                    for target in targets)  # fmt: skip
+    return " ".join(map(str, targets))
 
 
 def includes(half: Half) -> list[str]:

@@ -244,9 +244,10 @@ class LogTail:
     """
 
     def __init__(self, path: Path, compiles: Path | None = None) -> None:
-        self._path = path
+        self._log = record.Tail(path)
         self._compiles = record.Tail(compiles) if compiles else None
-        self._offset = 0
+        if self._compiles:
+            self._compiles.new()  # what was there before is not told
         self._before = self._new()
         self._found: dict[str, float] = {}
 
@@ -254,20 +255,14 @@ class LogTail:
         for name, step in self._new().items():
             if self._before.get(name) != step:
                 self._found[name] = step.milliseconds / 1000
-        for each in self._compiles.read() if self._compiles else ():
+        for each in self._compiles.compiles() if self._compiles else ():
             self._found[each.object] = each.seconds
         return self._found
 
     def _new(self) -> dict[str, ninja_log.NinjaStep]:
-        """What was added since the last look; the whole file when Ninja has rewritten it shorter."""
-        with contextlib.suppress(RekindleError, OSError), self._path.open("rb") as stream:
-            size = stream.seek(0, 2)
-            self._offset = self._offset if self._offset <= size else 0
-            stream.seek(self._offset)
-            whole = stream.read()
-            whole = whole[: whole.rfind(b"\n") + 1]
-            head = b"# ninja log v7\n" if self._offset else b""
-            self._offset += len(whole)
+        whole = self._log.new()
+        head = b"# ninja log v7\n" if self._log.offset > len(whole) else b""
+        with contextlib.suppress(RekindleError):
             return {step.output: step for step in ninja_log.parse(head + whole)} if whole else {}
         return {}
 

@@ -25,7 +25,16 @@ from rekindle.build.progress.watch import Progress
 from rekindle.build.run import journal as program
 from rekindle.build.run import own_python, steps
 from rekindle.build.run.fixes import Consent, Fixer, Force, diagnose_log
-from rekindle.build.run.folders import Folders, Tidied, folder_of, held, source_of, wheel_version, without_spaces
+from rekindle.build.run.folders import (
+    Folders,
+    Tidied,
+    clean,
+    folder_of,
+    held,
+    source_of,
+    wheel_version,
+    without_spaces,
+)
 from rekindle.build.run.journal import Journal, Remedy
 from rekindle.core.errors import Interrupted, Locked, RekindleError, StepFailed, UsageError
 from rekindle.core.findings import Finding, State
@@ -33,7 +42,7 @@ from rekindle.machine.toolchain import msvc
 from rekindle.machine.toolchain.msvc import VcVars
 
 
-def end_orphans(journal: Journal, mark: str, *, grace: float = 8.0) -> tuple[int, ...]:
+def end_orphans(journal: Journal, mark: str) -> tuple[int, ...]:
     """End what an earlier run left running; the process numbers that were ended.
 
     Windows has ended them already (the Job Object closes with its holder). On Linux the group lives on. A process is
@@ -46,7 +55,7 @@ def end_orphans(journal: Journal, mark: str, *, grace: float = 8.0) -> tuple[int
             continue
         members = _members(entry.pid, mark)
         if members:
-            left = _end(entry.pid, mark, grace)
+            left = _end(entry.pid, mark, program.GRACE)
             if left:
                 message = f"an earlier build left processes that cannot be ended: {', '.join(map(str, left))}"
                 raise Locked(message, hint="end them, then rerun the command")
@@ -149,7 +158,6 @@ def build(
     request: BuildRequest,
     choices: Choices | None = None,
     *,
-    environ: Mapping[str, str] | None = None,
     tell: Teller = lambda text: None,
     progress: Progress | None = None,
     consent: Consent | None = None,
@@ -169,11 +177,9 @@ def build(
     with held(folders):
         folders.make()
         if choices.clean:
-            from rekindle.build.run.folders import clean
-
             clean(folders, keep=(folders.lock, folders.running, folders.compiler_cache, folders.overview))
             folders.make()
-        return _run(request, choices, folders, os.environ if environ is None else environ, tell, progress, consent)
+        return _Run(request, folders, tell, progress).to_wheel(choices, consent)
 
 
 def prepare(
@@ -209,116 +215,93 @@ def captured(request: BuildRequest, environ: Mapping[str, str]) -> VcVars | None
     return msvc.capture(request.compiler.studio, toolset=toolset, environ=environ)
 
 
-class _Run(msgspec.Struct, frozen=True, kw_only=True):
+class _Run:
     """What all attempts of one run share."""
 
-    request: BuildRequest
-    folders: Folders
-    environ: Mapping[str, str]
-    source: Path
-    journal: Journal
-    progress: Progress | None
-    tell: Teller
+    def __init__(self, request: BuildRequest, folders: Folders, tell: Teller, progress: Progress | None) -> None:
+        self.request, self.folders, self.tell, self.progress = request, folders, tell, progress
+        self.journal = Journal(folders.journal)
+        self.source = source_of(request)
 
-
-def _run(
-    request: BuildRequest,
-    choices: Choices,
-    folders: Folders,
-    environ: Mapping[str, str],
-    tell: Teller,
-    progress: Progress | None,
-    consent: Consent | None,
-) -> BuildReport:
-    # A wrong option is told before anything is brought.
-    options.resolve(request, choices.overrides, allow_unknown=choices.allow_unknown)
-    journal = Journal(folders.journal)
-    journal.write("start", pid=os.getpid())
-    ended = end_orphans(journal, str(folders.root))
-    if ended:
-        tell(f"ended {len(ended)} processes left by an earlier run ({', '.join(map(str, ended))})")
-    source = _source(request, tell)
-    bundle = Path(choices.bundle) if choices.bundle else None
-    own_python.make(request, folders, journal, environ=environ, bundle=bundle, tell=tell)
-    fixer = Fixer(journal, choices, tell, consent)
-    shared = _Run(
-        request=request, folders=folders, environ=environ, source=source, journal=journal, progress=progress, tell=tell
-    )
-    while True:
-        context = _context(shared, fixer.choices, fixer.force)
-        try:
-            reports = _steps(context, fixer.choices, tell)
-            break
-        except StepFailed as error:
-            if not fixer.fixed(context):
-                raise fixer.said(error) from error.__cause__
-    made = [journal.last_entry(name) for name in ("repair", "package")]
-    wheel = next((next(iter(last.outputs), None) for last in made if last and last.event == "done"), None)
-    journal.write("finish")
-    return BuildReport(
-        folder=str(folders.root),
-        wheel=wheel,
-        version=context.version,
-        steps=tuple(reports),
-        findings=tuple(context.findings),
-        orphans=ended,
-        cache=context.cache,
-        governor=context.governed,
-        fixes=tuple(fixer.made),
-    )
-
-
-def _context(shared: _Run, choices: Choices, force: Force) -> steps.Context:
-    """What the steps of one attempt share: the request, and what fixes on the way have put in force over it."""
-    request, folders, environ = shared.request, shared.folders, shared.environ
-    found = tools.find(request, prepare(request, choices, str(folders.root), environ)[2]) if force.patches else None
-    if found:
-        request = msgspec.structs.replace(
-            request, patches=tuple(dict.fromkeys((*tree.wanted_patches(request, found), *force.patches)))
+    def to_wheel(self, choices: Choices, consent: Consent | None) -> BuildReport:
+        # A wrong option is told before anything is brought.
+        options.resolve(self.request, choices.overrides, allow_unknown=choices.allow_unknown)
+        self.journal.write("start", pid=os.getpid())
+        ended = end_orphans(self.journal, str(self.folders.root))
+        if ended:
+            self.tell(f"ended {len(ended)} processes left by an earlier run ({', '.join(map(str, ended))})")
+        self._bring_source()
+        bundle = Path(choices.bundle) if choices.bundle else None
+        own_python.make(self.request, self.folders, self.journal, bundle=bundle, tell=self.tell)
+        fixer = Fixer(self.journal, choices, self.tell, consent)
+        while True:
+            context = self._context(fixer.choices, fixer.force)
+            try:
+                reports = _steps(context)
+                break
+            except StepFailed as error:
+                if not fixer.fixed(context):
+                    raise fixer.said(error) from error.__cause__
+        made = [self.journal.last_entry(name) for name in ("repair", "package")]
+        wheel = next((next(iter(last.outputs), None) for last in made if last and last.event == "done"), None)
+        self.journal.write("finish")
+        return BuildReport(
+            folder=str(self.folders.root),
+            wheel=wheel,
+            version=context.version,
+            steps=tuple(reports),
+            findings=tuple(context.findings),
+            orphans=ended,
+            cache=context.cache,
+            governor=context.governed,
+            fixes=tuple(fixer.made),
         )
-    chosen, environment, computed, version = prepare(
-        request, choices, str(folders.root), environ, variables=force.variables
-    )
-    gate = make_gate(folders.root, request, computed)
-    if gate:
-        environment = through(environment, gate)
-        computed = {**environment.over(environ), **choices.cache_place}
-    if choices.launcher:
-        start(choices.launcher, computed)
-    return steps.Context(
-        request=request,
-        options=chosen,
-        environment=environment,
-        environ=computed,
-        tools=tools.find(request, computed),
-        folders=folders,
-        backend=backend_choice.choose(request.backend, shared.source),
-        journal=shared.journal,
-        version=version,
-        jobs=force.jobs or choices.jobs,
-        ceiling=force.jobs or choices.ceiling,
-        gated=gate is not None,
-        tell=shared.tell,
-        gpu=choices.gpu,
-        force=choices.force,
-        sources=tree.manifest(shared.source, steps.copied_before(folders)),
-        progress=shared.progress,
-        findings=list(chosen.findings),
-        launcher=choices.launcher,
-    )
+
+    def _bring_source(self) -> None:
+        """PyTorch's own, when no folder was named and it is not there, or not whole."""
+        if not self.request.source:
+            from rekindle.source.request import SourceCommand, bring
+
+            release, commit = str(self.request.release), self.request.commit
+            bring(SourceCommand(torch=release, output=self.source, commit=commit), say=self.tell)
+
+    def _context(self, choices: Choices, force: Force) -> steps.Context:
+        """What the steps of one attempt share: the request, and what fixes on the way have put in force over it."""
+        request, root = self.request, str(self.folders.root)
+        if force.jobs:
+            choices = msgspec.structs.replace(choices, jobs=force.jobs, ceiling=force.jobs)
+        if force.patches:
+            found = tools.find(request, prepare(request, choices, root, os.environ)[2])
+            patches = dict.fromkeys((*tree.wanted_patches(request, found), *force.patches))
+            request = msgspec.structs.replace(request, patches=tuple(patches))
+        chosen, environment, computed, version = prepare(request, choices, root, os.environ, variables=force.variables)
+        gate = make_gate(self.folders.root, request, computed)
+        if gate:
+            environment = through(environment, gate)
+            computed = {**environment.over(os.environ), **choices.cache_place}
+        if choices.launcher:
+            start(choices.launcher, computed)
+        return steps.Context(
+            request=request,
+            options=chosen,
+            environment=environment,
+            environ=computed,
+            tools=tools.find(request, computed),
+            folders=self.folders,
+            backend=backend_choice.choose(request.backend, self.source),
+            journal=self.journal,
+            version=version,
+            choices=choices,
+            gated=gate is not None,
+            tell=self.tell,
+            sources=tree.manifest(self.source, steps.copied_before(self.folders)),
+            progress=self.progress,
+            findings=list(chosen.findings),
+        )
 
 
-def _source(request: BuildRequest, tell: Teller) -> Path:
-    """The folder of the source; PyTorch's own is brought when no folder was named and it is not there, or not whole."""
-    source = source_of(request)
-    if not request.source:
-        from rekindle.source.request import SourceCommand, bring
-
-        bring(SourceCommand(torch=str(request.release), output=source, commit=request.commit), say=tell)
-    return source
-
-
-def _steps(context: steps.Context, choices: Choices, tell: Teller) -> list[StepReport]:
+def _steps(context: steps.Context) -> list[StepReport]:
+    choices = context.choices
     prints = steps.fingerprints(context)
     reports: list[StepReport] = []
     forced = over = False
@@ -333,17 +316,17 @@ def _steps(context: steps.Context, choices: Choices, tell: Teller) -> list[StepR
         again = forced or step.always or step.after in redone
         kept = None if again else context.journal.done(step.name, prints[step.name])
         if kept:
-            tell(f"{step.name:<10} kept")
+            context.tell(f"{step.name:<10} kept")
             reports.append(StepReport(name=step.name, state="kept", seconds=kept.seconds, log=kept.log))
             continue
-        reports.append(_one(context, step, number, prints[step.name], tell))
+        reports.append(_one(context, step, number, prints[step.name]))
         if not step.looks:
             redone.add(step.name)
     return reports
 
 
-def _one(context: steps.Context, step: steps.BuildStep, number: int, print_: str, tell: Teller) -> StepReport:
-    journal = context.journal
+def _one(context: steps.Context, step: steps.BuildStep, number: int, print_: str) -> StepReport:
+    journal, tell = context.journal, context.tell
     context.log = context.folders.logs / f"{number:02d}-{step.name}.log"
     for old in (context.log, context.log.with_name(context.log.name + ".gz")):
         old.unlink(missing_ok=True)
@@ -368,7 +351,7 @@ def _one(context: steps.Context, step: steps.BuildStep, number: int, print_: str
         context.step, context.diagnosis = step.name, None
         # What does not fit alone is known without its log, and fewer jobs would not help it.
         if isinstance(error, StepFailed) and not (context.governed and context.governed.unfit):
-            _explain(context, tell)
+            _explain(context)
         raise
     seconds = round(time.monotonic() - begun, 3)
     log = str(program.compress_log(context.log)) if context.log.exists() else None
@@ -379,16 +362,15 @@ def _one(context: steps.Context, step: steps.BuildStep, number: int, print_: str
     return StepReport(name=step.name, state="done", seconds=seconds, log=log)
 
 
-def _explain(context: steps.Context, tell: Teller) -> None:
+def _explain(context: steps.Context) -> None:
     """The diagnosis of the step's log, where there is one."""
     found = diagnose_log(context.log, context.request) if context.log else None
     context.diagnosis = found
     if found:
         from rekindle.diagnose import report
 
-        tell("")
-        tell(report.text(found))
-        tell("")
+        for text in ("", report.text(found), ""):
+            context.tell(text)
 
 
 def _remarks(found: Sequence[Finding]) -> list[str]:

@@ -49,9 +49,9 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class Journal:
     """Reads what is there and appends to it. One writer at a time: the caller holds the lock."""
 
-    def __init__(self, path: Path, *, run: str | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.run = run or secrets.token_hex(4)
+        self.run = secrets.token_hex(4)
         self.entries = read(path)
 
     def write(self, event: str, **values: Any) -> JournalEntry:

@@ -6,6 +6,7 @@ from, and an environment without the right stamp is made anew. pip's own setting
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -44,7 +45,6 @@ def make(
     folders: Folders,
     journal: Journal,
     *,
-    environ: Mapping[str, str],
     bundle: Path | None,
     tell: Callable[[str], None],
 ) -> None:
@@ -58,7 +58,7 @@ def make(
     tell(f"{STEP:<10} installing {', '.join(request.requirements)}")
     log = folders.logs / f"00-{STEP}.log"
     log.unlink(missing_ok=True)
-    kept = {name: value for name, value in environ.items() if name.upper() not in _FOREIGN}
+    kept = {name: value for name, value in os.environ.items() if name.upper() not in _FOREIGN}
     own = {**kept, "PYTHONUTF8": "1", "PYTHONNOUSERSITE": "1", MARK: str(folders.root)}
     record = program.StepLog(step=STEP, log=log, journal=journal)
     for words in commands(request, folders.tools, bundle):

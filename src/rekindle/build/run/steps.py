@@ -19,7 +19,7 @@ from rekindle.build.configure import tools as smoke
 from rekindle.build.configure.compiler_cache import CacheUse
 from rekindle.build.configure.compiler_cache import use as cache_use
 from rekindle.build.configure.environment import BuildEnvironment
-from rekindle.build.configure.options import Options
+from rekindle.build.configure.options import Choices, Options
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import Tools
 from rekindle.build.governor import governor as governors
@@ -44,13 +44,9 @@ from rekindle.wheels.verify import signed_report, verify
 from rekindle.wheels.verify.verify import Verification
 
 
-def cards_of(request: BuildRequest) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(target.capability.sm for target in request.gpu_targets))
-
-
 def repaired(request: BuildRequest, wheel: Path, into: Path, tools: Path | None = None) -> Repair:
     folders = map(Path, request.library_folders(str(tools or "")))
-    wish = repair.RepairWish(folders=tuple(each for each in folders if each.is_dir()), cards=cards_of(request))
+    wish = repair.RepairWish(folders=tuple(each for each in folders if each.is_dir()), cards=request.cards)
     return repair.repair(wheel, into, wish=wish)
 
 
@@ -62,7 +58,7 @@ def verified(request: BuildRequest, wheel: Path) -> Verification:
     # A graft's Python half and its packages are those of the base's CUDA, whatever toolkit compiled the GPU half.
     built = request.base.cuda if request.base else request.cuda.version if request.cuda else None
     cuda = str(built.major_minor) if built else None
-    expected = verify.Expected(torch=request.torch, cuda=cuda, cards=cards_of(request))
+    expected = verify.Expected(torch=request.torch, cuda=cuda, cards=request.cards)
     done = verify.verify(wheel, expected=expected, python=request.python, run=request.torch is not None)
     signed_report.write(verify.report_beside(wheel), done)
     return done
@@ -118,17 +114,14 @@ class Context(msgspec.Struct, kw_only=True):
     backend: backends.Backend
     journal: Journal
     version: str
-    jobs: int | None
-    ceiling: int | None = None
-    gpu: bool
-    force: bool = False
+    choices: Choices
+    """With the number of jobs that a fix on the way has put in force."""
     sources: tree.Manifest
     progress: Progress | None = None
     log: Path | None = None
     note: str | None = None
     """What the running step wants to have written down."""
     findings: list[Finding] = []
-    launcher: str | None = None
     cache: CacheUse | None = None
     tell: Callable[[str], None] = lambda text: None
     gated: bool = False
@@ -154,7 +147,8 @@ class Context(msgspec.Struct, kw_only=True):
     @property
     def compiles_at_once(self) -> int:
         """At most; with tokens the governor may allow fewer."""
-        return (self.ceiling or self.jobs if self.tokens else self.jobs) or os.cpu_count() or 1
+        jobs, ceiling = self.choices.jobs, self.choices.ceiling
+        return (ceiling or jobs if self.tokens else jobs) or os.cpu_count() or 1
 
     @property
     def tokens(self) -> bool:
@@ -172,7 +166,7 @@ class Context(msgspec.Struct, kw_only=True):
             stage=str(self.folders.stage),
             python=self.python,
             version=self.version,
-            jobs=self.jobs,
+            jobs=self.choices.jobs,
         )
 
 
@@ -192,7 +186,7 @@ def run_preflight(context: Context) -> dict[str, str]:
         *preflight.preflight(context.request, context.tools, context.folders, context.options),
         *preflight.findings(context.request, context.options, source_of(context.request)),
     )
-    if context.force:
+    if context.choices.force:
         context.findings += found
     else:
         _stop_at(found, context, "the machine does not fit the plan")
@@ -229,7 +223,7 @@ def run_patch(context: Context) -> dict[str, str]:
 
 def run_smoke(context: Context) -> dict[str, str]:
     context.folders.smoke.mkdir(parents=True, exist_ok=True)
-    found = smoke.smoke_test(context.request, context.folders.smoke, context.environ, gpu=context.gpu)
+    found = smoke.smoke_test(context.request, context.folders.smoke, context.environ, gpu=context.choices.gpu)
     _stop_at(found, context, "the compiler and the toolkit do not work together")
     return {}
 
@@ -251,13 +245,13 @@ def run_check(context: Context) -> dict[str, str]:
 
 
 def run_compile(context: Context) -> dict[str, str]:
-    before = cache_use(context.launcher, context.environ) if context.launcher else None
+    before = cache_use(context.choices.launcher, context.environ) if context.choices.launcher else None
     if context.progress:
         context.progress.compiling(_compiles(context))
     try:
         _compile(context)
     finally:
-        after = cache_use(context.launcher, context.environ) if context.launcher else None
+        after = cache_use(context.choices.launcher, context.environ) if context.choices.launcher else None
         context.cache = after.since(before) if before and after else None
         if context.cache and context.cache.rate is not None:
             context.journal.write("cache", step="compile", note=codec.to_json(context.cache, indent=0))
@@ -322,7 +316,7 @@ STEPS: tuple[BuildStep, ...] = (
     BuildStep(name="patch", after="source", inputs=lambda c: tree.wanted_patches(c.request, c.tools), run=run_patch),
     BuildStep(
         name="smoke",
-        inputs=lambda c: [c.tools, c.request.arch_list, c.request.compiler, c.gpu],
+        inputs=lambda c: [c.tools, c.request.arch_list, c.request.compiler, c.choices.gpu],
         run=run_smoke,
         looks=True,
     ),
@@ -343,7 +337,9 @@ STEPS: tuple[BuildStep, ...] = (
     BuildStep(name="compile", after="configure", inputs=lambda c: c.request.targets, run=run_compile),
     BuildStep(name="package", after="compile", inputs=lambda c: c.version, run=run_package),
     BuildStep(name="repair", after="package", inputs=lambda c: [c.request.cuda, c.request.cudnn], run=run_repair),
-    BuildStep(name="verify", after="repair", inputs=lambda c: [c.request.torch, c.gpu], run=run_verify, looks=True),
+    BuildStep(
+        name="verify", after="repair", inputs=lambda c: [c.request.torch, c.choices.gpu], run=run_verify, looks=True
+    ),
     BuildStep(name="shelve", after="repair", inputs=lambda c: str(shelf_folder()), run=run_shelve),
 )
 
@@ -367,7 +363,12 @@ def _compile(context: Context) -> None:
     governor = None
     try:
         with governors.governed(
-            context.request, context.folders, jobs=jobs, tokens=tokens, cache=context.launcher, tell=context.tell
+            context.request,
+            context.folders,
+            jobs=jobs,
+            tokens=tokens,
+            cache=context.choices.launcher,
+            tell=context.tell,
         ) as governor:
             if context.progress and context.gated:
                 context.progress.standing = governor.standing

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from rekindle.build.configure.render import Known, change_lines, cmd_value
 from rekindle.build.script import text as script_text
@@ -14,6 +15,7 @@ from rekindle.build.script.script import Call, Script, ScriptPlace, ScriptStep
 from rekindle.build.script.standalone import BAD_WORD
 from rekindle.build.script.standalone_folder import NOT_OURS
 
+_rem, _title = partial(script_text.comment, mark="rem"), partial(script_text.title, mark="rem")
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:+/@-]+\Z")
 
 
@@ -38,14 +40,6 @@ def text(script: Script, file: str) -> str:
     lines += _ending()
     lines += [_rem(script_text.PYTHON_BEGINS), *script_text.python_part(script)]
     return script_text.checked(script, "\n".join(lines) + "\n")
-
-
-def _rem(line: str) -> str:
-    return script_text.comment(line, "rem")
-
-
-def _title(words: str) -> list[str]:
-    return script_text.title(words, "rem")
 
 
 def _place(script: Script, place: ScriptPlace) -> list[str]:

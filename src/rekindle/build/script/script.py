@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -216,25 +217,17 @@ class _Composer:
     def _steps(self) -> list[ScriptStep | None]:
         # `setup.py` takes every DLL of `torch/lib` along; scikit-build-core (2.14 on) installs and packs in one go.
         before = self.backend.name == "setup.py"
+        variables = "The variables of this build, for this script alone, each with its reason"
+        really = "What CMake really decided, before hours are spent on it: it drops CUDA with a mere warning"
         return [
             self._step("preflight", "What the plan needs is there", [("preflight",)], always=True),
             self._source_step(),
             self._python_step(),
             self._patch_step(),
-            ScriptStep(
-                name="environment",
-                about=("The variables of this build, for this script alone, each with its reason",),
-                calls=(self._call("environment"),),
-                always=True,
-                environment=True,
-            ),
+            self._step("environment", variables, [("environment",)], always=True, environment=True),
             self._smoke_step(),
             self._configure_step(),
-            self._step(
-                "check",
-                "What CMake really decided, before hours are spent on it: it drops CUDA with a mere warning",
-                [("check", self._build)],
-            ),
+            self._step("check", really, [("check", self._build)]),
             self._compile_step(),
             self._libraries_step("libraries", "beside its own") if before else None,
             self._package_step(),
@@ -244,10 +237,9 @@ class _Composer:
 
     def _source_step(self) -> ScriptStep | None:
         if self.given:
-            if not self.backend.copies:
-                return None
-            return self._step("source", "A copy of the source, for the build writes into it",
-                              [("copy", self.given, self.source)])  # fmt: skip
+            copy = ("copy", self.given, self.source)
+            about = "A copy of the source, for the build writes into it"
+            return self._step("source", about, [copy]) if self.backend.copies else None
         tag = f"v{self.request.release}"
         git = ("run", "git", "-c", "core.longpaths=true", "-c", "core.autocrlf=false", "-C", self.source)
         calls = [
@@ -265,28 +257,24 @@ class _Composer:
     def _python_step(self) -> ScriptStep | None:
         if not self.requirements:
             return None
-        env = self.paths.join(self.work, "env")
-        inside = self._python_in("env")
-        pip = ("run", inside, "-m", "pip", "install", "--disable-pip-version-check", "--no-input")
-        return ScriptStep(
-            name="python",
-            about=(
-                "A Python environment of the build's own, with what this release needs to build, in versions that work",
-                "for it. pip's own settings (index, proxy, certificates) hold",
-            ),
-            calls=(
-                self._call("run", self.base, "-m", "venv", "--clear", env),
-                self._call(*pip, *self.requirements),
-                self._call("freeze", python=inside),
-            ),
+        about = (
+            "A Python environment of the build's own, with what this release needs to build, in versions that work",
+            "for it. pip's own settings (index, proxy, certificates) hold",
         )
+        freeze = self._call("freeze", python=self._python_in("env"))
+        return self._step("python", about, [*self._made_environment("env", self.requirements), freeze])
+
+    def _made_environment(self, folder: str, requirements: Sequence[str]) -> list[tuple[str, ...]]:
+        """A new one in this folder, with these packages."""
+        pip = (self._python_in(folder), "-m", "pip", "install", "--disable-pip-version-check", "--no-input")
+        return [("run", self.base, "-m", "venv", "--clear", self._in(folder)), ("run", *pip, *requirements)]
 
     def _patch_step(self) -> ScriptStep | None:
         if not self.patches:
             return None
-        about = [f"{each['id']}: {each['title']}" for each in self.patches]
-        return self._step("patch", "Edits that this release needs; their text is at the end of this file",
-                          [("patch", self.source)], more=about)  # fmt: skip
+        each_one = (f"{each['id']}: {each['title']}" for each in self.patches)
+        about = ("Edits that this release needs; their text is at the end of this file", *each_one)
+        return self._step("patch", about, [("patch", self.source)])
 
     def _smoke_step(self) -> ScriptStep | None:
         request = self.request
@@ -298,17 +286,17 @@ class _Composer:
         return self._step("smoke", "One small CUDA file with this compiler, toolkit and architecture", calls)
 
     def _configure_step(self) -> ScriptStep:
-        calls = [self._call("fresh", self._build)]
-        calls += [self._program(command) for command in self.backend.configure(self._job)]
-        return ScriptStep(name="configure", about=("CMake, told by the environment above",), calls=tuple(calls))
+        calls = [self._call("fresh", self._build), *map(self._program, self.backend.configure(self._job))]
+        return self._step("configure", "CMake, told by the environment above", calls)
 
     def _compile_step(self) -> ScriptStep:
-        calls = [self._program(command, "compile") for command in self.backend.compile(self._job)]
         about = (
             "Ninja. Hours for a whole PyTorch; stopped or failed, it goes on with what is not yet compiled.",
             "As many files at a time as memory holds, and fewer after one that ran out of it",
         )
-        return ScriptStep(name="compile", about=about, calls=tuple(calls))
+        return self._step(
+            "compile", about, [self._program(each, "compile") for each in self.backend.compile(self._job)]
+        )
 
     def _libraries_step(self, call: str, where: str) -> ScriptStep | None:
         if self.request.system != "windows" or not self.request.torch:
@@ -327,8 +315,7 @@ class _Composer:
             for folder in self.request.library_folders(self._in("env"))
             for word in ("--from", self._by_place(folder))
         ]
-        cards = dict.fromkeys(target.capability.sm for target in self.request.gpu_targets)
-        return [*places, *(word for card in cards for word in ("--gpu", card))]
+        return [*places, *(word for card in self.request.cards for word in ("--gpu", card))]
 
     def _by_place(self, path: str) -> str:
         """`RK_CUDA/bin`: a place of the script that a person may have corrected, as the Python part expands it."""
@@ -341,33 +328,39 @@ class _Composer:
     def _package_step(self) -> ScriptStep:
         staging, stage = self._in("p"), self._in("i")
         into: PurePath = PureWindowsPath(staging) if self.request.system == "windows" else PurePosixPath(staging)
-        calls = [self._call("empty", folder) for folder in (staging, stage)]
-        calls += [self._program(command) for command in self.backend.package(self._job, into)]
-        calls.append(self._call("pack", stage) if self.backend.name == "cmake" else self._call("collect", staging))
-        return ScriptStep(name="package", about=("The wheel",), calls=tuple(calls))
+        packed = map(self._program, self.backend.package(self._job, into))
+        last = ("pack", stage) if self.backend.name == "cmake" else ("collect", staging)
+        return self._step("package", "The wheel", [("empty", staging), ("empty", stage), *packed, last])
 
     def _tryout_step(self) -> ScriptStep | None:
         if not self.request.torch:
             return None
         inside = self._python_in("try")
         numpy = next((each for each in self.requirements if each.startswith("numpy")), "numpy")
-        pip = ("run", inside, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", numpy)
-        calls = [
-            self._call("run", self.base, "-m", "venv", "--clear", self.paths.join(self.work, "try")),
-            self._call(*pip),
-            self._call("install", python=inside),
-            self._call("tryout", python=inside, folder=self.work),
-        ]
         about = (
             "The wheel in an environment of its own, with the PATH that this script was started with: it is imported,",
             "multiplies and convolves on the card, and says which GPUs it has code for",
         )
-        return ScriptStep(name="tryout", about=about, calls=tuple(calls))
+        install = self._call("install", python=inside)
+        tryout = self._call("tryout", python=inside, folder=self.work)
+        return self._step("tryout", about, [*self._made_environment("try", [numpy]), install, tryout])
 
-    def _step(self, name: str, about: str, calls: list[tuple[str, ...]], *, always: bool = False,
-              more: list[str] | None = None) -> ScriptStep:  # fmt: skip
-        made = tuple(self._call(*words) for words in calls)
-        return ScriptStep(name=name, about=(about, *(more or ())), calls=made, always=always)
+    def _step(
+        self,
+        name: str,
+        about: str | tuple[str, ...],
+        calls: Sequence[Call | tuple[str, ...]],
+        *,
+        always: bool = False,
+        environment: bool = False,
+    ) -> ScriptStep:
+        return ScriptStep(
+            name=name,
+            about=(about,) if isinstance(about, str) else about,
+            calls=tuple(each if isinstance(each, Call) else self._call(*each) for each in calls),
+            always=always,
+            environment=environment,
+        )
 
     def _call(self, *words: str, python: str | None = None, folder: str | None = None) -> Call:
         return Call(words=words, python=python or self.base, folder=folder)

@@ -13,9 +13,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.build import command as locked
-from rekindle.build import command as provision
-from rekindle.build.command import BuildCommand, look, resolve, wanted_by
+from rekindle.build.command import BuildCommand, check_submodules, lacking, look, resolve, wanted_by
 from rekindle.build.configure import options, request, tools
 from rekindle.build.configure.compiler_cache import ANY
 from rekindle.build.configure.request import BuildFile, compiler_of, cuda_of, cudnn_of, python_of
@@ -239,7 +237,7 @@ def _composed(command: BuildCommand) -> tuple[script.Script, str, bool, tuple[Fi
         message = "a graft is not written as a script: its proofs need Rekindle"
         raise UsageError(message, hint="leave `--script` out, or `--graft`")
     if not elsewhere:
-        locked.check_submodules(resolved)
+        check_submodules(resolved)
     chosen = options.resolve(resolved, options.parse(command.pairs), allow_unknown=command.allow_unknown)
     given = command.work
     work = (given.as_posix() if resolved.system == "linux" else str(given)) if given else _work(resolved)
@@ -368,7 +366,7 @@ def _copies(wanted: BuildFile, plan: Path, path: Path) -> tuple[str, ...]:
 
 def _tools(wanted: BuildFile, arch: str) -> tuple[str, ...]:
     """What a bare Debian lacks. Its GCC may do: a CUDA brings another where it does not."""
-    words = [tool for tool in provision.lacking(wanted, Machine(os="linux", arch=arch)) if tool != "gcc"]
+    words = [tool for tool in lacking(wanted, Machine(os="linux", arch=arch)) if tool != "gcc"]
     if wanted.cuda is not None and len(words) > 1:
         words += ["--cuda", str(wanted.cuda.major_minor)]
     return tuple(words)

@@ -79,6 +79,16 @@ class Target(Keyed):
     def __str__(self) -> str:
         return f"{'compute' if self.ptx else 'sm'}_{self.capability.major}{self.capability.minor}{self.suffix}"
 
+    @property
+    def virtual(self) -> str:
+        """The PTX that its code is made from: `compute_90a` of `sm_90a`."""
+        return f"compute_{self.capability.major}{self.capability.minor}{self.suffix}"
+
+    @property
+    def gencode(self) -> str:
+        """What nvcc's `-gencode` takes."""
+        return f"arch={self.virtual},code={self}"
+
 
 class NamedCard(msgspec.Struct, frozen=True, kw_only=True):
     """A card by what it is called and what its chip is."""

@@ -260,9 +260,8 @@ def _linux(run: Run) -> list[dict[str, Any]]:
 
 
 def _windows(run: Run) -> list[dict[str, Any]]:
-    devices = run.ask("pnp display devices", windows.nvidia_devices)
     cards = []
-    for device in devices if isinstance(devices, list) else []:
+    for device in run.told("pnp display devices", windows.nvidia_devices, list) or ():
         if not isinstance(device, dict):
             continue
         match = _INSTANCE.match(str(device.get("instance", "")))

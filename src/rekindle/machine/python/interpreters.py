@@ -10,7 +10,8 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from rekindle.core import codec
 from rekindle.core.errors import BadInput
@@ -57,8 +58,7 @@ def interpreters(run: Run) -> list[str]:
         return [*on_path(run)[:1], *([] if run.windows else run.which("python3")[:1])]
 
     def own() -> str | None:
-        said = run.ask("python that runs rekindle", lambda: sys.executable)
-        return said if isinstance(said, str) and said else None
+        return run.told("python that runs rekindle", lambda: sys.executable, str) or None
 
     return in_order(run.env, run.join, path, own, windows=run.windows)
 
@@ -97,44 +97,39 @@ def installed(run: Run, folders: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+class _Account(msgspec.Struct, frozen=True, kw_only=True):
+    """What `ask_python.py` says of the Python that runs it."""
+
+    version: Version
+    prefix: str
+    base_prefix: str
+    site_packages: tuple[str, ...]
+    conda: bool
+    bits: int
+    free_threaded: bool = False
+    implementation: str | None = None
+    executable: str | None = None
+
+
 def parse(run: Run, path: str, text: str) -> FoundPython:
     try:
-        said: Any = codec.from_json(text, Any)
-        version = Version(said["version"])
-        prefix, base = said["prefix"], said["base_prefix"]
-        site = said["site_packages"]
-        conda, bits = bool(said["conda"]), int(said["bits"])
-        if not isinstance(prefix, str) or not isinstance(base, str):
-            raise CouldNotRead("a Python's prefix is not a path")
-        site = tuple(str(folder) for folder in site)
-    except (
-        BadInput,
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        RecursionError,
-        OverflowError,
-    ) as error:
+        said = codec.from_json(text, _Account)
+    except BadInput as error:
         raise CouldNotRead("a Python gave no account of itself") from error
-    embedded = run.windows and bool(run.names(prefix, _PTH))
-    kind = "conda" if conda else "embedded" if embedded else "venv" if prefix != base else "system"
-    thread = "t" if said.get("free_threaded") else ""
-    letters = "cp" if said.get("implementation") in ("cpython", None) else "pp"
-    own = said.get("executable")
+    embedded = run.windows and bool(run.names(said.prefix, _PTH))
+    venv = "venv" if said.prefix != said.base_prefix else "system"
+    letters = "cp" if said.implementation in ("cpython", None) else "pp"
+    own = said.executable
     # A shim (pyenv, asdf) is a shell script that needs more on PATH than a build has: the interpreter itself is taken.
-    if isinstance(own, str) and own and run.paths.normcase(run.parent(own)) != run.paths.normcase(run.parent(path)):
+    if own and run.paths.normcase(run.parent(own)) != run.paths.normcase(run.parent(path)):
         path = own
-    return FoundPython(
+    return codec.like(
+        FoundPython,
+        said,
         path=path,
-        version=version,
-        tag=f"{letters}{version.major}{version.minor}{thread}",
-        bits=bits,
-        kind=kind,
-        prefix=prefix,
-        base_prefix=base,
-        site_packages=site,
-        packages=installed(run, site),
+        tag=f"{letters}{said.version.major}{said.version.minor}{'t' if said.free_threaded else ''}",
+        kind="conda" if said.conda else "embedded" if embedded else venv,
+        packages=installed(run, said.site_packages),
     )
 
 

@@ -77,26 +77,24 @@ def upwards(path: str) -> list[str]:
 
 
 def processor(run: Run) -> Processor:
-    cores = run.ask("cores", _ask_cores)
-    real = run.ask("physical cores", _ask_physical)
-    physical = real if isinstance(real, int) and real > 0 else None
+    cores = run.told("cores", _ask_cores, int)
+    physical = run.told("physical cores", _ask_physical, int)
+    physical = physical if physical and physical > 0 else None
     if run.windows:
-        said = run.ask("processor features", windows.processor)
-        names = said.get("flags") if isinstance(said, dict) else None
-        name = said.get("name") if isinstance(said, dict) else None
+        said = run.told("processor features", windows.processor, dict) or {}
+        names, name = said.get("flags"), said.get("name")
         return Processor(
             name=name if isinstance(name, str) else None,
-            cores=cores if isinstance(cores, int) else None,
+            cores=cores,
             physical=physical,
             flags=tuple(str(flag) for flag in names) if isinstance(names, list) else (),
             flags_known=isinstance(names, list),
         )
     name, flags = parse_cpuinfo(run.text("/proc/cpuinfo") or "")
     quota = _quota(run)
-    count = cores if isinstance(cores, int) else None
-    if count is not None and quota is not None:
-        count = max(1, min(count, quota))
-    return Processor(name=name, cores=count, physical=physical, flags=flags or (), flags_known=flags is not None)
+    if cores is not None and quota is not None:
+        cores = max(1, min(cores, quota))
+    return Processor(name=name, cores=cores, physical=physical, flags=flags or (), flags_known=flags is not None)
 
 
 def parse_cpuinfo(text: str) -> tuple[str | None, tuple[str, ...] | None]:

@@ -22,17 +22,15 @@ _DEFENDER = "HKLM\\SOFTWARE\\Microsoft\\Windows Defender\\Exclusions\\Paths"
 
 
 def probe(run: Run) -> Surroundings:
-    said = run.ask("places", _ask_places)
-    places: dict[str, Any] = said if isinstance(said, dict) else {}
-    console = run.ask("console", _ask_console)
-    console = console if isinstance(console, dict) else {}
-    release = run.ask("platform", _ask_platform) if run.windows or not run.exists("/etc/os-release") else None
-    glibc = run.ask("glibc", _ask_glibc)
+    places = run.told("places", _ask_places, dict) or {}
+    console = run.told("console", _ask_console, dict) or {}
+    platform = run.windows or not run.exists("/etc/os-release")
+    glibc = run.told("glibc", _ask_glibc, str)
     musl = not run.windows and bool(run.names("/lib", _MUSL))
     return Surroundings(
-        release=_release(run, release if isinstance(release, str) else None),
-        glibc=Version.find(glibc) if isinstance(glibc, str) else None,
-        libc="musl" if musl else "glibc" if isinstance(glibc, str) else None,
+        release=_release(run, run.told("platform", _ask_platform, str) if platform else None),
+        glibc=Version.find(glibc) if glibc is not None else None,
+        libc="musl" if musl else "glibc" if glibc is not None else None,
         l4t=None if run.windows else l4t(run.text("/etc/nv_tegra_release")),
         distribution=None if run.windows else distribution(run.text("/etc/os-release")),
         wsl=wsl(run),
@@ -51,9 +49,8 @@ def probe(run: Run) -> Surroundings:
 
 
 def disks(run: Run) -> tuple[Disk, ...]:
-    said = run.ask("disks", _ask_disks)
     found = []
-    for row in said if isinstance(said, list) else []:
+    for row in run.told("disks", _ask_disks, list) or ():
         if isinstance(row, dict) and isinstance(row.get("role"), str) and isinstance(row.get("path"), str):
             total, free = (row.get(key) if isinstance(row.get(key), int) else None for key in ("total", "free"))
             dev = row["dev_drive"] if isinstance(row.get("dev_drive"), bool) else None
@@ -115,8 +112,8 @@ def _exclusions(run: Run) -> tuple[str, ...] | None:
 
 
 def _visual_runtime(run: Run) -> tuple[str, ...] | None:
-    said = run.ask("visual runtime", _ask_visual_runtime) if run.windows else None
-    return tuple(name for name in said if isinstance(name, str)) if isinstance(said, list) else None
+    said = run.told("visual runtime", _ask_visual_runtime, list) if run.windows else None
+    return tuple(name for name in said if isinstance(name, str)) if said is not None else None
 
 
 def _ask_visual_runtime() -> list[str]:

@@ -117,20 +117,10 @@ if sys.platform == "win32":
 
 else:
 
-    def registry(key: str) -> dict[str, Any] | None:
+    def _nothing(*_: str) -> Any:
         return None
 
-    def memory() -> dict[str, int] | None:
-        return None
-
-    def processor() -> dict[str, Any] | None:
-        return None
-
-    def short_path(path: str) -> str | None:
-        return None
-
-    def console_code_page() -> int | None:
-        return None
+    registry = memory = processor = short_path = console_code_page = _nothing
 
     def nvidia_devices() -> list[dict[str, Any]]:
         return []

@@ -141,8 +141,8 @@ def _libraries(run: Run, root: str) -> tuple[tuple[str, ...], str | None]:
 
 def code_of(run: Run, path: str) -> GpuCode | None:
     """The GPU code of one file; None when it could not be read, or was not recorded."""
-    found = run.ask(f"gpu code of {path}", lambda: _ask_code(path))
-    if not isinstance(found, dict):
+    found = run.told(f"gpu code of {path}", lambda: _ask_code(path), dict)
+    if found is None:
         return None
     try:
         return codec.from_builtins(found, GpuCode)

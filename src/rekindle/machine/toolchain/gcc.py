@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import structs
 
+from rekindle.compat.host_compiler import takes_gcc
+from rekindle.compat.judgement import Fits
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each
 from rekindle.machine.model import FoundCompiler, FoundIntel, FoundOpenblas, Program
@@ -50,6 +52,11 @@ def _ask(run: Run, path: str, kind: str, default: bool) -> FoundCompiler | None:
         return FoundCompiler(kind=kind, path=path, version=parse_program_version(said.out), default=default)
     except CouldNotRead:
         return None
+
+
+def taken_by(cuda: Version, compilers: Iterable[FoundCompiler]) -> list[FoundCompiler]:
+    """The GCCs among them that this CUDA takes."""
+    return [one for one in compilers if one.kind == "gcc" and isinstance(takes_gcc(cuda, one.version.major), Fits)]
 
 
 def parse_version(text: str) -> Version:

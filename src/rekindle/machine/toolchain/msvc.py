@@ -22,6 +22,8 @@ from typing import Any
 
 import msgspec
 
+from rekindle.compat.host_compiler import takes_msvc
+from rekindle.compat.judgement import Fits
 from rekindle.core import codec, run
 from rekindle.core.errors import BadInput, StepFailed
 from rekindle.core.version import Version
@@ -109,6 +111,11 @@ def toolsets(run: Run, root: str) -> tuple[FoundToolset, ...]:
     return tuple(sorted(found, key=lambda toolset: toolset.version, reverse=True))
 
 
+def taken_by(cuda: Version | None, toolsets: Iterable[FoundToolset]) -> list[FoundToolset]:
+    """The toolsets among them that this CUDA takes; all of them where there is none."""
+    return [one for one in toolsets if cuda is None or isinstance(takes_msvc(cuda, one.version), Fits)]
+
+
 def sdks(run: Run) -> tuple[Version, ...]:
     """Windows SDKs that have headers, newest first."""
     if not run.windows:
@@ -184,24 +191,10 @@ _VISITED_NAMES = frozenset(
 class VcVars(msgspec.Struct, frozen=True, kw_only=True):
     """The difference: variables to set, entries to put in front of lists such as PATH, variables to take away."""
 
-    studio: str
     toolset: Version | None
-    target: str
     sets: dict[str, str] = {}
     prepends: dict[str, tuple[str, ...]] = {}
     removes: tuple[str, ...] = ()
-
-    def over(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """A new environment: `environ` with this laid over it. Names are compared as Windows does, without case."""
-        gone = {name.upper() for name in (*self.removes, *self.sets, *self.prepends)}
-        result = {name: value for name, value in environ.items() if name.upper() not in gone}
-        result.update(self.sets)
-        for name, entries in self.prepends.items():
-            spelled, old = next(((key, value) for key, value in environ.items() if key.upper() == name), (name, ""))
-            first = {_same(entry) for entry in entries}
-            rest = [entry for entry in old.split(";") if entry and _same(entry) not in first]
-            result[spelled] = ";".join([*entries, *rest])
-        return result
 
 
 def capture(
@@ -230,10 +223,10 @@ def capture(
     if not said.ok or len(parts) != 3 or "[ERROR:" in said.err:
         raise StepFailed(_failure(studio, toolset, said), hint=hint)
     old, new = parse_set(parts[0]), parse_set(parts[2])
-    problem = _problem(new, toolset, _VCVARS_TARGET)
+    problem = _problem(new, toolset)
     if problem:
         raise StepFailed(f"`vcvarsall.bat` of `{studio}` ended without an error, but {problem}", hint=hint)
-    return difference(old, new, studio=studio, target=_VCVARS_TARGET)
+    return difference(old, new)
 
 
 def command_line(studio: str, *, toolset: str | None = None) -> str:
@@ -243,9 +236,13 @@ def command_line(studio: str, *, toolset: str | None = None) -> str:
     if '"' in studio:
         message = f"`{studio}` cannot be the folder of a Visual Studio"
         raise BadInput(message, hint="give the folder that `vswhere` names")
-    words = [f'"{ntpath.join(studio, "VC", "Auxiliary", "Build", "vcvarsall.bat")}"', _VCVARS_TARGET]
-    words += [f"-vcvars_ver={toolset}"] if toolset else []
-    return " ".join([*words, "1>&2"])
+    return f"{called(studio, toolset)} 1>&2"
+
+
+def called(studio: str, toolset: str | None) -> str:
+    """The line that sets up a toolset, as a person would type it."""
+    batch = ntpath.join(studio, "VC", "Auxiliary", "Build", "vcvarsall.bat")
+    return f'"{batch}" {_VCVARS_TARGET}' + (f" -vcvars_ver={toolset}" if toolset else "")
 
 
 def parse_set(text: str) -> dict[str, str]:
@@ -262,7 +259,7 @@ def parse_set(text: str) -> dict[str, str]:
     return found
 
 
-def difference(old: Mapping[str, str], new: Mapping[str, str], *, studio: str, target: str) -> VcVars:
+def difference(old: Mapping[str, str], new: Mapping[str, str]) -> VcVars:
     """What has to be done to an environment to get from `old` to `new`."""
     was = {name.upper(): value for name, value in old.items()}
     now = {name.upper() for name in new}
@@ -281,7 +278,7 @@ def difference(old: Mapping[str, str], new: Mapping[str, str], *, studio: str, t
     removed = tuple(sorted(name for name in old if name.upper() not in now))
     found = next((value for name, value in new.items() if name.upper() == "VCTOOLSVERSION"), None)
     toolset = Version.find(found) if found else None
-    return VcVars(studio=studio, toolset=toolset, target=target, sets=sets, prepends=prepends, removes=removed)
+    return VcVars(toolset=toolset, sets=sets, prepends=prepends, removes=removed)
 
 
 def unvisited(environ: Mapping[str, str]) -> dict[str, str]:
@@ -299,13 +296,7 @@ def unvisited(environ: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
-def newest(installed: Iterable[Version], wanted: str) -> Version | None:
-    """The newest toolset that `wanted` (`14.29`, `14.29.30133`) names: `14.2` does not name 14.29."""
-    asked = wanted.split(".")
-    return max((have for have in installed if have.text.split(".")[: len(asked)] == asked), default=None)
-
-
-def _problem(new: Mapping[str, str], toolset: str | None, target: str) -> str | None:
+def _problem(new: Mapping[str, str], toolset: str | None) -> str | None:
     missing = [name for name in ("INCLUDE", "LIB", "VCINSTALLDIR") if not _get(new, name)]
     if missing:
         return f"it did not set {' and '.join(missing)}"
@@ -313,8 +304,8 @@ def _problem(new: Mapping[str, str], toolset: str | None, target: str) -> str | 
     if toolset and got.split(".")[: toolset.count(".") + 1] != toolset.split("."):
         return f"it gave toolset {got or 'of no name'} instead of {toolset}"
     machine = _get(new, "VSCMD_ARG_TGT_ARCH")
-    if machine and machine.lower() != target.lower():
-        return f"it is set up for {machine} instead of {target}"
+    if machine and machine.lower() != _VCVARS_TARGET:
+        return f"it is set up for {machine} instead of {_VCVARS_TARGET}"
     return None
 
 

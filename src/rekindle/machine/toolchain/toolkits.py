@@ -26,8 +26,8 @@ PRIVATE = "rekindle"
 
 def private_roots(run: Run, tool: str) -> list[str]:
     """The folders of this tool's kits, the newest version first. Kits for another kind of computer are left out."""
-    home = run.ask("toolchain folder", lambda: str(toolchain_folder()))
-    if not isinstance(home, str) or not home:
+    home = run.told("toolchain folder", lambda: str(toolchain_folder()), str)
+    if not home:
         return []
     folder = run.join(home, "kits")
     pattern = re.compile(rf"{re.escape(tool)}-(\d+(?:\.\d+)*)(?:-cu\d+)?(?:-full)?")
@@ -187,7 +187,7 @@ def _ask(run: Run, program: str, found_by: list[str]) -> FoundToolkit | None:
         troubles.append(str(error))
     home = run.real(dry.here) if dry and dry.here else run.parent(run.real(program))
     root = run.parent(home) if run.paths.basename(home).lower() == "bin" else home
-    ptxas = _called(run, dry, "ptxas")
+    ptxas = called(run, dry, "ptxas")
     return FoundToolkit(
         root=root,
         nvcc=program,
@@ -196,7 +196,7 @@ def _ask(run: Run, program: str, found_by: list[str]) -> FoundToolkit | None:
         found_by=tuple(found_by),
         ptxas=ptxas,
         right_ptxas=_right_ptxas(run, root, program, version, ptxas),
-        cicc=_called(run, dry, "cicc"),
+        cicc=called(run, dry, "cicc"),
         missing=missing(run, root, dry),
         visual_studio_integration=_integration(run, root),
         short_root=_short(run, root),
@@ -236,7 +236,8 @@ def _dry_run(run: Run, program: str, troubles: list[str]) -> DryRun | None:
         return None
 
 
-def _called(run: Run, dry: DryRun | None, name: str) -> CalledTool | None:
+def called(run: Run, dry: DryRun | None, name: str) -> CalledTool | None:
+    """The program of this name that nvcc calls."""
     if dry is None or name not in dry.called:
         return None
     ending = ".exe" if run.windows else ""
@@ -294,8 +295,7 @@ def _integration(run: Run, root: str) -> bool | None:
 def _short(run: Run, root: str) -> str | None:
     if not run.windows or " " not in root:
         return None
-    found: str | None = run.ask(f"short path of {root}", lambda: windows.short_path(root))
-    return found
+    return run.told(f"short path of {root}", lambda: windows.short_path(root), str)
 
 
 _NVCC_RELEASE = re.compile(r"release (\d{1,4}\.\d{1,4}), V(\d{1,4}(?:\.\d{1,6}){1,3})(?!\d)")

@@ -130,11 +130,8 @@ def distribution() -> str:
 
 def mirrors() -> tuple[str, ...]:
     """Where apt here has the distribution from, by its own word."""
-    said = run.call(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"],
-        env={**os.environ, "LC_ALL": "C"},
-        timeout=60,
-    )
+    words = ("indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages")
+    said = _english("apt-get", *words, timeout=60)
     found = []
     for line in said.out.splitlines():
         address, _, rest = line.partition(" ")
@@ -184,14 +181,12 @@ class _State:
 
     def apt(self, *words: str, cwd: Path | None = None, timeout: float = 120) -> run.Result:
         # By `-c`, which is read last: what APT_CONFIG names is read first, and any file of the system overrides it.
-        tool = "apt-cache" if words[0] == "show" else "apt-get"
-        command = [tool, "-c", str(self.root / "apt.conf"), *words]
-        return run.call(command, env={**os.environ, "LC_ALL": "C"}, cwd=cwd, timeout=timeout)
+        tool = {"show": "apt-cache", "dump": "apt-config"}.get(words[0], "apt-get")
+        return _english(tool, "-c", str(self.root / "apt.conf"), *words, cwd=cwd, timeout=timeout)
 
     def has_proxy(self) -> bool:
         """Does apt go by a proxy, or a program, that only its own configuration names?"""
-        command = ["apt-config", "-c", str(self.root / "apt.conf"), "dump"]
-        said = run.call(command, env={**os.environ, "LC_ALL": "C"})
+        said = self.apt("dump")
         return not said.ok or _PROXY.search(said.out) is not None
 
     def closure(self, *, full: bool) -> list[dict[str, str]]:
@@ -293,6 +288,10 @@ def _offering(row: DebianSet, place: KitPlatform, packages: list[dict[str, str]]
         full=full,
         unverified=() if place.arch in row.tried else (never,),
     )
+
+
+def _english(*command: str, cwd: Path | None = None, timeout: float) -> run.Result:
+    return run.call(command, env={**os.environ, "LC_ALL": "C"}, cwd=cwd, timeout=timeout)
 
 
 def _stanzas(text: str) -> Iterator[dict[str, str]]:
