@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from rekindle.core import run
 from rekindle.core.errors import BadInput, FetchFailed, NotFound
 from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
+from rekindle.knowledge.cuda import toolchains
 from rekindle.toolchain import command
 from rekindle.toolchain import install as installing
 from rekindle.toolchain.install import Installation
@@ -426,6 +428,19 @@ def test_a_toolkit_from_a_channel(store: Store, site: Path, address: str) -> Non
     assert (root / "lib64" / "libcudart.so").read_bytes() == b"ELF"
     assert (root / "include" / "cuda_runtime.h").read_bytes() == b"//"
     assert not (root / "info").exists()
+
+
+def test_a_channel_with_a_broken_list_does_not_answer_for_one_that_was_silent(
+    store: Store, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (row,) = (each for each in toolchains.conda_sets() if each.tool == WANTED.name)
+
+    def asked(each: toolchains.CondaSet, *_: object) -> None:
+        raise FetchFailed("no answer") if each.channel == row.channel else BadInput("no list of packages")
+
+    monkeypatch.setattr(conda, "conda_sets", lambda: (row, msgspec.structs.replace(row, channel="another")))
+    monkeypatch.setattr(conda, "_asked", asked)
+    assert conda.find(WANTED, LINUX, settings(store, address)).silent
 
 
 def test_the_newest_build_with_a_hash_is_chosen() -> None:

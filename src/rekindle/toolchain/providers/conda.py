@@ -60,7 +60,7 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
             raise
         except RekindleError as error:
             why.append(error.message)
-            silent = isinstance(error, FetchFailed)
+            silent |= isinstance(error, FetchFailed)
             continue
         if found is not None:
             return found
