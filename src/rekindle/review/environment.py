@@ -22,10 +22,19 @@ from rekindle.knowledge.torch.companions import PROJECTS
 from rekindle.model.cuda_line import LINE, variant_of
 from rekindle.review.builds import kept
 from rekindle.review.document import LISTS, Dialect
-from rekindle.review.packages import CONDAS, PROJECT_TOOLS, Install, Wanted, excludes
+from rekindle.review.packages import (
+    CONDAS,
+    PROJECT_TOOLS,
+    Install,
+    Wanted,
+    complete,
+    exact_text,
+    exact_version,
+    excludes,
+)
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
-from rekindle.review.subject import Subject, complete, exact_text, exact_version
+from rekindle.review.subject import Subject
 from rekindle.review.trace import APPTAINER, Copied, Image, Invocation, last_part, started
 
 _INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL",

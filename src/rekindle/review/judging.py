@@ -27,10 +27,10 @@ from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.review.builds import ScriptBuild, kept
 from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
-from rekindle.review.packages import INSTALLERS, install_of
+from rekindle.review.packages import INSTALLERS, exact_text, install_of
 from rekindle.review.rules import architecture, code
 from rekindle.review.script_torch import ScriptTorch
-from rekindle.review.subject import Subject, exact_text
+from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation, Word
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.candidates import JETSON_WHEELS, against_place, jetson_routes

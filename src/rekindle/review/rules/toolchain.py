@@ -19,10 +19,10 @@ from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.environment import environments_of
 from rekindle.review.judging import ready_made
-from rekindle.review.packages import CUDNN
+from rekindle.review.packages import CUDNN, exact_version
 from rekindle.review.remark import Raised, raised
 from rekindle.review.rules.architecture import compiled_for
-from rekindle.review.subject import Known, Subject, exact_version, toolkit_in
+from rekindle.review.subject import Known, Subject, toolkit_in
 from rekindle.review.trace import Invocation
 
 _VCVARS = re.compile(

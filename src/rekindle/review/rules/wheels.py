@@ -26,11 +26,11 @@ from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.environment import TorchReplaced, broken_by, environments_of
 from rekindle.review.judging import answered, instead, serving
-from rekindle.review.packages import Install
+from rekindle.review.packages import Install, exact_text, exact_version
 from rekindle.review.pythons import environment_python, image_of, python_at, python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.script_torch import ScriptTorch
-from rekindle.review.subject import Known, Subject, exact_text, exact_version
+from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Invocation
 from rekindle.stack.driver import cards_driven, window_of
 from rekindle.stack.offers import Offer

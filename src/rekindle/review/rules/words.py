@@ -106,7 +106,7 @@ def _call(subject: Subject, item: Invocation) -> Iterator[Raised]:
     name = item.program
     batch = name.endswith((".bat", ".cmd")) or name in ("activate", "deactivate", "vcvarsall", "vcvars64", "vsdevcmd")
     conda = name in CONDAS and len(item.words) > 1
-    if not (batch or conda) or subject.last_in(item.scope) <= item.order:
+    if not (batch or conda) or subject.lasts[item.scope] <= item.order:
         return
     line = _line(subject, item)
     right = (
