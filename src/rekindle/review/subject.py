@@ -169,13 +169,14 @@ class Subject(ScriptBuilds):
         return [around] if around is not None else []
 
     def _cuda_by_option(self, item: Invocation) -> Known | None:
-        for setting in reversed(self.trace.assignments):
-            names = ("CUDA_TOOLKIT_ROOT_DIR", "CUDAToolkit_ROOT", "CMAKE_CUDA_COMPILER")
-            if setting.how == "cmake" and setting.name in names:
-                number = toolkit_in(setting.value)
-                if number is not None and item.line <= setting.line <= item.last:
-                    return Known(number, setting.line)
-        return None
+        names = ("CUDA_TOOLKIT_ROOT_DIR", "CUDAToolkit_ROOT", "CMAKE_CUDA_COMPILER")
+        own = [each for each in self.trace.assignments if each.how == "cmake" and each.line in item.lines]
+        known = (
+            Known(number, each.line)
+            for each in reversed(own)
+            if each.name in names and (number := toolkit_in(each.value))
+        )
+        return next(known, None)
 
     def written(self, number: str, line: int) -> int:
         """The line where a number stands that reached `line` through variables."""

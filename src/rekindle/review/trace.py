@@ -116,6 +116,10 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(word.text for word in self.words[1:])
 
     @property
+    def lines(self) -> range:
+        return range(self.line, self.last + 1)
+
+    @property
     def module(self) -> str | None:
         """What stands behind `-m`."""
         return next((after for word, after in pairwise(self.arguments) if word == "-m"), None)
