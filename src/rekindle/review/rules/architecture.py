@@ -113,10 +113,10 @@ def _cards(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
         branches = not subject.notes and any(
             item.conditional or (step is not None and subject.row_of(step.item)) for item, step, _ in lists
         )
-        if branches and any(_serves(found, card) for _, _, found in lists):
+        if branches and any(run(found.targets, card) for _, _, found in lists):
             continue  # one of several branches: enough when one of them serves the card
         for item, _, found in lists:
-            if not found.targets or _serves(found, card):
+            if not found.targets or run(found.targets, card):
                 continue
             lost = _lost(subject, item, card, settings)
             line = subject.document.line(item.line)
@@ -130,13 +130,14 @@ def _cards(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
             )  # fmt: skip
 
 
-def _serves(found: ArchList, card: Capability) -> bool:
-    return any(runs(target, card) is not Runs.NO for target in found.targets)
+def run(targets: Sequence[Target], card: Capability) -> bool:
+    """Does any of the code run on a card?"""
+    return any(runs(target, card) is not Runs.NO for target in targets)
 
 
 def _lost(subject: Subject, item: Assignment, card: Capability, settings: list[Assignment]) -> str:
     for other in settings:
-        if other.order < item.order and other.known and _serves(_reader(subject, other), card):
+        if other.order < item.order and other.known and run(_reader(subject, other).targets, card):
             return f". This overwrites the list of line {other.line} ({other.value}), which has {card}"
     return ""
 
