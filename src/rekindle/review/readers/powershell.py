@@ -248,7 +248,8 @@ class _PowerShellReader(PowerShellValues):
         text, known = ("", True)
         if value_node is not None:
             text, known = self.value(value_node)
-            self._inner(value_node, checked)
+            for command in _all(value_node, "command"):
+                self._command(command, checked, ())  # `$x = python …` starts a program as well
         environment = environment_name(name)
         plain = environment or name.strip("${}").split(":")[-1]
         if sign.startswith("+"):
@@ -271,11 +272,6 @@ class _PowerShellReader(PowerShellValues):
             self.trace.options["stop"] = self.line(node)
         if plain.lower() == "psnativecommanduseerroractionpreference" and "true" in text_of(value_node).lower():
             self.recorder.stops = True
-
-    def _inner(self, node: Node, checked: bool) -> None:
-        """`$x = python …` starts a program as well."""
-        for command in _all(node, "command"):
-            self._command(command, checked, ())
 
     def _name(self, node: Node) -> str:
         name = node.child_by_field_name("command_name")

@@ -179,7 +179,8 @@ def _musl(subject: Subject) -> Iterator[Raised]:
     told: set[int] = set()
     for found in subject.installs:
         image = image_of(subject, found.item)
-        wanted = next((item for item in found.wanted if item.source is None and _with_torch(item.name)), None)
+        named = (item for item in found.wanted if item.name == "torch" or pins_torch(item.name))
+        wanted = next((item for item in named if item.source is None), None)
         if image is None or wanted is None or found.tool == "conda" or found.verb not in ("install", "download"):
             continue
         name = next((part for part in re.split(r"[/:@_-]", image.name) if _is_musl(part)), None)
@@ -196,10 +197,6 @@ def _musl(subject: Subject) -> Iterator[Raised]:
 def _is_musl(part: str) -> bool:
     found = wheel_platforms.find(part)
     return found is not None and found[0].libc == "musl"
-
-
-def _with_torch(name: str) -> bool:
-    return name == "torch" or pins_torch(name)
 
 
 def _changes(subject: Subject) -> Iterator[TorchReplaced]:
