@@ -102,16 +102,11 @@ class ScriptBuilds:
         return len(names - own - script_rules.outside() - {name.upper() for name in self.trace.asked}) > 2
 
     @cached_property
-    def _lasts(self) -> dict[int, int]:
-        found: dict[int, int] = {}
-        points = [(item.scope, item.order) for item in self.trace.invocations]
-        for scope, order in points + [(item.scope, item.order) for item in self.trace.assignments]:
-            found[scope] = max(found.get(scope, 0), order)
-        return found
-
-    def last_in(self, scope: int) -> int:
-        """When the last thing happened in a scope."""
-        return self._lasts.get(scope, 0)
+    def lasts(self) -> dict[int, int]:
+        """When the last thing happened in each scope that has one."""
+        points = [(each.order, each.scope) for each in self.trace.invocations]
+        points += [(each.order, each.scope) for each in self.trace.assignments]
+        return {scope: order for order, scope in sorted(points)}
 
     @cached_property
     def _installs(self) -> dict[int, list[Install]]:
@@ -177,9 +172,14 @@ class ScriptBuilds:
     def builds(self) -> list[ScriptBuild]:
         return [step for item in self.trace.invocations for step in self._steps(item)]
 
-    @property
+    @cached_property
     def torch_builds(self) -> list[ScriptBuild]:
         return [step for step in self.builds if step.what == "torch"]
+
+    @cached_property
+    def reached_builds(self) -> list[ScriptBuild]:
+        """The builds of torch and of extensions, without what no path leads to."""
+        return [step for step in self.builds if step.what != "other" and step.item.reached]
 
     def _steps(self, item: Invocation) -> Iterator[ScriptBuild]:
         if item.child and item.program not in ("python", "cmake", "pip"):
@@ -190,13 +190,14 @@ class ScriptBuilds:
             if _SETUP_VERBS & {*words[words.index(setup) + 1 :]}:
                 yield self._step(item, "setup.py", self._folder(item, setup))
             return
-        module = item.program in ("python", "py") and _module(words) == "build"
+        module = item.program in ("python", "py") and item.module == "build"
         if module or item.program in ("build", "pyproject-build"):
             if not (item.has("--sdist", "-s") and not item.has("--wheel", "-w")):
                 yield self._step(item, "build", self._folder(item, ""), isolated=not item.has("--no-isolation", "-n"))
             return
         if item.program in ("cmake", "cmake3"):
-            yield from self._cmake(item)
+            if any(map(_TORCHS_OPTION.match, words)) and "--build" not in words:
+                yield msgspec.structs.replace(self._step(item, "cmake", "pytorch"), makes_wheel=False)
             return
         for found in self.installed_by(item):
             if found.tool != "conda" and found.verb in ("install", "wheel"):
@@ -211,6 +212,8 @@ class ScriptBuilds:
         )  # fmt: skip
 
     def _pip(self, item: Invocation, found: Install) -> Iterator[ScriptBuild]:
+        # `BUILD_EXT=1 pip install x`: the switch stands before this very command, and is on.
+        switched_on = any(own.name in _ASKS_FOR_CUDA and own.value not in ("", "0") for own in item.prefix)
         for wanted in found.wanted:
             row = script_rules.extension(wanted.name)
             if wanted.source is not None:
@@ -218,14 +221,16 @@ class ScriptBuilds:
                     what, certain = "torch", True
                 elif row is not None:
                     what, certain = "extension", True
-                elif re.search(r"://", wanted.source):
+                elif "://" in wanted.source:
                     continue
                 else:
                     folder = self._folder(item, wanted.source + "/x")
                     what, certain = self._what(item, folder)
                     if not certain:
                         what = "extension" if self._compiles(item) else "other"
-                    row = row or script_rules.extension(folder) or self._within_extension(item, wanted.source)
+                    # `flash-attention/csrc/rotary` is part of flash-attention.
+                    parts = [folder, *reversed(re.split(r"[\\/]", f"{item.directory or ''}/{wanted.source}"))]
+                    row = next((row for part in parts if part and (row := script_rules.extension(part))), None)
                     what, certain = ("extension", True) if row is not None and what != "torch" else (what, certain)
             elif found.pages or wanted.labelled:
                 continue  # ready-made, from a page that is asked about on its own, or by its name
@@ -234,7 +239,7 @@ class ScriptBuilds:
                     continue
                 # A page of somebody's may have it ready-made.
                 what, certain = "extension", all("download.pytorch.org" in page for page in found.find)
-            elif self._asked_to_compile(item) and wanted.name not in _TORCH_FAMILY and not found.binary:
+            elif switched_on and wanted.name not in _TORCH_FAMILY and not found.binary:
                 what, certain = "extension", False
             else:
                 continue
@@ -244,10 +249,6 @@ class ScriptBuilds:
                 heavy=bool(row and row.heavy), certain=certain,
             )  # fmt: skip
 
-    def _cmake(self, item: Invocation) -> Iterator[ScriptBuild]:
-        if any(map(_TORCHS_OPTION.match, item.arguments)) and "--build" not in item.arguments:
-            yield ScriptBuild(item=item, what="torch", how="cmake", name="pytorch", line=item.line, makes_wheel=False)
-
     def _what(self, item: Invocation, name: str) -> tuple[str, bool]:
         if self.holds_torch(name):
             return "torch", True
@@ -256,36 +257,25 @@ class ScriptBuilds:
         if script_rules.extension(name) is not None:
             return "extension", True
         clones = [self.cloned(each) for each in self.trace.ran("git")]
-        others = [each for each in clones if each and each[0] != "pytorch/pytorch"]
-        if any(each[1] == name for each in others):
+        others = [each[1] for each in clones if each and each[0] != "pytorch/pytorch"]
+        if name in others:
             return ("extension" if self._compiles(item) else "other"), False
         named = [each.name for each in self.trace.assignments if each.how in ("environment", "prefix")]
         hints = sum(1 for each in (*named, *(own.name for own in item.prefix)) if _TORCH_ONLY.match(each))
         if hints and not name and not others:
             return "torch", True
-        if hints > 1 and name not in [each[1] for each in others]:
+        if hints > 1:
             return "torch", False
-        if self._compiles(item) or any(self.requirement(found, "torch") for found in self.installs):
-            return "extension", False
-        return "other", False
+        named_torch = any(wanted.requirement for found in self.installs if (wanted := found.named("torch")))
+        return "extension" if named_torch or self._compiles(item) else "other", False
 
     def _compiles(self, item: Invocation) -> bool:
         """The script prepares a CUDA compile: an architecture list or FORCE_CUDA is in sight."""
         names = ("TORCH_CUDA_ARCH_LIST", "FORCE_CUDA", *_ASKS_FOR_CUDA)
-        if any(each.name in names and each.order < item.order for each in self.trace.assignments):
-            return True
-        if any(own.name in names for own in item.prefix):
+        before = (each for each in self.trace.assignments if each.order < item.order)
+        if any(each.name in names for each in (*before, *item.prefix)):
             return True
         return any(self.trace.value(name, item) is not None for name in ("CUDA_HOME", "DISTUTILS_USE_SDK"))
-
-    def _asked_to_compile(self, item: Invocation) -> bool:
-        """`BUILD_EXT=1 pip install x`: the switch stands before this very command, and is on."""
-        return any(own.name in _ASKS_FOR_CUDA and own.value not in ("", "0") for own in item.prefix)
-
-    def _within_extension(self, item: Invocation, path: str) -> script_rules.ExtensionRow | None:
-        """`flash-attention/csrc/rotary` is part of flash-attention."""
-        parts = re.split(r"[\\/]", f"{item.directory or ''}/{path}")
-        return next((row for part in reversed(parts) if part and (row := script_rules.extension(part))), None)
 
     def _folder(self, item: Invocation, path: str) -> str:
         """The last part of the folder that holds `path`, lower case; empty when not known."""
@@ -303,10 +293,8 @@ class ScriptBuilds:
         found = {
             clone[1] for item in self.trace.ran("git") if (clone := self.cloned(item)) and clone[0] == "pytorch/pytorch"
         }
-        for used in self.trace.used:
-            repository = used.given.get("repository", ("",))[0].lower()
-            if used.action == "actions/checkout" and repository == "pytorch/pytorch":
-                found.add(used.given.get("path", ("",))[0].rpartition("/")[2].lower())
+        ours = [used for used in self.trace.used if used.repository == "pytorch/pytorch"]
+        found |= {used.given.get("path", ("",))[0].rpartition("/")[2].lower() for used in ours}
         return frozenset(found - {""})
 
     def cloned(self, item: Invocation) -> tuple[str, str] | None:
@@ -326,10 +314,9 @@ class ScriptBuilds:
 
     def _checked_out(self, item: Invocation) -> str | None:
         """What a workflow checked out for this command."""
-        numbers = {scope.number for scope in self.trace.scopes[item.scope].chain()}
-        found = [used for used in self.trace.used if used.action == "actions/checkout" and used.scope in numbers]
-        found = [used for used in found if used.order < item.order and not used.given.get("path", ("",))[0]]
-        return found[-1].given.get("repository", ("",))[0].lower() if found else None
+        found = [used for used in self.trace.used if used.order < item.order and not used.given.get("path", ("",))[0]]
+        named = (used.repository for used in reversed(found) if self.sees(used.scope, item))
+        return next((name for name in named if name is not None), None)
 
     def stage(self, scope: int) -> int:
         """The stage, the job or the script that a scope belongs to: not its own RUN or step."""
@@ -350,16 +337,18 @@ class ScriptBuilds:
     def visible(self, name: str, item: Invocation) -> Value | None:
         return self.trace.value(name, item)
 
+    def text(self, name: str, item: Invocation) -> str:
+        """A variable as this command sees it; empty as well where nobody set it."""
+        found = self.trace.value(name, item)
+        return found.text if found is not None else ""
+
+    def rewritten(self, line: int, pattern: str, right: str | Callable[[re.Match[str]], str]) -> str | None:
+        """A line with what a pattern finds in it put right; None where it finds nothing."""
+        text, count = re.subn(pattern, right, self.document.line(line), count=1)
+        return text if count else None
+
     def settings(self, name: str) -> list[Assignment]:
         return [item for item in self.trace.assignments if item.name == name]
-
-    def requirement(self, found: Install, name: str) -> str | None:
-        wanted = found.named(name)
-        return wanted.requirement if wanted is not None else None
-
-
-def _module(words: Sequence[str]) -> str | None:
-    return words[words.index("-m") + 1] if "-m" in words and words.index("-m") + 1 < len(words) else None
 
 
 def _plain(words: Sequence[str]) -> list[str]:

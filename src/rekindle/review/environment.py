@@ -22,10 +22,19 @@ from rekindle.knowledge.torch.companions import PROJECTS
 from rekindle.model.cuda_line import LINE, variant_of
 from rekindle.review.builds import kept
 from rekindle.review.document import LISTS, Dialect
-from rekindle.review.packages import CONDAS, PROJECT_TOOLS, Install, Wanted, excludes
+from rekindle.review.packages import (
+    CONDAS,
+    PROJECT_TOOLS,
+    Install,
+    Wanted,
+    complete,
+    exact_text,
+    exact_version,
+    excludes,
+)
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
-from rekindle.review.subject import Subject, complete, exact_text, exact_version
+from rekindle.review.subject import Subject
 from rekindle.review.trace import APPTAINER, Copied, Image, Invocation, last_part, started
 
 _INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL",
@@ -92,8 +101,8 @@ class ScriptEnvironments:
         for point in sorted(points, key=lambda each: each.order):
             if isinstance(point, Copied):
                 origin = {scope.number for scope in trace.scopes[point.origin].chain()}
-                taken_over = {name: state for (scope, name), state in self._states.items() if scope in origin}
-                self._states.update({(point.scope, name): state for name, state in taken_over.items()})
+                own = [(name, state) for (scope, name), state in self._states.items() if scope in origin]
+                self._states |= {(point.scope, name): state for name, state in own}
                 continue
             image = point if isinstance(point, Image) else started(point)
             torch = of_image(image) if image is not None else None
@@ -153,10 +162,9 @@ class ScriptEnvironments:
 
     def _state(self, item: Invocation, name: str) -> list[ScriptTorch]:
         for scope in self.subject.trace.scopes[self.subject.stage(item.scope)].chain():
-            for key in dict.fromkeys((name, "") if name else ("",)):
-                # A new environment begins empty; only conda's own base and images have something in it.
-                if (scope.number, key) in self._states and (key == name or not name):
-                    return list(self._states[(scope.number, key)])
+            # A new environment begins empty; only conda's own base and images have something in it.
+            if (scope.number, name) in self._states:
+                return list(self._states[(scope.number, name)])
         return []
 
     def _name(self, item: Invocation, found: Install | None) -> str:
@@ -213,19 +221,19 @@ class ScriptEnvironments:
             return None
         if asks is not None and asks.source is not None:
             return msgspec.structs.replace(base, kind="other", question="what is built from its source is not known")
+        base = msgspec.structs.replace(base, line=bringer.line, by=bringer.name)
         if found.has("--no-index"):
             words = "which torch is taken: `--no-index` leaves the wheels of the machine"
-            return msgspec.structs.replace(base, line=bringer.line, question=words, by=bringer.name)
+            return msgspec.structs.replace(base, question=words)
         requirement = self._requirement(bringer, before)
         limit = self._pinned(found, wanted, bringer)
         unread = self._unread(found)
         if unread and not limit and exact_version(requirement) is None:
             words = f"which torch is taken: what `{unread[:60]}` says is not known"
-            return None if before else msgspec.structs.replace(base, line=bringer.line, question=words, by=bringer.name)
+            return None if before else msgspec.structs.replace(base, question=words)
         upgrade = _upgrades(found)
         if requirement is None:
-            words = f"which torch `{bringer.raw.strip()[:60]}` is"
-            return msgspec.structs.replace(base, line=bringer.line, question=words, by=bringer.name)
+            return msgspec.structs.replace(base, question=f"which torch `{bringer.raw.strip()[:60]}` is")
         requirement = ",".join(part for part in (requirement, limit) if part)
         here = before[-1] if before else None
         if here is not None and here.version is None and not upgrade and exact_version(requirement) is None:
@@ -234,7 +242,7 @@ class ScriptEnvironments:
         local = variant_of(requirement, None)
         if satisfied and not (upgrade and bringer.name == "torch") and local in (None, here.variant if here else None):
             return None
-        torch = self._from_index(found, requirement, msgspec.structs.replace(base, line=bringer.line, by=bringer.name))
+        torch = self._from_index(found, requirement, base)
         if torch.version is None and here is not None and bringer.name != "torch":
             return None  # there is nothing newer than what is there
         if here is not None and not here.same(torch) and (bringer.name != "torch" or not bringer.requirement):
@@ -411,7 +419,7 @@ def made(item: Invocation) -> str | None:
     if conda and "create" in words:
         named = ("-n", "--name", "-p", "--prefix")
         return next((after for word, after in pairwise(words) if word in named), "")
-    if "-m" in words and words.index("-m") + 1 < len(words) and words[words.index("-m") + 1] in ("venv", "virtualenv"):
+    if item.module in ("venv", "virtualenv"):
         words = words[words.index("-m") + 2 :]
     elif item.program == "uv" and words[:1] == ("venv",):
         words = words[1:]

@@ -18,7 +18,7 @@ from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import extension_builds, extension_files, programs, script_rules
 from rekindle.knowledge.cuda.toolkits import toolkits
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.jetson import jetpacks
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import projects
@@ -27,10 +27,10 @@ from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.review.builds import ScriptBuild, kept
 from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
-from rekindle.review.packages import INSTALLERS, install_of
+from rekindle.review.packages import INSTALLERS, Install, exact_text, install_of
 from rekindle.review.rules import architecture, code
 from rekindle.review.script_torch import ScriptTorch
-from rekindle.review.subject import Subject, exact_text
+from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation, Word
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.candidates import JETSON_WHEELS, against_place, jetson_routes
@@ -84,8 +84,8 @@ def answered(subject: Subject) -> list[CardAnswers]:
 def ready_made(subject: Subject, step: ScriptBuild) -> bool:
     """The project has a wheel for the torch that is there, and its own setup.py takes it: nothing is compiled."""
     found = subject.install(step.item, step.name) if step.how == "pip" else None
-    wanted = found.named(step.name) if found is not None else None
-    if wanted is None or wanted.source is not None or (found is not None and found.has("--no-binary")):
+    wanted = found.named(step.name) if found is not None and not found.has("--no-binary") else None
+    if wanted is None or wanted.source is not None:
         return False
     rows = [row for row in extension_files.files(step.name) if row.by is None and row.switch is None]
     # Without a pin pip takes the newest release, whichever torch the older ones have a wheel for.
@@ -112,7 +112,7 @@ def settled(subject: Subject) -> Iterator[str]:
             yield f"{fitting.name or fitting.spoken} serves {answers.situation.cards[0].name}"
     archs = architecture.compiled_for(subject)
     targets = [Target.parse(each) for each in archs]
-    if subject.gpus and all(any(runs(each, card) is not Runs.NO for each in targets) for card in subject.gpus):
+    if subject.gpus and all(architecture.run(targets, card) for card in subject.gpus):
         yield f"what is compiled for {', '.join(archs)} runs on the card"
     yield from code.settled(subject) if subject.gpus else ()
     for step in subject.builds if subject.gpus and not archs else ():
@@ -331,11 +331,11 @@ def serving(torch: ScriptTorch, situation: Situation) -> offers.Offer | None:
         for offer in (*same, *offers.official(torch.system, situation.arch))
         if torch.python is None or not isinstance(takes(offer.torch, torch.python, torch.system), Clash)
     ]
-    return next((offer for offer in able if isinstance(serves(_as(torch, offer), situation), Fits)), None)
-
-
-def _as(torch: ScriptTorch, offer: offers.Offer) -> ScriptTorch:
-    return msgspec.structs.replace(torch, version=offer.torch, variant=offer.variant, kind="wheel")
+    for offer in able:
+        other = msgspec.structs.replace(torch, version=offer.torch, variant=offer.variant, kind="wheel")
+        if isinstance(serves(other, situation), Fits):
+            return offer
+    return None
 
 
 def instead(torch: ScriptTorch, situation: Situation, offer: offers.Offer | None) -> str:
@@ -357,7 +357,7 @@ def _by_its_own_list(subject: Subject, step: ScriptBuild) -> bool:
     if row is None or cuda is None:
         return False
     made = [each for each in row.targets if cuda.version in able_toolkits(each.capability)]
-    return all(any(runs(each, card) is not Runs.NO for each in made) for card in subject.gpus)
+    return all(architecture.run(made, card) for card in subject.gpus)
 
 
 def _taking(archs: Sequence[str]) -> str:
@@ -411,18 +411,22 @@ def questions(subject: Subject) -> Iterator[str]:
     for item in subject.trace.invocations:
         if item.program not in _SAYS and _installs_torch(item.text) and install_of(item) is None:
             yield f"line {item.line}: what `{' '.join(item.text[:80].split())}` installs: it was not read"
-    for word in unsaid(subject) if not answered(subject) else ():
+    unknown = unsaid(subject)
+    for word in unknown if not answered(subject) else ():
         yield f"line {word.line}: what `{word.raw[:60]}` is, which is installed"
-    unknown = bool(unsaid(subject))
+    unread_lists: list[str] = []
     for found in subject.installs:
         fed = found.verb == "install" and not (found.wanted or found.lists or unknown)
         if fed and found.tool != "conda" and found.item.arguments[-1:] == ("install",):
             yield f"line {found.item.line}: what `{' '.join(found.item.text[:60].split())}` is given to install"
-        for name in found.lists:
-            if not subject.lies_beside(name, found.item):
-                yield f"line {found.item.line}: what `{name[:60]}` asks for: it does not lie beside the script"
-    projects_unread = list(_projects(subject))
-    yield from projects_unread
+        beside = "asks for: it does not lie beside the script"
+        names = [name for name in found.lists if not subject.lies_beside(name, found.item)]
+        rows = [f"line {found.item.line}: what `{name[:60]}` {beside}" for name in names]
+        yield from rows
+        unread_lists += rows
+    projects_unread = [found.item.line for found in subject.installs if _is_unread_project(subject, found)]
+    for line in projects_unread:
+        yield f"line {line}: what the project in this folder asks for: it does not lie beside the script"
     for run in filter(None, map(_runs_script, subject.trace.invocations)):
         if _INSTALLER.search(run[0]):
             yield _unread_script(*run)
@@ -430,24 +434,19 @@ def questions(subject: Subject) -> Iterator[str]:
         if change.left and change.after.version:
             words = f"whether {' and '.join(change.left)}, made for another torch, goes with {change.after.spoken}"
             yield f"line {change.wanted.line}: {words}"
-    listed = any(not subject.lies_beside(name, found.item) for found in subject.installs for name in found.lists)
     others = bool(code.compiled(subject)) or any(code.without_cuda(subject))
-    known = every or listed or unsaid(subject) or answered(subject) or others
-    if not known and not projects_unread:
+    if not (every or unread_lists or unknown or answered(subject) or others or projects_unread):
         yield nothing_said(subject)
 
 
-def _projects(subject: Subject) -> Iterator[str]:
-    """Projects that are installed and were not read: they may ask for another torch."""
-    built = {step.item.order for step in subject.builds if step.what == "torch"}
-    for found in subject.installs:
-        own = any(re.fullmatch(r"\.[\\/]?(?:\[[\w, -]+\])?", each.source or "") for each in found.wanted)
-        read = subject.lies_beside("pyproject.toml", found.item) or found.item.order in built
-        steps = [step for step in subject.builds if step.item.order == found.item.order]
-        known = any(script_rules.extension(step.name) for step in steps)
-        if (own or found.verb == "sync") and not (read or known or found.has("--no-deps")):
-            what = "what the project in this folder asks for: it does not lie beside the script"
-            yield f"line {found.item.line}: {what}"
+def _is_unread_project(subject: Subject, found: Install) -> bool:
+    """A project that is installed and was not read may ask for another torch."""
+    own = any(re.fullmatch(r"\.[\\/]?(?:\[[\w, -]+\])?", each.source or "") for each in found.wanted)
+    if not (own or found.verb == "sync") or found.has("--no-deps"):
+        return False
+    steps = [step for step in subject.builds if step.item.order == found.item.order]
+    known = any(step.what == "torch" or script_rules.extension(step.name) for step in steps)
+    return not known and not subject.lies_beside("pyproject.toml", found.item)
 
 
 def nothing_said(subject: Subject) -> str:
@@ -469,14 +468,9 @@ _INSTALLER = re.compile(r"(?i)(?:^|[\\/_-])(?:install|setup|bootstrap|deps|depen
 
 def _installs_torch(text: str) -> bool:
     """What a command that was not understood may do: `pip`, `install` and `torch` stand in it, in this order."""
-    if "torch" not in text:
-        return False
-    words = iter(re.split(r"[\s;|&'\"=<>~!@,\[\]()]+", text))
-    return (
-        any(word in INSTALLERS for word in words)
-        and any(word in ("install", "add", "--with") for word in words)
-        and "torch" in words
-    )
+    words = iter(re.split(r"[\s;|&'\"=<>~!@,\[\]()]+", text) if "torch" in text else ())
+    order = (INSTALLERS, ("install", "add", "--with"), ("torch",))
+    return all(any(word in each for word in words) for each in order)
 
 
 def _unread_script(name: str, line: int) -> str:

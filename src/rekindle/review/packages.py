@@ -9,6 +9,7 @@ from difflib import get_close_matches
 import msgspec
 
 from rekindle.compat.wheel_platform import BuiltFor, built_for
+from rekindle.core.version import Version
 from rekindle.model.requirement import canonical_name, holds, place, requirement
 from rekindle.review.trace import Invocation, Word, program_of
 
@@ -72,6 +73,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """conda's build string."""
 
     @property
+    def exact(self) -> Version | None:
+        """The one release that is asked for."""
+        return exact_version(self.requirement)
+
+    @property
     def newest(self) -> bool:
         """The last commit of a repository: no tag and no commit is named."""
         branch = r"(?:@(?:main|master|HEAD|dev|develop))?"
@@ -106,7 +112,6 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
     index: str | None = None
     index_line: int = 0
     isolated: bool = True
-    files: bool = False
     binary: bool = False
     lists: tuple[str, ...] = ()
     """Lists of requirements as the command names them."""
@@ -122,6 +127,10 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
 
     def named(self, name: str) -> Wanted | None:
         return next((item for item in self.wanted if item.name == name), None)
+
+    def exact(self, name: str) -> Version | None:
+        wanted = self.named(name)
+        return wanted.exact if wanted is not None else None
 
     @property
     def torch(self) -> Wanted | None:
@@ -191,7 +200,7 @@ def install_of(item: Invocation) -> Install | None:
         isolated = False
     return Install(
         item=item, tool=tool, verb=verb, wanted=tuple(wanted), index=index, index_line=index_line, isolated=isolated,
-        files=bool(lists), binary=binary, lists=tuple(lists), constraints=tuple(constraints), channels=tuple(channels),
+        binary=binary, lists=tuple(lists), constraints=tuple(constraints), channels=tuple(channels),
         backend=backend, environment=environment, find=tuple(find),
     )  # fmt: skip
 
@@ -399,6 +408,22 @@ def listed(text: str, line: int | None = None) -> list[Word]:
             parts = [re.split(r"\s--?[a-z]", row)[0]]  # options behind a requirement are its own, or pip skips them
         words += [Word(part, part, line or first) for part in parts]
     return words
+
+
+def complete(version: str) -> str:
+    """`2.1` is the release 2.1.0 to pip and conda."""
+    return version if version.count(".") > 1 else f"{version}.0"
+
+
+def exact_text(specifier: str | None) -> str | None:
+    """The one release that a requirement names, as it is written there (`0.0.28.post1`), without its local part."""
+    match = re.fullmatch(r"===?([\w.]+)(?:\+[\w.]+)?", specifier or "")
+    return match[1] if match else None
+
+
+def exact_version(specifier: str | None) -> Version | None:
+    match = re.fullmatch(r"===?\s*v?(\d{1,9}(?:\.\d{1,9}){1,7})(?:\.\*)?(?:\+\w[\w.]*)?", specifier or "")
+    return Version(match[1]) if match else None
 
 
 def excludes(specifier: str | None, version: str) -> bool:

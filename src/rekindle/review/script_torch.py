@@ -12,8 +12,7 @@ from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.torch.projects import CondaBuild, conda_builds
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.model.cuda_line import CudaLine
-from rekindle.review.packages import Install, Wanted, excludes
-from rekindle.review.subject import complete, exact_version
+from rekindle.review.packages import Install, Wanted, complete, exact_version, excludes
 from rekindle.review.trace import Image, Invocation
 
 _IMAGE = re.compile(

@@ -18,7 +18,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.torch.releases import TorchRelease, torch_release
 from rekindle.model.cuda_line import LINE, CudaLine
 from rekindle.review.builds import ScriptBuilds
-from rekindle.review.packages import Install
+from rekindle.review.packages import Install, complete
 from rekindle.review.trace import Invocation, last_part
 
 _TAG = re.compile(r"(?:tags/|refs/tags/)?v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?:-rc\d+)?\Z")
@@ -80,14 +80,9 @@ class Subject(ScriptBuilds):
         tagged = [(image, image.pytorchs) for image in self.trace.images]
         points += [(image.order, Known(Version(complete(tag)), image.line)) for image, tag in tagged if tag]
         for used in self.trace.used:
-            ref = used.given.get("ref")
-            tag = _TAG.match(ref[0]) if ref else None
-            if (
-                used.action == "actions/checkout"
-                and tag
-                and used.given.get("repository", ("",))[0].lower() == "pytorch/pytorch"
-            ):
-                points.append((used.order, Known(Version(tag[1]), ref[1] if ref else used.line)))
+            text, line = used.given.get("ref", ("", used.line))
+            if used.repository == "pytorch/pytorch" and (match := _TAG.match(text)):
+                points.append((used.order, Known(Version(match[1]), line)))
         points.sort(key=lambda point: point[0])
         return points or self._inferred()
 
@@ -117,41 +112,30 @@ class Subject(ScriptBuilds):
     def checked_out_torch(self, item: Invocation) -> Known | None:
         if item.program != "git":
             return None
-        words = item.arguments
+        words, pairs = item.arguments, list(pairwise(item.arguments))
         cloned = self.cloned(item)
         if cloned is not None:
-            for index, word in enumerate(words):
-                name = word.partition("=")[2] if word.startswith("--branch=") else ""
-                name = words[index + 1] if word in ("--branch", "-b") and index + 1 < len(words) else name
-                tag = _TAG.match(name)
-                if tag and cloned[0] == "pytorch/pytorch":
-                    return Known(Version(tag[1]), item.line)
-            return None
-        if not any(verb in words for verb in ("checkout", "switch")):
-            return None
-        folder = self._folder(item, "")
-        for index, word in enumerate(words):
-            if word == "-C" and index + 1 < len(words):
-                folder = last_part(words[index + 1])
-        tag = next((match for word in words if (match := _TAG.match(word))), None)
-        if tag is None or not self._is_torch_folder(folder, item):
-            return None
-        return Known(Version(tag[1]), item.line)
+            names = [word.partition("=")[2] for word in words if word.startswith("--branch=")]
+            names += [after for word, after in pairs if word in ("--branch", "-b")]
+            ours = cloned[0] == "pytorch/pytorch"
+        else:
+            names = [*words] if {"checkout", "switch"} & {*words} else []
+            folders = [last_part(after) for word, after in pairs if word == "-C"]
+            ours = bool(names) and self._is_torch_folder((folders or [self._folder(item, "")])[-1], item)
+        tag = next((match for name in names if (match := _TAG.match(name))), None)
+        return Known(Version(tag[1]), item.line) if tag and ours else None
 
     def _is_torch_folder(self, folder: str, item: Invocation) -> bool:
-        if self.holds_torch(folder):
-            return True
-        clones = [clone for each in self.trace.ran("git") if each.order < item.order and (clone := self.cloned(each))]
-        return (
-            not folder and (not clones or clones[-1][0] == "pytorch/pytorch") and bool(self.torch_folders or not clones)
-        )
+        earlier = (each for each in self.trace.before(item) if each.program == "git")
+        clones = [clone[0] for each in earlier if (clone := self.cloned(each))]
+        plain = not folder and (not clones or (clones[-1] == "pytorch/pytorch" and bool(self.torch_folders)))
+        return plain or self.holds_torch(folder)
 
     def _from_install(self, item: Invocation) -> Known | None:
         """The torch that it names, in a list that it reads, too."""
         every = [found for found in self.installed_by(item) if found.verb in ("install", "create")]
         named = (each.named("torch") or (each.named("pytorch") if each.tool == "conda" else None) for each in every)
-        pins = ((wanted, exact_version(wanted.requirement)) for wanted in named if wanted is not None)
-        return next((Known(exact, wanted.line) for wanted, exact in pins if exact is not None), None)
+        return next((Known(exact, each.line) for each in named if each and (exact := each.exact) is not None), None)
 
     def release_at(self, item: Invocation | None = None) -> tuple[TorchRelease, Known] | None:
         """The release in the tables; None when none is known or the tables do not have it."""
@@ -185,13 +169,14 @@ class Subject(ScriptBuilds):
         return [around] if around is not None else []
 
     def _cuda_by_option(self, item: Invocation) -> Known | None:
-        for setting in reversed(self.trace.assignments):
-            names = ("CUDA_TOOLKIT_ROOT_DIR", "CUDAToolkit_ROOT", "CMAKE_CUDA_COMPILER")
-            if setting.how == "cmake" and setting.name in names:
-                number = toolkit_in(setting.value)
-                if number is not None and item.line <= setting.line <= item.last:
-                    return Known(number, setting.line)
-        return None
+        names = ("CUDA_TOOLKIT_ROOT_DIR", "CUDAToolkit_ROOT", "CMAKE_CUDA_COMPILER")
+        own = [each for each in self.trace.assignments if each.how == "cmake" and each.line in item.lines]
+        known = (
+            Known(number, each.line)
+            for each in reversed(own)
+            if each.name in names and (number := toolkit_in(each.value))
+        )
+        return next(known, None)
 
     def written(self, number: str, line: int) -> int:
         """The line where a number stands that reached `line` through variables."""
@@ -260,22 +245,6 @@ def _toolkit_of(program: str, words: Sequence[str]) -> Version | None:
         if named and said and (number := Version.find(said)):
             return number.major_minor
     return None
-
-
-def complete(version: str) -> str:
-    """`2.1` is the release 2.1.0 to pip and conda."""
-    return version if version.count(".") > 1 else f"{version}.0"
-
-
-def exact_text(specifier: str | None) -> str | None:
-    """The one release that a requirement names, as it is written there (`0.0.28.post1`), without its local part."""
-    match = re.fullmatch(r"===?([\w.]+)(?:\+[\w.]+)?", specifier or "")
-    return match[1] if match else None
-
-
-def exact_version(specifier: str | None) -> Version | None:
-    match = re.fullmatch(r"===?\s*v?(\d{1,9}(?:\.\d{1,9}){1,7})(?:\.\*)?(?:\+\w[\w.]*)?", specifier or "")
-    return Version(match[1]) if match else None
 
 
 def toolkit_in(text: str) -> Version | None:

@@ -7,8 +7,10 @@ comes from outside (an argument, the output of a program) stays as it is written
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,6 +30,7 @@ LIST = "\x1f"
 """Stands between the values of a list that one variable holds; no script has it."""
 
 
+_order = attrgetter("order")
 _BETWEEN_BLANKS = re.compile(r"(?:\"[^\"]*\"|[^\s\"])+")
 
 
@@ -111,6 +114,15 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def arguments(self) -> tuple[str, ...]:
         return tuple(word.text for word in self.words[1:])
+
+    @property
+    def lines(self) -> range:
+        return range(self.line, self.last + 1)
+
+    @property
+    def module(self) -> str | None:
+        """What stands behind `-m`."""
+        return next((after for word, after in pairwise(self.arguments) if word == "-m"), None)
 
     def has(self, *options: str) -> bool:
         return any(word in options for word in self.arguments)
@@ -224,6 +236,11 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
     given: dict[str, tuple[str, int]] = {}
     system: str | None = None
 
+    @property
+    def repository(self) -> str | None:
+        """What a checkout names, empty for the repository of the workflow itself; None of any other action."""
+        return self.given.get("repository", ("",))[0].lower() if self.action == "actions/checkout" else None
+
 
 class Copied(NamedTuple):
     """An environment that one stage takes from another."""
@@ -314,6 +331,12 @@ class Trace:
 
     def ran(self, *programs: str) -> Iterator[Invocation]:
         return (item for item in self.invocations if item.program in programs)
+
+    def before(self, item: Invocation) -> list[Invocation]:
+        return self.invocations[: bisect_left(self.invocations, item.order, key=_order)]
+
+    def after(self, item: Invocation) -> list[Invocation]:
+        return self.invocations[bisect_right(self.invocations, item.order, key=_order) :]
 
     def value(self, name: str, item: Invocation) -> Value | None:
         """A variable as this command sees it."""

@@ -76,10 +76,8 @@ class _BatchReader:
             if item.kind == "unread":
                 self.trace.unread(item.line, item.text, item.text)
             elif item.kind == "continuation":
-                sign = item.text.rstrip()[-1]
-                self.trace.slip(
-                    "continuation", item.line, item.text.rstrip()[:-1] + "^", sign=sign, right="^", shell="cmd"
-                )
+                text, sign = item.text.rstrip()[:-1], item.text.rstrip()[-1]
+                self.trace.slip("continuation", item.line, text + "^", sign=sign, right="^", shell="cmd")
             elif item.kind == "continuation-space":
                 self.trace.slip("continuation-space", item.line, item.text.rstrip(), sign="^")
             elif not re.match(r"(?i)\s*@?(?:echo|title|color|prompt)\b", item.text):
@@ -95,7 +93,7 @@ class _BatchReader:
             jump = self._node(self.nodes, index)
             if self.ended:
                 return
-            index = self.labels[jump] if jump is not None and jump in self.labels else index + 1
+            index = self.labels.get(jump, index + 1) if jump is not None else index + 1
 
     def _subroutine(self, label: str) -> None:
         if label not in self.labels or self.depth >= _DEEPEST:
@@ -109,7 +107,7 @@ class _BatchReader:
             jump = self._node(self.nodes, index)
             if self.ended or (jump is not None and self.labels.get(jump, 0) <= index):
                 break
-            index = self.labels[jump] if jump is not None and jump in self.labels else index + 1
+            index = self.labels.get(jump, index + 1) if jump is not None else index + 1
         self.ended = False
         self.frozen, self.inside = frozen, inside
         self.depth -= 1
@@ -121,7 +119,7 @@ class _BatchReader:
             self.frozen = self.trace.order
         jump = None
         # What stands behind `||` runs only after a failure.
-        failed = _only_on_failure(nodes, index) or (self.chosen and "install" in node.raw)
+        failed = (index > 0 and nodes[index - 1].after == "||") or (self.chosen and "install" in node.raw)
         self.recorder.conditional += failed
         if node.kind == "command":
             for _ in self.recorder.worlds(node.raw):
@@ -194,8 +192,11 @@ class _BatchReader:
             self._local(node, name)
             return None
         if name == "goto":
-            return _label(node.tokens[1].text) if len(node.tokens) > 1 and not self._leaves(node) else None
-        words = [word for token in node.tokens for word in self._word(token).apart(bare=bool(_BARE.match(token.raw)))]
+            if len(node.tokens) > 1 and node.tokens[1].text.lower() not in (":eof", "eof"):
+                return _label(node.tokens[1].text)
+            self.ended = len(node.tokens) > 1 and not self.recorder.conditional
+            return None
+        words = [word for token in node.tokens for word in self._words(token)]
         called = name == "call"
         if called:
             words = words[1:]
@@ -209,12 +210,6 @@ class _BatchReader:
         if name == "exit" and not self.recorder.conditional:
             self.ended = True
         return None
-
-    def _leaves(self, node: BatchNode) -> bool:
-        if node.tokens[1].text.lower() in (":eof", "eof"):
-            self.ended = not self.recorder.conditional
-            return True
-        return False
 
     def _start(self, nodes: list[BatchNode], index: int, words: list[Word], called: bool, checked: bool) -> None:
         node = nodes[index]
@@ -281,15 +276,8 @@ class _BatchReader:
         if switch == "/a":
             known = known and filled.isdigit()
         appended = f"%{name.strip().upper()}%" in value.upper()
-        self.recorder.set(
-            name.strip(),
-            filled,
-            node.line,
-            known=known,
-            raw=value if not quoted else value.strip(),
-            text=node.raw.strip(),
-            appended=appended,
-        )
+        raw, text = value.strip() if quoted else value, node.raw.strip()
+        self.recorder.set(name.strip(), filled, node.line, known=known, raw=raw, text=text, appended=appended)
 
     def _spaces(self, node: BatchNode, name: str, value: str, *, whole: bool) -> None:
         before, after = name != name.rstrip(), value[:1] in (" ", "\t") and bool(value.strip())
@@ -300,9 +288,9 @@ class _BatchReader:
             right = f'set "{name.strip()}={value.strip()}"'
             self.trace.slip("set-trailing-space", node.line, name=name.strip(), value=value.strip(), right=right)
 
-    def _word(self, token: Word) -> Word:
+    def _words(self, token: Word) -> list[Word]:
         text, known = self._expand(token.text, token.line)
-        return Word(text, token.raw, token.line, token.quoted, known)
+        return Word(text, token.raw, token.line, token.quoted, known).apart(bare=bool(_BARE.match(token.raw)))
 
     def _expand(self, text: str, line: int) -> tuple[str, bool]:
         known = not re.search(r"%[*\d~]|%%", text)
@@ -358,11 +346,6 @@ def _looks(nodes: list[BatchNode], index: int) -> bool:
             continue
         return "errorlevel" in (node.condition + node.raw).lower()
     return False
-
-
-def _only_on_failure(nodes: list[BatchNode], index: int) -> bool:
-    """`x || exit /b 1`"""
-    return index > 0 and nodes[index - 1].after == "||"
 
 
 def _is_folder_change(reader: _BatchReader, words: list[Word], node: BatchNode) -> bool:

@@ -16,6 +16,10 @@ from rekindle.review.trace import Redirect, Word
 DEEPEST = 60
 # Runs of letters that mean nothing to cmd.
 _PLAIN = re.compile(r"[^\s\"^&|<>)%\\`]+")
+_SIGN = re.compile(r">>|.?")
+# A quote that nobody closes ends with its line.
+_WORD = re.compile(r"(?:\"[^\"\n]*\"?|[^\" \t(\n])*")
+_TARGET = re.compile(r"&?(?:\"[^\"\n]*\"?|[^\" \t|)<>&\n])*")
 _QUOTED = re.compile(r"[^\n\"%]+")
 # `%PATH:"=%` is the value without its quotes; the one in it opens nothing.
 _WITHOUT_QUOTES = re.compile(r"%\w+:[^%=\n]*=[^%\n]*%")
@@ -53,15 +57,7 @@ class BatchParser:
         self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def parse(self) -> list[BatchNode]:
-        found: list[BatchNode] = []
-        while self.at < len(self.text):
-            before = self.at
-            found += self._statements(0)
-            if self.at < len(self.text) and self.text[self.at] == ")":
-                self.at += 1
-            if self.at == before:
-                self.at += 1
-        return found
+        return self._statements(0)
 
     def _line(self, at: int | None = None) -> int:
         return self.first + bisect_right(self._starts, self.at if at is None else at) - 1
@@ -78,10 +74,7 @@ class BatchParser:
             self._skip(" \t\n;,")
             if self.at >= len(self.text) or (depth and self.text[self.at] == ")"):
                 return found
-            before = self.at
             found += self._chain(depth)
-            if self.at == before:
-                self.at += 1
 
     def _chain(self, depth: int) -> list[BatchNode]:
         """`a && b || c & d` on one logical line."""
@@ -200,14 +193,12 @@ class BatchParser:
 
     def _bare(self) -> str:
         self._skip(" \t")
-        start, quote = self.at, False
-        while self.at < len(self.text):
-            letter = self.text[self.at]
-            if letter == '"':
-                quote = not quote
-            elif letter == "\n" or (not quote and letter in " \t("):
-                break
-            self.at += 1
+        return self._taken(_WORD)
+
+    def _taken(self, pattern: re.Pattern[str]) -> str:
+        """What stands here of a pattern that also matches nothing."""
+        start = self.at
+        self.at = pattern.match(self.text, start).end()  # type: ignore[union-attr]
         return self.text[start : self.at]
 
     def _for(self, depth: int, line: int) -> BatchNode:
@@ -341,19 +332,7 @@ class BatchParser:
         return True
 
     def _target(self, glued: bool) -> Redirect:
-        line, start = self._line(), self.at
-        sign = ">>" if self.text.startswith(">>", self.at) else self.text[self.at]
-        self.at += len(sign)
+        line = self._line()
+        sign = self._taken(_SIGN)
         self._skip(" \t")
-        quote = False
-        begun = self.at
-        while self.at < len(self.text):
-            letter = self.text[self.at]
-            if letter == '"':
-                quote = not quote
-            elif letter == "\n" or (not quote and (letter in " \t|)<>" or (letter == "&" and self.at > begun))):
-                break
-            self.at += 1
-        if self.at == start:
-            self.at += 1
-        return Redirect(sign=sign, target=self.text[begun : self.at].strip('"'), line=line, glued=glued)
+        return Redirect(sign=sign, target=self._taken(_TARGET).strip('"'), line=line, glued=glued)

@@ -103,9 +103,8 @@ class _DockerReader:
         line = start + 1
         if name == "FROM":
             self._from(value, line)
-        elif name in ("ENV", "ARG", "LABEL"):
-            if name != "LABEL":
-                self._set(name, value, start, end)
+        elif name in ("ENV", "ARG"):
+            self._set(name, value, start, end)
         elif name == "RUN":
             self._run(start, end)
         elif name == "WORKDIR":
@@ -118,7 +117,7 @@ class _DockerReader:
             self._copied(value, line)
             if start in self.bodies and self.trace.beside is not None:
                 self.trace.beside.write(value.split()[-1], self.bodies[start][1])
-        elif name not in (*_OTHERS, "COMMENT"):
+        elif name not in (*_OTHERS, "LABEL", "COMMENT"):
             near = _near(name)
             right = re.sub(r"\w+", near[0], self.lines[start], count=1) if near else None
             words = f"{near[0]} is" if near else "does the line before lack a backslash at its end?"
@@ -210,8 +209,7 @@ class _DockerReader:
     def _run(self, start: int, end: int) -> None:
         if start in self.bodies:
             row, body = self.bodies[start]
-            interpreter = re.search(r"\bpython", self.lines[start])
-            if not interpreter:
+            if not re.search(r"\bpython", self.lines[start]):
                 self._script(body, row + 1, stops=bool(re.search(r"-\w*e", self.lines[start].partition("<<")[0])))
             return
         rows = self.lines[start : end + 1]
@@ -243,14 +241,10 @@ class _DockerReader:
     def _ends(self, before: int) -> None:
         """The image is not made when the last command of a RUN fails, nor one with `&&` behind it."""
         items = self.trace.invocations
-        for index in range(before, len(items)):
-            last = index == len(items) - 1
-            if (
-                items[index].after == "&&"
-                or (last and not items[index].piped)
-                or (items[index].piped and self.pipefail)
-            ):
-                items[index] = msgspec.structs.replace(items[index], checked=True)
+        for index, item in enumerate(items[before:], start=before):
+            sure = self.pipefail if item.piped else index == len(items) - 1
+            if sure or item.after == "&&":
+                items[index] = msgspec.structs.replace(item, checked=True)
 
     def _listed(self, text: str, line: int) -> None:
         words = [Word(part, part, line, True) for part in re.findall(r"\"((?:\\.|[^\"])*)\"", text)]
@@ -260,5 +254,16 @@ class _DockerReader:
 
 
 _WITH_PACKAGES = re.compile(r"conda|mamba|venv|(?:site|dist)-packages|\s/usr/local(?:/lib)?/?(?:\s|$)|/opt/\w*env")
-_OTHERS = ["CMD", "ENTRYPOINT", "EXPOSE", "VOLUME", "USER", "STOPSIGNAL", "HEALTHCHECK", "MAINTAINER", "ONBUILD"]
+_OTHERS = [
+    "CMD",
+    "ENTRYPOINT",
+    "EXPOSE",
+    "VOLUME",
+    "USER",
+    "STOPSIGNAL",
+    "HEALTHCHECK",
+    "MAINTAINER",
+    "ONBUILD",
+    "LABEL",
+]
 _INSTRUCTIONS = ("FROM", "ENV", "ARG", "LABEL", "RUN", "WORKDIR", "SHELL", "COPY", "ADD", *_OTHERS)

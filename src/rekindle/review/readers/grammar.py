@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rekindle.core.errors import BadInput, MissingTool
+from rekindle.review.readers.recorder import Recorder
+from rekindle.review.trace import Invocation, Word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 _MOST_TEXTS = 100
+_DEEPEST = 40
 
 
 @lru_cache(maxsize=4)
@@ -55,17 +58,6 @@ def parsed(language: str, text: str) -> Node:
     return node
 
 
-def broken(root: Node) -> Iterator[Node]:
-    """What the grammar could not take, in the order of the script."""
-    waiting = [root] if root.has_error else []
-    while waiting:
-        node = waiting.pop()
-        if node.is_error or node.is_missing:
-            yield node
-        elif node.has_error:
-            waiting += reversed(node.children)
-
-
 def text_of(node: Node | None) -> str:
     text = (node.text or b"").decode("utf-8", "replace") if node is not None else ""
     return text.translate(_SIGNS)
@@ -75,14 +67,63 @@ def first_line(node: Node) -> int:
     return int(node.start_point[0])
 
 
-def last_line(node: Node) -> int:
-    """The last line with something of the node on it: the end of a line counts to that line."""
-    row, column = node.end_point
-    return int(row - 1 if column == 0 and row > node.start_point[0] else row)
+class TreeReader:
+    """What is the same in every language that is walked on its tree. `calls` of functions are limited, and `depth`."""
 
+    language = ""
 
-def touches(node: Node, lines: list[str]) -> bool:
-    """No blank stands before it, as in `numpy>=2`."""
-    row, column = node.start_point
-    line = lines[row].encode("utf-8") if row < len(lines) else b""
-    return column > 0 and line[column - 1 : column] not in (b" ", b"\t", b"")
+    def __init__(self, recorder: Recorder, text: str, first: int) -> None:
+        self.recorder = recorder
+        self.trace = recorder.trace
+        self.first = first
+        self.lines = text.split("\n")
+        self.functions: dict[str, Node] = {}
+        self.called: set[str] = set()
+        self.calls = self.depth = 0
+
+    def line(self, node: Node) -> int:
+        return first_line(node) + self.first
+
+    def ran(self, node: Node, words: Sequence[Word], **said: Any) -> Invocation | None:
+        """Note the program that a node starts."""
+        row, column = node.end_point  # the end of a line counts to that line
+        last = int(row - 1 if column == 0 and row > node.start_point[0] else row) + self.first
+        return self.recorder.run(words, self.line(node), last, text_of(node), **said)
+
+    def too_deep(self, node: Node) -> bool:
+        if self.depth > _DEEPEST:
+            self.trace.unread(self.line(node), text_of(node).split("\n")[0], "nested too deeply")
+        return self.depth > _DEEPEST
+
+    def errors(self, root: Node) -> None:
+        """What the grammar could not take, line by line."""
+        waiting = [root] if root.has_error else []
+        while waiting:
+            node = waiting.pop()
+            if node.is_error or node.is_missing:
+                row = first_line(node)
+                text = self.lines[row] if row < len(self.lines) else ""
+                if not self.read_plainly(row, text):
+                    self.trace.unread(row + self.first, text, f"not valid {self.language}")
+            elif node.has_error:
+                waiting += reversed(node.children)
+
+    def never_called(self) -> None:
+        self.recorder.reached = False
+        for name, node in list(self.functions.items()):
+            if name not in self.called and not self.trace.full:
+                self.enter(node)
+        self.recorder.reached = True
+
+    def read_plainly(self, row: int, text: str) -> bool:
+        """Whether a line that the grammar stumbles over was read all the same."""
+        return False
+
+    def enter(self, function: Node) -> None:
+        """The body of a function."""
+
+    def touches(self, node: Node) -> bool:
+        """No blank stands before it, as in `numpy>=2`."""
+        row, column = node.start_point
+        line = self.lines[row].encode("utf-8") if row < len(self.lines) else b""
+        return column > 0 and line[column - 1 : column] not in (b" ", b"\t", b"")

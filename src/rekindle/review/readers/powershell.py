@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rekindle.core.regex import re2
 from rekindle.review.document import Dialect
 from rekindle.review.readers.conditions import holds
-from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of, touches
+from rekindle.review.readers.grammar import parsed, text_of
 from rekindle.review.readers.powershell_values import PowerShellValues, environment_name
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.trace import LIST, Redirect, Word, program_of
@@ -18,7 +18,6 @@ from rekindle.review.trace import LIST, Redirect, Word, program_of
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_DEEPEST = 40
 _TURNS = 8  # of a loop
 _CALLS = 100
 _SETS = re2.compile(
@@ -46,13 +45,10 @@ def read_powershell(recorder: Recorder, text: str, first: int = 1) -> None:
 
 
 class _PowerShellReader(PowerShellValues):
+    language = "PowerShell"
+
     def __init__(self, recorder: Recorder, text: str, first: int) -> None:
-        super().__init__(recorder, first)
-        self.lines = text.split("\n")
-        self.functions: dict[str, Node] = {}
-        self.called: set[str] = set()
-        self.calls = 0
-        self.depth = 0
+        super().__init__(recorder, text, first)
         self.plain: set[int] = set()
         self.passed: set[str] = set()
 
@@ -67,14 +63,7 @@ class _PowerShellReader(PowerShellValues):
             elif node.child_count and node.type in ("program", "statement_list", "script_block", "script_block_body"):
                 waiting += node.children
 
-    def errors(self, root: Node) -> None:
-        for node in broken(root):
-            row = first_line(node)
-            text = self.lines[row] if row < len(self.lines) else ""
-            if not self._plain(row, text):
-                self.trace.unread(row + self.first, text, "not valid PowerShell")
-
-    def _plain(self, row: int, text: str) -> bool:
+    def read_plainly(self, row: int, text: str) -> bool:
         """A plain command that the grammar stumbles over is read word by word."""
         first, last = row, row
         while first > 0 and self.lines[first - 1].rstrip().endswith("`"):
@@ -107,17 +96,9 @@ class _PowerShellReader(PowerShellValues):
             words.append(Word(filled, piece, line, piece[:1] in "\"'", known))
         return words
 
-    def never_called(self) -> None:
-        self.recorder.reached = False
-        for name, node in list(self.functions.items()):
-            if name not in self.called and not self.trace.full:
-                self._function_body(node)
-        self.recorder.reached = True
-
     def walk(self, node: Node, *, checked: bool = False) -> None:
         """Every statement below a node, in order."""
-        if self.depth > _DEEPEST:
-            self.trace.unread(self.line(node), text_of(node).split("\n")[0], "nested too deeply")
+        if self.too_deep(node):
             return
         self.depth += 1
         statements = _statements(node)
@@ -155,9 +136,7 @@ class _PowerShellReader(PowerShellValues):
                 self.walk(child, checked=checked)
                 self.recorder.conditional -= child.type != "statement_block"
         elif kind == "flow_control_statement":
-            text = text_of(node)
-            words = [Word(part, part, self.line(node)) for part in text.split()[:3]]
-            self.recorder.run(words, self.line(node), self.last(node), text)
+            self.ran(node, [Word(part, part, self.line(node)) for part in text_of(node).split()[:3]])
         elif kind in ("comment", "command_argument_sep"):
             return
         elif kind == "ERROR":
@@ -269,7 +248,8 @@ class _PowerShellReader(PowerShellValues):
         text, known = ("", True)
         if value_node is not None:
             text, known = self.value(value_node)
-            self._inner(value_node, checked)
+            for command in _all(value_node, "command"):
+                self._command(command, checked, ())  # `$x = python …` starts a program as well
         environment = environment_name(name)
         plain = environment or name.strip("${}").split(":")[-1]
         if sign.startswith("+"):
@@ -292,11 +272,6 @@ class _PowerShellReader(PowerShellValues):
             self.trace.options["stop"] = self.line(node)
         if plain.lower() == "psnativecommanduseerroractionpreference" and "true" in text_of(value_node).lower():
             self.recorder.stops = True
-
-    def _inner(self, node: Node, checked: bool) -> None:
-        """`$x = python …` starts a program as well."""
-        for command in _all(node, "command"):
-            self._command(command, checked, ())
 
     def _name(self, node: Node) -> str:
         name = node.child_by_field_name("command_name")
@@ -373,16 +348,7 @@ class _PowerShellReader(PowerShellValues):
         called = dotted or name.endswith(".ps1")
         if self._sets(name, words, node):
             return
-        self.recorder.run(
-            words,
-            self.line(node),
-            self.last(node),
-            text_of(node),
-            called=called,
-            checked=checked,
-            piped=piped,
-            redirects=redirects,
-        )
+        self.ran(node, words, called=called, checked=checked, piped=piped, redirects=redirects)
         if dotted:
             self._other(words[0], self.line(node))
         self.recorder.moves(name, [word.text for word in words[1:] if not word.text.startswith("-")])
@@ -401,10 +367,10 @@ class _PowerShellReader(PowerShellValues):
                 self.passed.add(name)
                 self.recorder.set(name, word.text, word.line, known=word.known, how="shell")
             said = option if option in names else ""
-        self._function_body(function)
+        self.enter(function)
         self.passed.clear()
 
-    def _function_body(self, function: Node) -> None:
+    def enter(self, function: Node) -> None:
         for child in function.children:
             if child.type == "script_block":
                 self.walk(child)
@@ -427,11 +393,8 @@ class _PowerShellReader(PowerShellValues):
         text = text_of(node)
         sign = re.match(r"[\d*]?(>>?|<)", text)
         target = text[sign.end() :].strip() if sign else text
-        glued = touches(node, self.lines) and not text[:1].isdigit()
+        glued = self.touches(node) and not text[:1].isdigit()
         return Redirect(sign=sign[1] if sign else ">", target=target, line=self.line(node), glued=glued)
-
-    def last(self, node: Node) -> int:
-        return last_line(node) + self.first
 
 
 _HOLDERS = frozenset(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from rekindle.review.readers.grammar import first_line, text_of
-from rekindle.review.readers.recorder import Recorder
+from rekindle.review.readers.grammar import TreeReader, text_of
 from rekindle.review.trace import LIST, Word
 
 if TYPE_CHECKING:
@@ -23,15 +22,7 @@ def environment_name(text: str) -> str | None:
     return match[1] if match else None
 
 
-class PowerShellValues:
-    def __init__(self, recorder: Recorder, first: int) -> None:
-        self.recorder = recorder
-        self.trace = recorder.trace
-        self.first = first
-
-    def line(self, node: Node) -> int:
-        return first_line(node) + self.first
-
+class PowerShellValues(TreeReader):
     def word(self, node: Node) -> Word:
         raw = text_of(node)
         text, known = self.value(node)

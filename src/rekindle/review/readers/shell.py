@@ -9,15 +9,13 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from rekindle.review.readers.conditions import holds
-from rekindle.review.readers.grammar import broken, first_line, last_line, parsed, text_of, touches
+from rekindle.review.readers.grammar import TreeReader, parsed, text_of
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.readers.shell_values import ShellValues
 from rekindle.review.trace import LIST, Assignment, Redirect, Word, program_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_DEEPEST = 40
 _CALLS = 200
 _TURNS = 8  # of a loop
 _SHELLS = ("bash", "sh", "dash", "zsh", "su")
@@ -55,30 +53,17 @@ def _handed_on(words: list[Word]) -> Word | None:
     return words[options[0] + 1] if options else None
 
 
-class _ShellReader(ShellValues):
+class _ShellReader(TreeReader):
+    language = "shell"
+
     def __init__(self, recorder: Recorder, text: str, first: int) -> None:
-        super().__init__(recorder, first)
-        self.lines = text.split("\n")
-        self.functions: dict[str, Node] = {}
-        self.called: set[str] = set()
+        super().__init__(recorder, text, first)
         self.redirected: dict[int, tuple[Sequence[Redirect], Sequence[Node]]] = {}
-        self.calls = 0
-        self.depth = 0
 
-    def errors(self, root: Node) -> None:
-        """What the grammar could not take, line by line."""
-        for node in broken(root):
-            row = first_line(node)
-            self.trace.unread(row + self.first, self.lines[row] if row < len(self.lines) else "", "not valid shell")
-
-    def never_called(self) -> None:
-        self.recorder.reached = False
-        for name, node in list(self.functions.items()):
-            if name not in self.called and not self.trace.full:
-                body = node.child_by_field_name("body")
-                if body is not None:
-                    self.statement(body)
-        self.recorder.reached = True
+    def enter(self, function: Node, *, checked: bool = False) -> None:
+        body = function.child_by_field_name("body")
+        if body is not None:
+            self.statement(body, checked=checked)
 
     def statements(self, node: Node) -> None:
         # A child that is asked for its neighbour counts them all from the first on.
@@ -94,13 +79,9 @@ class _ShellReader(ShellValues):
             self.statement(child, after="" if sign == ";" and last else sign)
 
     def statement(self, node: Node, *, checked: bool = False, piped: tuple[str, ...] = (), after: str = "") -> None:
-        if self.depth > _DEEPEST:
-            self.trace.unread(self.line(node), text_of(node).split("\n")[0], "nested too deeply")
-            return
-        self.depth += 1
-        try:
+        if not self.too_deep(node):
+            self.depth += 1
             self._statement(node, checked, piped, after)
-        finally:
             self.depth -= 1
 
     def _statement(self, node: Node, checked: bool, piped: tuple[str, ...], after: str) -> None:
@@ -317,11 +298,9 @@ class _ShellReader(ShellValues):
             return
         words += [word for child in behind for word in self.words(child)]
         name = words[0].text
-        line, last = self.line(node), last_line(node) + self.first
+        line = self.line(node)
         if name in ("source", ".") and len(words) > 1:
-            self.recorder.run(
-                words[1:], line, last, text_of(node), called=True, checked=checked, prefix=tuple(prefix), after=after
-            )
+            self.ran(node, words[1:], called=True, checked=checked, prefix=tuple(prefix), after=after)
             self._other(words[1], line)
             return
         if name in ("read", "mapfile", "readarray", "getopts"):
@@ -337,17 +316,8 @@ class _ShellReader(ShellValues):
         if handed is not None and self.calls < _CALLS:
             self._handed(handed)
             return
-        self.recorder.run(
-            words,
-            line,
-            last,
-            text_of(node),
-            checked=checked,
-            piped=piped,
-            redirects=tuple(redirects),
-            prefix=tuple(prefix),
-            after=after,
-        )
+        said = {"redirects": tuple(redirects), "prefix": tuple(prefix)}
+        self.ran(node, words, checked=checked, piped=piped, after=after, **said)
         if name == "echo" and redirects:
             self.recorder.wrote(" ".join(word.text for word in words[1:]) + "\n", redirects)
         self.recorder.moves(name, [word.text for word in words[1:]] or ["~"])
@@ -371,8 +341,7 @@ class _ShellReader(ShellValues):
     def _redirect(self, node: Node) -> Redirect:
         sign = next((item.type for item in node.children if not item.is_named), ">")
         target = text_of(node.child_by_field_name("destination"))
-        glued = touches(node, self.lines)
-        return Redirect(sign=sign, target=target, line=self.line(node), glued=glued)
+        return Redirect(sign=sign, target=target, line=self.line(node), glued=self.touches(node))
 
     def _prefix(self, node: Node) -> Assignment:
         value = node.child_by_field_name("value")
@@ -396,17 +365,121 @@ class _ShellReader(ShellValues):
     def _call(self, name: str, words: list[Word], checked: bool) -> None:
         self.calls += 1
         self.called.add(name)
-        body = self.functions[name].child_by_field_name("body")
         given, known = LIST.join(word.text for word in words[1:]), all(word.known for word in words[1:])
         for each in "@*":
             self.recorder.set(each, given, words[0].line, known=known, how="shell")
         for number, word in enumerate(words[1:10], 1):
             self.recorder.set(str(number), word.text, word.line, known=word.known, how="shell")
-        if body is not None:
-            self.statement(body, checked=checked)
+        self.enter(self.functions[name], checked=checked)
 
-    def substituted(self, node: Node) -> tuple[str, bool]:
-        self.recorder.child = True
-        self._subshell(node, True)
-        self.recorder.child = False
+    # --- what its words are, with their variables filled in ---------------------------------------------------------
+
+    def words(self, node: Node) -> list[Word]:
+        return self.word(node).apart(bare=node.type in ("simple_expansion", "expansion"))
+
+    def word(self, node: Node) -> Word:
+        text, known = self._value(node, 0)
+        raw = text_of(node)
+        return Word(text, raw, self.line(node), raw[:1] in "\"'", known)
+
+    def _value(self, node: Node, depth: int) -> tuple[str, bool]:
+        kind = node.type
+        if depth > 12:
+            return text_of(node), False
+        if kind in ("word", "number", "special_character", "string_content", "variable_name", "extglob_pattern"):
+            raw = text_of(node)
+            return (
+                (re.sub(r"\\(\n|.)", lambda m: "" if m[1] == "\n" else m[1], raw), True) if "\\" in raw else (raw, True)
+            )
+        if kind == "raw_string":
+            return text_of(node)[1:-1], True
+        if kind == "ansi_c_string":
+            return text_of(node)[2:-1], True
+        if kind in ("string", "concatenation", "command_name", "array", "translated_string"):
+            return self._parts(node, depth)
+        if kind == "simple_expansion":
+            return self._variable(text_of(node).lstrip("$"), node)
+        if kind == "expansion":
+            return self._expansion(node, depth)
+        if kind == "command_substitution":
+            self.recorder.child = True
+            self._subshell(node, True)
+            self.recorder.child = False
         return text_of(node), False
+
+    def _parts(self, node: Node, depth: int) -> tuple[str, bool]:
+        between = LIST if node.type == "array" else ""
+        pieces: list[str] = []
+        known = True
+        for child in node.named_children:
+            if child.type == "comment":
+                continue
+            text, sure = self._value(child, depth + 1)
+            pieces.append(text)
+            known = known and sure
+        if node.type == "string" and not pieces:
+            return text_of(node)[1:-1], True
+        if node.type == "string":
+            return self._spaced(node, pieces), known
+        return between.join(pieces), known
+
+    def _spaced(self, node: Node, pieces: list[str]) -> str:
+        """The grammar drops blanks between two expansions in a string; here they are put back."""
+        whole = node.text or b""
+        text, at = "", 1
+        for child, piece in zip((c for c in node.named_children if c.type != "comment"), pieces, strict=False):
+            begin = child.start_byte - node.start_byte
+            text += whole[at:begin].decode("utf-8", "replace") + piece
+            at = child.end_byte - node.start_byte
+        return text + whole[at:-1].decode("utf-8", "replace")
+
+    def _variable(self, name: str, node: Node) -> tuple[str, bool]:
+        found = self.recorder.lookup(name)
+        if found is not None:
+            return found.text, found.known
+        if re.fullmatch(r"[A-Za-z_]\w*", name):
+            self.recorder.missed(name, self.line(node))
+        return text_of(node), False
+
+    def _expansion(self, node: Node, depth: int) -> tuple[str, bool]:
+        """`${X}`, `${X:-default}`, `${X%.*}`; other forms are not followed."""
+        inner = text_of(node)[2:-1]
+        match = re.match(r"([A-Za-z_]\w*)(\[[@*]\])?", inner)
+        if not match:
+            return text_of(node), False
+        rest = inner[match.end() :]
+        if rest[:2] in (":-", "-", ":=", "=") or rest[:1] in ("-", "="):
+            self.trace.asked.add(match[1])
+            found = self.recorder.lookup(match[1])
+            self.trace.offered |= {match[1].upper()} if found is None else set()
+            if found is not None and (found.text or not rest.startswith(":")):
+                return found.text, found.known
+            default = [child for child in node.named_children if child.type not in ("variable_name",)]
+            text = self._value(default[-1], depth + 1)[0] if default else ""
+            if "=" in rest[:2]:
+                self.recorder.set(match[1], text.strip("\"'"), self.line(node), known="$" not in text, how="shell")
+            # The default holds unless somebody outside says otherwise.
+            return text.strip("\"'"), "$" not in text
+        if rest.startswith((":?", "?", ":+", "+")):
+            self.trace.asked.add(match[1])
+        text, known = self._variable(match[1], node)
+        if not rest:
+            return text, known
+        cut = re.fullmatch(r"(%%?|##?)(.+)", rest)
+        if known and cut and re.fullmatch(r"[\w.*/-]+", cut[2]):
+            return _trimmed(text, cut[1], cut[2]), True
+        gone = re.fullmatch(r"//([^/]+)/([^/]*)", rest)
+        if known and gone and "*" not in gone[1] and "$" not in rest:
+            return text.replace(gone[1].replace("\\", ""), gone[2]), True
+        return text_of(node), False
+
+
+def _trimmed(text: str, sign: str, pattern: str) -> str:
+    expression = ".*".join(re.escape(part) for part in pattern.split("*"))
+    if sign.startswith("#"):
+        greedy = expression if sign == "##" else expression.replace(".*", ".*?")
+        return re.sub(rf"\A(?:{greedy})", "", text, count=1)
+    for start in range(len(text)) if sign == "%%" else range(len(text) - 1, -1, -1):
+        if re.fullmatch(expression, text[start:]):
+            return text[:start]
+    return text

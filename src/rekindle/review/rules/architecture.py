@@ -74,7 +74,7 @@ def _spelling(subject: Subject, item: Assignment) -> Iterator[Raised]:
 def seen_by(subject: Subject, step: ScriptBuild, settings: list[Assignment]) -> Assignment | None:
     """The list as a build sees it: its own prefix or -D, else the environment."""
     own = [item for item in settings if item.how == "prefix" and item in step.item.prefix]
-    own += [item for item in settings if item.how == "cmake" and step.item.line <= item.line <= step.item.last]
+    own += [item for item in settings if item.how == "cmake" and item.line in step.item.lines]
     if own:
         return own[-1]
     either = _either(subject, step, settings)
@@ -113,10 +113,10 @@ def _cards(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
         branches = not subject.notes and any(
             item.conditional or (step is not None and subject.row_of(step.item)) for item, step, _ in lists
         )
-        if branches and any(_serves(found, card) for _, _, found in lists):
+        if branches and any(run(found.targets, card) for _, _, found in lists):
             continue  # one of several branches: enough when one of them serves the card
         for item, _, found in lists:
-            if not found.targets or _serves(found, card):
+            if not found.targets or run(found.targets, card):
                 continue
             lost = _lost(subject, item, card, settings)
             line = subject.document.line(item.line)
@@ -130,13 +130,14 @@ def _cards(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
             )  # fmt: skip
 
 
-def _serves(found: ArchList, card: Capability) -> bool:
-    return any(runs(target, card) is not Runs.NO for target in found.targets)
+def run(targets: Sequence[Target], card: Capability) -> bool:
+    """Does any of the code run on a card?"""
+    return any(runs(target, card) is not Runs.NO for target in targets)
 
 
 def _lost(subject: Subject, item: Assignment, card: Capability, settings: list[Assignment]) -> str:
     for other in settings:
-        if other.order < item.order and other.known and _serves(_reader(subject, other), card):
+        if other.order < item.order and other.known and run(_reader(subject, other).targets, card):
             return f". This overwrites the list of line {other.line} ({other.value}), which has {card}"
     return ""
 
@@ -217,19 +218,15 @@ def _syntax(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
     """12.0 asked of a release whose CMake takes one digit before the dot."""
     told: set[str] = set()
     for item, step in _judged(subject, settings):
-        known = subject.torch_at(step.item if step else None)
-        if (
-            known is None
-            or (step is not None and step.what != "torch")
-            or not subject.release_at(step.item if step else None)
-        ):
+        release = subject.release_at(step.item if step else None)
+        row = limits.arch_syntax(str(release[1].version)) if release else None
+        if release is None or row is None or (step is not None and step.what != "torch"):
             continue
-        row = limits.arch_syntax(str(known.version))
-        for target in _reader(subject, item).targets if row else ():
-            if row is not None and not row.admits(Target(target.capability)) and str(target.capability) not in told:
+        for target in _reader(subject, item).targets:
+            if not row.admits(Target(target.capability)) and str(target.capability) not in told:
                 told.add(str(target.capability))
                 yield raised(
-                    "architecture-syntax", item.line, torch=known.version, arch=target.capability,
+                    "architecture-syntax", item.line, torch=release[1].version, arch=target.capability,
                     digits={1: "one", 2: "two"}.get(row.major_digits, row.major_digits), source=row.source,
                 )  # fmt: skip
 
@@ -242,12 +239,11 @@ def _overwritten(subject: Subject, settings: list[Assignment]) -> Iterator[Raise
     )
     for step in subject.builds:
         now = seen_by(subject, step, settings)
-        before = [
-            item
-            for item in ordered
-            if now is not None and item.order < now.order and item.scope in _scopes(subject, now.scope)
-        ]
-        if now is None or not before or now.appended or now.conditional or not now.known:
+        if now is None or now.appended or now.conditional or not now.known:
+            continue
+        scopes = {scope.number for scope in subject.trace.scopes[now.scope].chain()}
+        before = [item for item in ordered if item.order < now.order and item.scope in scopes]
+        if not before:
             continue
         other = before[-1]
         if other.conditional or any(other.order < each.item.order < now.order for each in subject.builds):
@@ -262,20 +258,13 @@ def _overwritten(subject: Subject, settings: list[Assignment]) -> Iterator[Raise
             return
 
 
-def _scopes(subject: Subject, number: int) -> set[int]:
-    return {scope.number for scope in subject.trace.scopes[number].chain()}
-
-
 def _not_said(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
-    for step in subject.torch_builds:
+    for step in subject.torch_builds[:1]:
         if settings or subject.notes or not step.certain or NAME in subject.document.text:
             return
-        use = subject.visible("USE_CUDA", step.item)
-        if use is not None and use.text.upper() in ("0", "OFF", "FALSE", "NO"):
-            return
-        if subject.document.dialect.unattended and subject.cuda_at(step.item) is not None:
+        on = subject.text("USE_CUDA", step.item).upper() not in ("0", "OFF", "FALSE", "NO")
+        if on and subject.document.dialect.unattended and subject.cuda_at(step.item) is not None:
             yield raised("architecture-not-seen", step.line)
-        return
 
 
 def compiled_for(subject: Subject) -> tuple[str, ...]:

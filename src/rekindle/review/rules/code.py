@@ -14,13 +14,21 @@ from rekindle.compat.toolkit_card import compiles
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import CudaDefault, script_rules
 from rekindle.knowledge.cuda.toolkits import toolkits
-from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.review.builds import kept
 from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
 from rekindle.review.readers.recorder import defines
 from rekindle.review.remark import Raised, raised
-from rekindle.review.rules.architecture import NAME, any_cuda, cannot_compile, card_toolkit, known_toolkit, read_list
+from rekindle.review.rules.architecture import (
+    NAME,
+    any_cuda,
+    cannot_compile,
+    card_toolkit,
+    known_toolkit,
+    read_list,
+    run,
+)
 from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Invocation, Word
 
@@ -69,7 +77,7 @@ def check(subject: Subject) -> Iterator[Raised]:
                     said = cannot_compile(cuda.version, target.capability)
                     yield raised("toolkit-cannot-target", code.line, sentence=said, also="", source=rows[0].source)
         for card in subject.gpus:
-            if code.targets and not _runs(code.targets, card) and code.line not in lists:
+            if code.targets and not run(code.targets, card) and code.line not in lists:
                 right = _longer(subject.document.line(code.line), code.listed, card)
                 yield raised(
                     "architecture-not-the-card", code.line, archs=code.shown, card=card, sm=card.sm, lost="",
@@ -118,7 +126,7 @@ def serves(subject: Subject, code: CudaCode, card: Capability) -> Judgement:
     if code.targets and not code.toolkits and not _able(code.targets):
         return Unknown(missing=f"which CUDA toolkit compiles for {code.shown}: none since {toolkits()[0].version} does")
     if code.targets:
-        return Fits() if _runs(code.targets, card) else Clash(sentence=f"code for {code.shown}", source=_CODE)
+        return Fits() if run(code.targets, card) else Clash(sentence=f"code for {code.shown}", source=_CODE)
     cudas = [each.version for each in code.toolkits]
     if code.whole and not cudas:
         return Unknown(missing=f"which CUDA toolkit compiles {code.name}")
@@ -156,12 +164,8 @@ def open_questions(subject: Subject) -> Iterator[str]:
 _CODE = "CUDA programming guide, binary and PTX compatibility"
 
 
-def _runs(targets: Sequence[Target], card: Capability) -> bool:
-    return any(runs(target, card) is not Runs.NO for target in targets)
-
-
 def _default(row: CudaDefault, card: Capability) -> Judgement:
-    if _runs(row.targets, card):
+    if run(row.targets, card):
         return Fits()
     shown = ", ".join(str(target) for target in row.targets)
     words = f"{row.programs[0]} compiles for {shown} where the script names nothing, and a GPU of capability {card}"

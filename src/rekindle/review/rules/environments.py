@@ -11,7 +11,7 @@ from rekindle.review.environment import entered, made
 from rekindle.review.pythons import environment_python, image_of, number_in
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
-from rekindle.review.trace import Image, Invocation, last_part
+from rekindle.review.trace import Invocation, last_part
 
 
 def check(subject: Subject) -> Iterator[Raised]:
@@ -36,7 +36,7 @@ def _activated(subject: Subject) -> Iterator[Raised]:
         if not env or not item.reached or item.program == "uv":
             continue
         short = last_part(env)
-        later = [each for each in subject.trace.invocations if each.order > item.order and each.reached]
+        later = [each for each in subject.trace.after(item) if each.reached]
         other = next((into for each in later if (into := entered(each))), None)
         plain = other is not None and re.fullmatch(r"[\w.-]+", short) and re.fullmatch(r"[\w.-]+", other)
         if other is not None and plain and short not in other and not {"", other} & every:
@@ -82,7 +82,12 @@ _NO_UV_PLACE = re.compile(r"(?:^|/)(?:python|ubuntu|debian|nvidia/cuda|pytorch/p
 
 def _uv_outside(subject: Subject) -> Iterator[Raised]:
     """`uv pip install` where no environment is made yet: uv takes the system's Python only when it is told so."""
-    places = [item for item in subject.trace.invocations if made(item) is not None or entered(item) or _syncs(item)]
+    syncs = (("sync",), ("add",), ("run",))
+    places = [
+        item
+        for item in subject.trace.invocations
+        if made(item) is not None or entered(item) or (item.program == "uv" and item.arguments[:1] in syncs)
+    ]
     for found in subject.installs:
         item = found.item
         told = found.environment or found.has("--system", "--python", "-p", "--target", "--prefix")
@@ -98,10 +103,6 @@ def _uv_outside(subject: Subject) -> Iterator[Raised]:
         if (places and not apart) or hosted or (image is not None and image.known and _NO_UV_PLACE.search(image.name)):
             yield raised("uv-no-environment", item.line)
         return
-
-
-def _syncs(item: Invocation) -> bool:
-    return item.program == "uv" and item.arguments[:1] in (("sync",), ("add",), ("run",))
 
 
 def _build_outside(subject: Subject, later: list[Invocation], env: str, short: str) -> Iterator[Raised]:
@@ -122,7 +123,7 @@ def _other_python(subject: Subject) -> Iterator[Raised]:
         return
     for step in subject.builds:
         number = re.fullmatch(r"(?:python|pip)(3\.\d{1,3})(?:\.exe)?", step.item.words[0].text.lower())
-        active = any(_activates(each) and each.order < step.item.order for each in subject.trace.invocations)
+        active = number and any(map(_activates, subject.trace.before(step.item)))
         if number and active and step.item.reached and Version(number[1]) != own.version:
             yield raised("python-other", step.line, python=number[1], made=own.version, line_made=own.line)
             return
@@ -131,10 +132,8 @@ def _other_python(subject: Subject) -> Iterator[Raised]:
 def _enters(subject: Subject, later: list[Invocation], env: str, short: str, made: Invocation) -> bool:
     if any(_activates(each) or _by_path(each, env, short) for each in later) or _runs_in(subject, later):
         return True
-    if _on_path(subject, later, env, short, made):
-        return True
-    lines = [line for line in subject.document.lines if not re.match(r"(?i)\s*(?:#|rem|::)", line)]
-    return any(re.search(r"(?i)\bactivate\b", line) for line in lines)
+    said = subject.says(r"(?im)^(?![ \t]*(?:#|rem|::)).*\bactivate\b")
+    return said or _on_path(subject, later, env, short, made)
 
 
 def _activates(item: Invocation) -> bool:
@@ -150,9 +149,8 @@ def _by_path(item: Invocation, env: str, short: str) -> bool:
 
 def _runs_in(subject: Subject, later: list[Invocation]) -> bool:
     """Something else enters it: `conda run`, uv, or the SHELL of a Dockerfile."""
-    if subject.document.dialect is Dialect.DOCKERFILE and re.search(
-        r"(?m)^[ \t]*SHELL\s*\[.*(?:conda|mamba)\W+run|^[ \t]*SHELL\s*\[.*activate", subject.document.text
-    ):
+    shell = r"(?m)^[ \t]*SHELL\s*\[.*(?:conda|mamba)\W+run|^[ \t]*SHELL\s*\[.*activate"
+    if subject.document.dialect is Dialect.DOCKERFILE and subject.says(shell):
         return True
     runs = re.compile(r"(?:conda|mamba|micromamba) run\b|\buv (?:pip|sync|run)\b")
     return any(each.program == "uv" or runs.search(each.text) for each in later)
@@ -178,12 +176,12 @@ def _carried(subject: Subject) -> Iterator[Raised]:
     if subject.says(r"uv python|UV_PYTHON|ln -s|--copies|conda|mamba|COPY --from=\S+ /usr/local(?:/lib|/bin)?/? "):
         return
     for copied in subject.trace.copies:
-        images = [_last_image(subject, scope) for scope in (copied.origin, copied.scope)]
-        pythons = [subject.system_python(each) or number_in(each) for each in images if each is not None]
-        if len(pythons) == 2 and None not in pythons and (pythons[0] != pythons[1]):
+        pythons = [_in_last_image(subject, scope) for scope in (copied.origin, copied.scope)]
+        if None not in pythons and pythons[0] != pythons[1]:
             yield raised("environment-other-python", copied.line, made=pythons[0], here=pythons[1])
 
 
-def _last_image(subject: Subject, scope: int) -> Image | None:
+def _in_last_image(subject: Subject, scope: int) -> str | None:
     chain = {each.number for each in subject.trace.scopes[scope].chain()}
-    return next((image for image in reversed(subject.trace.images) if image.scope in chain and image.known), None)
+    image = next((each for each in reversed(subject.trace.images) if each.scope in chain and each.known), None)
+    return subject.system_python(image) or number_in(image) if image is not None else None

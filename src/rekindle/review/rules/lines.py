@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rekindle.core.regex import re2
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import since
-from rekindle.knowledge.builds.script_rules import ScriptLine, script_rules
+from rekindle.knowledge.builds.script_rules import script_rules
 from rekindle.knowledge.tables import cached
 from rekindle.review.builds import image_system
 from rekindle.review.document import LISTS, Dialect
@@ -64,7 +64,7 @@ def _lacks(subject: Subject, item: Invocation) -> Iterator[Raised]:
     image = image_of(subject, item) if row is not None else None
     if row is None or image is None or not image.known or not _compiled(row.image).search(image.name):
         return
-    before = [each for each in subject.trace.invocations if each.order < item.order]
+    before = subject.trace.before(item)
     own = [each for each in before if each.program in row.programs]  # told at the first
     copied = re.search(r"(?m)^\s*(?:COPY\s+--from|ADD\s)|^\s*ENV\s+PATH", subject.document.text)
     if not own and not copied and not any(_compiled(row.brought).search(each.text) for each in before):
@@ -90,13 +90,11 @@ def _rows(subject: Subject) -> Iterator[Raised]:
             said = found.group(1) if found and found.re.groups else ""
             if found and (row.rule, said) not in told:
                 told.add((row.rule, said))
-                yield _raised(row, number, said, line)
-
-
-def _raised(row: ScriptLine, number: int, said: str, line: str) -> Raised:
-    right = line.replace(said, row.instead, 1) if row.instead and said else None
-    fields = {"what": said, "instead": row.instead, "why": row.why}
-    return raised(row.rule, number, corrected=right, certain=False, source=row.source, **fields)
+                right = line.replace(said, row.instead, 1) if row.instead and said else None
+                fields = {"what": said, "instead": row.instead, "why": row.why}
+                yield Raised(
+                    rule=row.rule, line=number, fields=fields, corrected=right, certain=False, source=row.source
+                )
 
 
 # What looks for something in the folder that it is started in.
@@ -116,8 +114,7 @@ def _lost(subject: Subject) -> Iterator[Raised]:
         text = items[0].text if items else ""
         if len(items) == 1 and re.fullmatch(r"cd\s+\S+", text):
             folder = joined(items[0].directory, items[0].words[1].text)
-            later = [each for each in trace.invocations if each.order > items[0].order]
-            same = [each for each in later if subject.stage(each.scope) == subject.stage(scope.number)]
+            same = [e for e in trace.after(items[0]) if subject.stage(e.scope) == subject.stage(scope.number)]
             if folder != items[0].directory and any(_HERE.search(e.text) and e.directory != folder for e in same):
                 yield raised("folder-lost", items[0].line, what=text)
         elif given and not items and scope.label != "step":
@@ -196,9 +193,7 @@ def _paths(subject: Subject) -> Iterator[Raised]:
 def _bytes(subject: Subject) -> Iterator[Raised]:
     """cmd compares numbers of more than 31 bits as texts, and a memory in bytes is one."""
     text = subject.document.text if subject.document.dialect is Dialect.BATCH else ""
-    names = {
-        match[1].upper() for match in re.finditer(r"(?i)TotalPhysicalMemory[^\n]{0,200}\bset \"?(\w{1,60})=", text)
-    }
+    names = {name.upper() for name in re.findall(r"(?i)TotalPhysicalMemory[^\n]{0,200}\bset \"?(\w{1,60})=", text)}
     for number, line in enumerate(subject.document.lines, start=1) if names else ():
         used = re.match(r"(?i)\s*if\s.{0,200}?[%!](\w{1,60})[%!]\"?\s+(?:LSS|LEQ|GTR|GEQ)\s", line[:400])
         if used and used[1].upper() in names and not re.search(r"\d{10}", line):

@@ -14,7 +14,7 @@ from rekindle.review.environment import environments_of
 from rekindle.review.judging import ready_made
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Subject
-from rekindle.review.trace import Assignment, Invocation, last_part
+from rekindle.review.trace import last_part
 
 _READ_BY_BUILD = re.compile(
     r"(?:TORCH_CUDA_ARCH_LIST|MAX_JOBS|FORCE_CUDA|USE_[A-Z0-9_]+|BUILD_[A-Z0-9_]+|CUDA_HOME|CUDA_PATH|CUDACXX|CC|CXX"
@@ -51,22 +51,17 @@ def _before_torch(subject: Subject) -> Iterator[Raised]:
             return
 
 
-def _real(subject: Subject) -> list[ScriptBuild]:
-    return [step for step in subject.builds if step.what != "other" and step.item.reached]
-
-
 def _too_late(subject: Subject) -> Iterator[Raised]:
-    builds = _real(subject)
-    if not builds:
-        return
     docker = ". In a Dockerfile put the ENV above the RUN" if subject.document.dialect is Dialect.DOCKERFILE else ""
     told: set[str] = set()
-    for item in subject.trace.assignments:
-        if item.how != "environment" or not _READ_BY_BUILD.match(item.name) or item.name in told or not item.value:
+    for item in subject.trace.assignments if subject.reached_builds else ():
+        if item.how != "environment" or item.name in told or not item.value or item.conditional:
             continue
-        if item.conditional:
+        if not re.fullmatch(
+            r"TORCH_CUDA_ARCH_LIST|MAX_JOBS|FORCE_CUDA|USE_CUDA|CUDA_HOME|DISTUTILS_USE_SDK", item.name
+        ):
             continue
-        reaching = [step for step in builds if subject.sees(item.scope, step.item)]
+        reaching = [step for step in subject.reached_builds if subject.sees(item.scope, step.item)]
         if not reaching or any(step.item.order > item.order for step in reaching):
             continue
         last = reaching[-1]
@@ -79,10 +74,6 @@ def _too_late(subject: Subject) -> Iterator[Raised]:
             continue
         told.add(item.name)
         rule = "architecture-after-build" if item.name == "TORCH_CUDA_ARCH_LIST" else "setting-after-build"
-        if rule == "setting-after-build" and not re.match(
-            r"(?:MAX_JOBS|FORCE_CUDA|USE_CUDA|CUDA_HOME|DISTUTILS_USE_SDK)\Z", item.name
-        ):
-            continue
         yield raised(rule, item.line, name=item.name, build=last.line, docker=docker)
 
 
@@ -95,35 +86,28 @@ def _lost(subject: Subject) -> Iterator[Raised]:
     instead = ". Use ENV" if unit == "RUN" else ". Use env: or $GITHUB_ENV"
     if unit == "RUN":
         yield from _activation_lost(subject)
-    for step in _real(subject):
+    for step in subject.reached_builds:
         for item in subject.trace.assignments:
             if item.how != "environment" or item.order > step.item.order or not _READ_BY_BUILD.match(item.name):
                 continue
-            label = subject.trace.scopes[item.scope].label
-            inside = label.startswith("run") if unit == "RUN" else label == "step" and item.dialect is not None
-            if not inside or subject.sees(item.scope, step.item) or subject.visible(item.name, step.item) is not None:
+            scope = subject.trace.scopes[item.scope]
+            if not scope.label.startswith(unit.lower()) or item.text == f"{item.name}: {item.raw}":
                 continue
-            if unit == "step" and (
-                not item.text.startswith(("export", "$", "set")) and item.text == f"{item.name}: {item.raw}"
-            ):
+            same_job = scope.parent is not None and subject.sees(scope.parent.number, step.item)
+            if not same_job or any(each.item.scope == item.scope for each in subject.builds):
                 continue
-            if any(each.item.scope == item.scope for each in subject.builds) or not _same_job(
-                subject, item.scope, step.item
-            ):
-                continue
-            yield raised("run-lost", item.line, what=f"{item.name}", unit=unit, build=step.line, instead=instead)
-            return
+            if not subject.sees(item.scope, step.item) and subject.visible(item.name, step.item) is None:
+                yield raised("run-lost", item.line, what=item.name, unit=unit, build=step.line, instead=instead)
+                return
 
 
 def _activation_lost(subject: Subject) -> Iterator[Raised]:
     """`RUN conda activate x` on its own."""
     for item in subject.trace.invocations:
         activates = item.program == "activate" or item.arguments[:1] == ("activate",)
-        later = [each for each in subject.trace.invocations if each.order > item.order]
-        if not activates or any(each.scope == item.scope for each in later):
-            continue
+        later = subject.trace.after(item) if activates else []
         used = next((each for each in later if each.program in ("pip", "python")), None)
-        if used is not None:
+        if used is not None and not any(each.scope == item.scope for each in later):
             yield raised(
                 "run-lost", item.line, what="the activation", unit="RUN", build=used.line,
                 instead=". Put the environment's bin folder on PATH with ENV, or use conda run",
@@ -131,26 +115,17 @@ def _activation_lost(subject: Subject) -> Iterator[Raised]:
             return
 
 
-def _same_job(subject: Subject, scope: int, item: Invocation) -> bool:
-    parent = subject.trace.scopes[scope].parent
-    return parent is not None and subject.sees(parent.number, item)
-
-
 def _not_filled_in(subject: Subject) -> Iterator[Raised]:
     """ENV runs no commands, and `env:` of a workflow fills in no variables."""
     docker = subject.document.dialect is Dialect.DOCKERFILE
     if not docker and subject.document.dialect is not Dialect.WORKFLOW:
         return
+    wrong = re.compile(r"\$\(|`" if docker else r"\$\(|\$\{?[A-Z_]+\b(?!\{)")
     for item in subject.trace.assignments:
         label = subject.trace.scopes[item.scope].label
-        if docker and not label.startswith("run") and re.search(r"\$\(|`", item.raw):
-            yield raised("env-not-run", item.line, name=item.name, unit="ENV")
-        elif (
-            not docker
-            and item.text == f"{item.name}: {item.raw}"
-            and re.search(r"\$\(|\$\{?[A-Z_]+\b(?!\{)", item.raw.replace("${{", ""))
-        ):
-            yield raised("env-not-run", item.line, name=item.name, unit="env:")
+        filled = label.startswith("run") if docker else item.text != f"{item.name}: {item.raw}"
+        if not filled and wrong.search(item.raw if docker else item.raw.replace("${{", "")):
+            yield raised("env-not-run", item.line, name=item.name, unit="ENV" if docker else "env:")
 
 
 def _lasting(subject: Subject) -> Iterator[Raised]:
@@ -158,125 +133,91 @@ def _lasting(subject: Subject) -> Iterator[Raised]:
     found = [(item.name, item.line, item.order) for item in subject.trace.assignments if item.how == "lasting"]
     found += [(item.words[1].text, item.line, item.order) for item in subject.trace.ran("setx") if len(item.words) > 2]
     for name, line, order in found:
-        step = next((step for step in _real(subject) if step.item.order > order), None)
+        step = next((step for step in subject.reached_builds if step.item.order > order), None)
         if step is not None and _READ_BY_BUILD.match(name) and subject.visible(name, step.item) is None:
             yield raised("lasting-only", line, name=name, build=step.line)
 
 
 def _not_exported(subject: Subject) -> Iterator[Raised]:
-    for step in _real(subject):
+    rules = {Dialect.SHELL: "not-exported", Dialect.POWERSHELL: "not-environment"}
+    for step in subject.reached_builds[:1]:
         for item in subject.trace.assignments:
-            shells = (Dialect.SHELL, Dialect.POWERSHELL)
-            if item.how != "shell" or item.dialect not in shells or not _READ_BY_BUILD.match(item.name):
+            if item.how != "shell" or item.dialect not in rules or not _READ_BY_BUILD.match(item.name):
                 continue
-            value = subject.visible(item.name, step.item)
+            name, value = item.name, subject.visible(item.name, step.item)
             if value is None or value.exported or value.order != item.order or not item.value:
                 continue
-            if subject.says(rf"(?m)^[ \t]*(?:set -a\b|set -o allexport|export\b.*\b{item.name}\b)"):
+            if subject.says(rf"(?m)^[ \t]*(?:set -a\b|set -o allexport|export\b.*\b{name}\b)"):
                 continue
-            if not item.name.startswith(("TORCH_CUDA", "MAX_JOBS")) and subject.says(rf"\$\{{?{item.name}\b"):
+            if not name.startswith(("TORCH_CUDA", "MAX_JOBS")) and subject.says(rf"\$\{{?{name}\b"):
                 continue
-            if item.dialect is Dialect.POWERSHELL and re.search(rf"(?i)\$\{{?{item.name}\b", _behind(subject, item)):
-                continue
-            rule = "not-exported" if item.dialect is Dialect.SHELL else "not-environment"
-            yield raised(rule, item.line, name=item.name, corrected=_exported(subject, item.line, item.name))
-        break
-
-
-def _behind(subject: Subject, item: Assignment) -> str:
-    """The script behind a setting."""
-    return "\n".join(subject.document.lines[item.line :])
-
-
-def _exported(subject: Subject, line: int, name: str) -> str | None:
-    text = subject.document.line(line)
-    shell = re.match(rf"(?i)(\s*)\$({name})(\s*=)", text)
-    if shell:
-        return f"{shell[1]}$env:{text[shell.start(2) :]}"
-    return re.sub(rf"^(\s*)({name}=)", r"\1export \2", text) if re.match(rf"\s*{name}=", text) else None
+            behind = "\n".join(subject.document.lines[item.line :]) if item.dialect is Dialect.POWERSHELL else ""
+            if not re.search(rf"(?i)\$\{{?{name}\b", behind):
+                right = subject.rewritten(item.line, rf"(?i)^(\s*)\$({name}\s*=)", r"\1$env:\2")
+                right = right or subject.rewritten(item.line, rf"^(\s*)({name}=)", r"\1export \2")
+                yield raised(rules[item.dialect], item.line, name=name, corrected=right)
 
 
 def _background(subject: Subject) -> Iterator[Raised]:
     """A build that goes on in the background while the script goes on without it."""
-    for step in _real(subject):
-        later = [item for item in subject.trace.invocations if item.order > step.item.order and item.reached]
+    for step in subject.reached_builds:
+        aside = step.item.after == "&" and step.item.dialect is Dialect.SHELL
+        later = [item for item in subject.trace.after(step.item) if item.reached] if aside else []
         uses = [item for item in later if item.program not in ("echo", "tail", "disown", "jobs", "printf")]
-        waits = any(item.program == "wait" for item in later)
-        if step.item.after == "&" and step.item.dialect is Dialect.SHELL and uses and not waits:
+        if uses and not any(item.program == "wait" for item in later):
             yield raised("background-unwaited", step.line, line_after=uses[0].line)
             return
 
 
 def _sudo(subject: Subject) -> Iterator[Raised]:
     """sudo starts the build with an environment of its own."""
-    for step in _real(subject):
-        if not re.match(r"(?:\w+=\S*\s+)*sudo\s", step.item.text) or re.search(
-            r"\s(?:-\w*E\w*|--preserve-env\S*)\s", step.item.text
-        ):
+    names = {item.name for item in subject.trace.assignments if _READ_BY_BUILD.match(item.name)}
+    for step in subject.reached_builds:
+        text, line = step.item.text, step.item.line
+        if not re.match(r"(?:\w+=\S*\s+)*sudo\s", text) or re.search(r"\s(?:-\w*E\w*|--preserve-env\S*)\s", text):
             continue
-        names = {item.name for item in subject.trace.assignments if _READ_BY_BUILD.match(item.name)}
         lost = sorted(name for name in names if (value := subject.visible(name, step.item)) and value.exported)
         if lost:
-            right = re.sub(r"\bsudo\s", "sudo -E ", subject.document.line(step.item.line), count=1)
-            yield raised("sudo-environment", step.item.line, names=", ".join(lost[:4]), corrected=right, certain=False)
+            right = subject.rewritten(line, r"\bsudo\s", "sudo -E ")
+            yield raised("sudo-environment", line, names=", ".join(lost[:4]), corrected=right, certain=False)
             return
 
 
 def _left_source(subject: Subject) -> Iterator[Raised]:
+    folders = {"pytorch", *subject.torch_folders}
     for step in subject.builds:
-        if step.how != "setup.py" or not step.item.directory:
+        before = reversed(subject.trace.before(step.item))
+        last = next((item for item in before if item.program in ("cd", "chdir", "set-location", "popd")), None)
+        if last is None or last.arguments[:1] not in (("..",), ("../",)):
             continue
-        moves = [
-            item
-            for item in subject.trace.invocations
-            if item.program in ("cd", "chdir", "set-location", "popd") and item.order < step.item.order
-        ]
-        last = moves[-1] if moves else None
-        if last is None or last.arguments[:1] not in (("..",), ("../",)) or last.directory is None:
-            continue
-        was = last_part(last.directory)
-        entered = was in subject.torch_folders or was == "pytorch"
-        now = last_part(step.item.directory)
-        if entered and now != was and now not in subject.torch_folders and now != "pytorch":
+        was, now = last_part(last.directory or ""), last_part(step.item.directory or "")
+        if step.how == "setup.py" and now and was in folders and now not in folders:
             yield raised("left-source", last.line, command=step.item.text[:60], build=step.line)
             break
 
 
 def _source(subject: Subject) -> Iterator[Raised]:
-    updates = [
-        item for item in subject.trace.ran("git")
-        if "submodule" in item.arguments and ("update" in item.arguments or "foreach" in item.arguments)
-    ]  # fmt: skip
-    wanted = bool(subject.torch_builds) or subject.notes
-    for item in subject.trace.ran("git"):
-        words = item.arguments
-        cloned = subject.cloned(item)
-        if cloned is not None and cloned[0] == "pytorch/pytorch":
-            recursive = any(word.startswith("--recurs") or word == "--recursive" for word in words)
-            if not recursive and not any(each.order > item.order for each in updates) and wanted:
-                line = subject.document.line(item.line)
-                yield raised("clone-not-recursive", item.line, corrected=line.replace("clone", "clone --recursive", 1))
-        if (
-            not ({"checkout", "switch", "reset", "pull"} & set(words))
-            or "submodule" in words
-            or ("-b" in words and "checkout" in words)
-        ):
+    if not (subject.torch_builds or subject.notes):
+        return
+    every = list(subject.trace.ran("git"))
+    updates = [item for item in every if item.has("submodule") and item.has("update", "foreach")]
+    recursing = any("submodule.recurse" in item.text for item in every)
+    for item in every:
+        words, cloned = item.arguments, subject.cloned(item)
+        if updates and updates[-1].order > item.order:
             continue
-        known = subject.checked_out_torch(item)
-        if known is None or not wanted:
-            continue
-        if "--recurse-submodules" in words or any(each.order > item.order for each in updates):
-            continue
-        if any("submodule.recurse" in each.text for each in subject.trace.ran("git")):
-            continue
-        tag = next((word for word in words if re.match(r"(?:tags/)?v?\d{1,9}\.\d{1,9}", word)), str(known.version))
-        yield raised("submodules-stale", item.line, tag=tag)
-    for used in subject.trace.used:
-        given = used.given.get("repository", ("", 0))[0].lower()
-        if used.action == "actions/checkout" and given == "pytorch/pytorch" and wanted:
-            modules = used.given.get("submodules", ("", 0))[0].lower()
-            if modules not in ("recursive", "true") and not updates:
-                yield raised("clone-not-recursive", used.line)
+        if cloned and cloned[0] == "pytorch/pytorch" and not any(word.startswith("--recurs") for word in words):
+            right = subject.rewritten(item.line, "clone", "clone --recursive")
+            yield raised("clone-not-recursive", item.line, corrected=right)
+        moves = item.has("checkout", "switch", "reset", "pull") and not (item.has("checkout") and item.has("-b"))
+        known = subject.checked_out_torch(item) if moves and not item.has("submodule") else None
+        if known is not None and not (recursing or item.has("--recurse-submodules")):
+            tag = next((word for word in words if re.match(r"(?:tags/)?v?\d{1,9}\.\d{1,9}", word)), str(known.version))
+            yield raised("submodules-stale", item.line, tag=tag)
+    for used in subject.trace.used if not updates else ():
+        modules = used.given.get("submodules", ("",))[0].lower()
+        if used.repository == "pytorch/pytorch" and modules not in ("recursive", "true"):
+            yield raised("clone-not-recursive", used.line)
 
 
 def _jobs(subject: Subject) -> Iterator[Raised]:
@@ -286,15 +227,10 @@ def _jobs(subject: Subject) -> Iterator[Raised]:
         if step.what == "other" or step.how == "cmake":
             continue
         value = subject.visible("MAX_JOBS", step.item)
-        if value is None and subject.notes:
-            continue
         if value is None:
-            other = subject.visible("CMAKE_BUILD_PARALLEL_LEVEL", step.item)
-            named = any(
-                "MAX_JOBS" in line and not re.match(r"(?i)\s*(?:#|rem\b|::)", line) for line in subject.document.lines
-            )
-            heavy = (step.what == "torch" and not _cpu_only(subject, step)) or _compiled(subject, step)
-            if heavy and other is None and not missing and not named and not subject.helper:
+            told_else = subject.visible("CMAKE_BUILD_PARALLEL_LEVEL", step.item) is not None or subject.helper
+            told_else = told_else or subject.says(r"(?im)^(?!\s*(?:#|rem\b|::)).*(?-i:MAX_JOBS)")
+            if not (missing or subject.notes or told_else) and _takes_memory(subject, step):
                 missing = True
                 yield raised("jobs-unset", step.line)
             continue
@@ -314,15 +250,13 @@ def _jobs(subject: Subject) -> Iterator[Raised]:
                 yield raised("jobs-absurd", item.line, jobs=match[1], memory=int(match[1]) * 3)
 
 
-def _compiled(subject: Subject, step: ScriptBuild) -> bool:
-    """A heavy extension that is really compiled here: no wheel is there, and some card can use it."""
+def _takes_memory(subject: Subject, step: ScriptBuild) -> bool:
+    """torch with CUDA, or a heavy extension that is really compiled: no wheel is there, and some card can use it."""
+    if step.what == "torch":
+        without = subject.text("USE_CUDA", step.item).upper() in ("0", "OFF")
+        return not without and subject.text("NO_CUDA", step.item) != "1"
     useless = any(isinstance(runs_on(step.name, None, card), Clash) for card in subject.gpus)
     return step.heavy and not useless and not ready_made(subject, step)
-
-
-def _cpu_only(subject: Subject, step: ScriptBuild) -> bool:
-    use, old = subject.visible("USE_CUDA", step.item), subject.visible("NO_CUDA", step.item)
-    return (use is not None and use.text.upper() in ("0", "OFF")) or (old is not None and old.text == "1")
 
 
 def _commands(subject: Subject) -> Iterator[Raised]:

@@ -36,21 +36,17 @@ def check(subject: Subject) -> Iterator[Raised]:
 
 def _slips(subject: Subject) -> Iterator[Raised]:
     """Faults of the reading. A command over many lines has the same one on each: it is told once."""
-    slips = list({(slip.rule, slip.line): slip for slip in subject.trace.slips}.values())
-    index = 0
-    while index < len(slips):
-        slip = slips[index]
-        more: dict[int, str] = {}
-        while (
-            slip.rule in ("continuation", "continuation-space")
-            and index + 1 < len(slips)
-            and slips[index + 1].rule == slip.rule
-            and slips[index + 1].line == slips[index].line + 1
-        ):
-            index += 1
-            more[slips[index].line] = slips[index].corrected or ""
-        yield msgspec.structs.replace(slip, more=more)
-        index += 1
+    found: list[Raised] = []
+    last: Raised | None = None
+    for slip in {(slip.rule, slip.line): slip for slip in subject.trace.slips}.values():
+        goes_on = last is not None and slip.rule == last.rule and slip.line == last.line + 1
+        if goes_on and slip.rule in ("continuation", "continuation-space"):
+            more = {**found[-1].more, slip.line: slip.corrected or ""}
+            found[-1] = msgspec.structs.replace(found[-1], more=more)
+        else:
+            found.append(slip)
+        last = slip
+    yield from found
 
 
 # What base images set themselves.
@@ -64,22 +60,15 @@ def _undefined(subject: Subject) -> Iterator[Raised]:
         upper = name.upper()
         if upper in own or upper in outside() or {upper, name} & subject.trace.asked or len(name) < 3:
             continue
-        near = plain.get(re.sub(r"_", "", upper)) or next(
-            (each for each in own if len(each) > 5 and _apart(each, upper)), None
-        )
-        shown = {Dialect.BATCH: f"%{name}%", Dialect.POWERSHELL: f"${name}"}.get(dialect, f"${name}")
-        if subject.helper:
-            near = near if near and len(name) > 4 else None
-            if near is None:
-                continue
+        near = plain.get(re.sub(r"_", "", upper))
+        near = near or next((each for each in own if len(each) > 5 and _apart(each, upper)), None)
+        shown = f"%{name}%" if dialect is Dialect.BATCH else f"${name}"
+        if subject.helper and not (near and len(name) > 4):
+            continue
+        batch = dialect is Dialect.BATCH and subject.document.dialect is Dialect.BATCH
         if near and not subject.notes:
             yield raised("undefined-near", line, shown=shown, near=near)
-        elif (
-            dialect is Dialect.BATCH
-            and not subject.notes
-            and subject.document.dialect is Dialect.BATCH
-            and _matters(subject, name, line)
-        ):
+        elif batch and _matters(subject, line):
             yield raised("undefined", line, shown=shown)
         elif name in subject.trace.empty and not _OF_IMAGES.match(upper):
             yield raised("undefined", subject.trace.empty[name], shown=shown)
@@ -97,7 +86,7 @@ def _apart(one: str, other: str) -> bool:
     return any(long[:index] + long[index + 1 :] == short for index in range(len(long)))
 
 
-def _matters(subject: Subject, name: str, line: int) -> bool:
+def _matters(subject: Subject, line: int) -> bool:
     """In a path, a folder or a setting that the build reads; not in a message."""
     text = subject.document.line(line)
     return not re.match(r"(?i)\s*@?(?:echo|rem|title|::)", text) and bool(subject.builds or subject.installs)
@@ -121,8 +110,7 @@ def _delayed(subject: Subject) -> Iterator[Raised]:
     line = subject.trace.options.get("delayed")
     if line is None or re.search(r"!\w+(?::[^!\n]*)?!", subject.document.text):
         return
-    text = subject.document.line(line)
-    right = re.sub(r"(?i)\s*EnableDelayedExpansion", "", text)
+    right = subject.rewritten(line, r"(?i)\s*EnableDelayedExpansion", "")
     yield raised("delayed-expansion", line, corrected=right)
 
 

@@ -22,13 +22,14 @@ from rekindle.review.judging import ready_made
 from rekindle.review.packages import CUDNN
 from rekindle.review.remark import Raised, raised
 from rekindle.review.rules.architecture import compiled_for
-from rekindle.review.subject import Known, Subject, exact_version, toolkit_in
+from rekindle.review.subject import Known, Subject, toolkit_in
 from rekindle.review.trace import Invocation
 
 _VCVARS = re.compile(
     r"(?i)vcvars(?:all|\w*64|32|\w*_x86)?\.bat|vcvars(?:all|64|32)\b|vsdevcmd(?:\.bat)?|launch-vsdevshell"
     r"|enter-vsdevshell|devshell"
 )
+_X86 = re.compile(r"(?i)vcvars32\.bat|vcvarsall(?:\.bat)?\"? +x86\b(?!_)|vcvars\w*_x86\.bat|vcvarsx86|-arch=x86\b")
 _OF_THE_PROMPT = frozenset(
     {"VSCMD_VER", "VCINSTALLDIR", "VSINSTALLDIR", "VCTOOLSVERSION", "DEVENVDIR", "VSCMD_ARG_TGT_ARCH"}
 )
@@ -114,9 +115,9 @@ def _nvtx(subject: Subject) -> Iterator[Raised]:
     """nvToolsExt left the toolkit with 12.9; torch asked for it on Windows through 2.4."""
     for step in subject.torch_builds[:1]:
         cuda, torch = subject.cuda_at(step.item), subject.torch_at(step.item)
-        if subject.system(step.item) != "windows":
+        if not (cuda and torch) or subject.system(step.item) != "windows":
             continue
-        if cuda and torch and cuda.version >= limits.since("nvtx-gone") and torch.version.major_minor <= Version("2.4"):
+        if cuda.version >= limits.since("nvtx-gone") and torch.version.major_minor <= Version("2.4"):
             yield raised("nvtx-gone", cuda.line, cuda=cuda.version, torch=torch.version)
 
 
@@ -140,20 +141,16 @@ def _gcc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[Ra
     found: list[tuple[str, int, int]] = []
     for name in ("CUDAHOSTCXX", "CXX", "CC", "NVCC_CCBIN"):
         value = subject.visible(name, step.item)
-        match = re.search(r"(?:gcc|g\+\+|gxx)-?(\d+)(?!\d)\Z|/gcc[-/](\d+)", value.text) if value is not None else None
-        if value is not None and match is not None:
+        if value and (match := re.search(r"(?:gcc|g\+\+|gxx)-?(\d+)(?!\d)\Z|/gcc[-/](\d+)", value.text)):
             found.append((value.text, int(match[1] or match[2]), value.line))
-    for item in subject.trace.ran("module", "ml"):
-        match = re.search(r"(?i)\bgcc/(\d+)", " ".join(item.arguments))
-        if match and item.order < step.item.order and not found:
+    for item in subject.trace.before(step.item) if not found else ():
+        match = re.search(r"(?i)\bgcc/(\d+)", " ".join(item.arguments)) if item.program in ("module", "ml") else None
+        if match and not found:
             found.append((f"gcc {match[1]}", int(match[1]), item.line))
+    names = ("CMAKE_CUDA_HOST_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_C_COMPILER")
     for setting in subject.trace.assignments:
-        match = re.search(r"(?:gcc|g\+\+)-(\d+)\Z", setting.value)
-        if (
-            match
-            and setting.how == "cmake"
-            and setting.name in ("CMAKE_CUDA_HOST_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_C_COMPILER")
-        ):
+        ours = setting.how == "cmake" and setting.name in names
+        if ours and (match := re.search(r"(?:gcc|g\+\+)-(\d+)\Z", setting.value)):
             found.append((setting.value, int(match[1]), setting.line))
     if not found:
         return
@@ -176,12 +173,9 @@ def _msvc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[R
     if cuda is None or subject.system(step.item) != "windows":
         return
     toolset, studio, line = toolset_at(subject, step.item)
-    span = toolset_range(cuda.version)
-    fitting = (
-        f"CUDA {cuda.version} takes the MSVC toolsets {span[0]} to {span[1]}"
-        if span
-        else "the MSVC range of this CUDA is not known"
-    )
+    span, fitting = toolset_range(cuda.version), "the MSVC range of this CUDA is not known"
+    if span:
+        fitting = f"CUDA {cuda.version} takes the MSVC toolsets {span[0]} to {span[1]}"
     if toolset is not None:
         answer = takes_msvc(cuda.version, toolset)
         if isinstance(answer, Clash):
@@ -190,11 +184,10 @@ def _msvc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[R
     refused = {row: each for row in toolsets_of(studio) if isinstance(each := takes_msvc(cuda.version, row), Clash)}
     if not studio or not refused:
         return
-    newest, source = max(toolsets_of(studio)), next(iter(refused.values())).source
-    if len(refused) == len(toolsets_of(studio)):
-        yield raised("studio-refused", line, cuda=cuda.version, studio=studio, range=fitting, source=source)
-    elif newest in refused:
-        yield raised("toolset-not-said", line, cuda=cuda.version, studio=studio, range=fitting, source=source)
+    source, every = next(iter(refused.values())).source, len(refused) == len(toolsets_of(studio))
+    if every or max(toolsets_of(studio)) in refused:
+        rule = "studio-refused" if every else "toolset-not-said"
+        yield raised(rule, line, cuda=cuda.version, studio=studio, range=fitting, source=source)
 
 
 def toolset_at(subject: Subject, item: Invocation) -> tuple[Version | None, str | None, int]:
@@ -202,8 +195,8 @@ def toolset_at(subject: Subject, item: Invocation) -> tuple[Version | None, str 
     toolset: Version | None = None
     studio: str | None = None
     line = item.line
-    for each in subject.trace.invocations:
-        if each.order > item.order or not _loads(each):
+    for each in (*subject.trace.before(item), item):
+        if not _loads(each):
             continue
         number = re.search(r"(?i)-?vcvars_ver=(\d{1,9}\.\d{1,9})", each.text)
         year = re.search(r"(?i)Microsoft Visual Studio[\\/]+(20\d\d)", " ".join(word.text for word in each.words))
@@ -217,8 +210,7 @@ def toolset_at(subject: Subject, item: Invocation) -> tuple[Version | None, str 
     if toolset is None:
         for name in ("VCToolsVersion", "PATH", "INCLUDE", "CMAKE_GENERATOR_TOOLSET_VERSION"):
             value = subject.visible(name, item)
-            number = re.search(r"(?i)(?:MSVC[\\/]+|^)(14\.\d+)", value.text) if value is not None else None
-            if value is not None and number:
+            if value and (number := re.search(r"(?i)(?:MSVC[\\/]+|^)(14\.\d+)", value.text)):
                 return Version(number[1]), None, value.line
     if toolset is None and studio is None and item.system == "windows" and subject.document.dialect is Dialect.WORKFLOW:
         studio = "2022"  # that of windows-latest, whose newest toolset is taken
@@ -236,19 +228,17 @@ def _loads(item: Invocation) -> bool:
 
 def loaded_before(subject: Subject, item: Invocation) -> bool:
     """Whether something put a compiler on PATH for this command."""
-    before = [each for each in subject.trace.invocations if each.order < item.order and _loads(each)]
-    if any(each.dialect is not Dialect.POWERSHELL or not _child_only(subject, each) for each in before):
+    before = [each for each in subject.trace.before(item) if _loads(each)]
+    if any(each.dialect is not Dialect.POWERSHELL or not _child_only(each) for each in before):
         return True
     names = ("INCLUDE", "VCINSTALLDIR", "VCToolsInstallDir")
     if any(re.search("msvc|vs-shell|vcvars", used.action) for used in subject.trace.used):
         return True
-    if any(subject.visible(name, item) is not None for name in names):
-        return True
-    path = subject.visible("PATH", item)
-    if path is not None and re.search(r"(?i)MSVC[\\/]+\d|HostX?64", path.text):
+    on_path = re.search(r"(?i)MSVC[\\/]+\d|HostX?64", subject.text("PATH", item))
+    if on_path or any(subject.visible(name, item) is not None for name in names):
         return True
     prompt = r"(?i)native tools|developer (?:command )?(?:prompt|powershell)|x64_x64 cross"
-    if subject.trace.asked & _OF_THE_PROMPT or re.search(prompt, subject.document.text):
+    if subject.trace.asked & _OF_THE_PROMPT or subject.says(prompt):
         return True
     return any(
         each.program in ("where", "where.exe", "get-command")
@@ -260,28 +250,21 @@ def loaded_before(subject: Subject, item: Invocation) -> bool:
 _CALLED = re2.compile(r"(?i)\"?[^\"]*(?:vcvars\w*|vsdevcmd)(?:\.bat)?\"?")
 
 
-def _child_only(subject: Subject, item: Invocation) -> bool:
+def _child_only(item: Invocation) -> bool:
     """vcvars in a cmd child whose variables nobody takes over."""
     batch = item.program == "cmd" or item.program.endswith(".bat") or item.program.startswith(("vcvars", "vsdevcmd"))
-    if not batch:
-        return False
-    rest = _CALLED.sub("", " ".join(item.arguments))
-    taken = re.search(r"(?i)&&?\s*\S", rest)
-    return not taken and not (set(item.piped) & {"foreach-object", "%", "foreach"})
+    taken = re.search(r"&&?\s*\S", _CALLED.sub("", " ".join(item.arguments))) if batch else None
+    return batch and not taken and not {*item.piped} & {"foreach-object", "%", "foreach"}
 
 
 def _loaded(subject: Subject) -> Iterator[Raised]:
     if subject.notes:
         return
-    for item in subject.trace.invocations:
+    loading, lost = [item for item in subject.trace.invocations if _loads(item)], False
+    for item in loading:
         text = " ".join(word.text for word in item.words)
-        if not _loads(item):
-            continue
-        if re.search(
-            r"(?i)vcvars32\.bat|vcvarsall(?:\.bat)?\"? +x86\b(?!_)|vcvars\w*_x86\.bat|vcvarsx86|-arch=x86\b", text
-        ):
-            line = subject.document.line(item.line)
-            right = re.sub(r"(?i)vcvars32\.bat", "vcvars64.bat", line) if "vcvars32" in line.lower() else None
+        if _X86.search(text):
+            right = subject.rewritten(item.line, r"(?i)vcvars32\.bat", "vcvars64.bat")
             yield raised("x86-prompt", item.line, corrected=right)
         number = re.search(r"(?i)-vcvars_ver=(\d[\d.]*)", text)
         if number and not number[1].startswith("14"):
@@ -289,34 +272,23 @@ def _loaded(subject: Subject) -> Iterator[Raised]:
         bare = re.fullmatch(r"(?i)vcvarsall(?:\.bat)?", item.program) and not item.arguments
         if bare and "%*" not in item.text and "%1" not in item.text:
             yield raised("vcvars-architecture", item.line)
-        if item.dialect is not Dialect.BATCH and _child_only(subject, item):
-            shell = "PowerShell" if item.dialect is Dialect.POWERSHELL else "shell"
+        if item.dialect is not Dialect.BATCH and _child_only(item):
+            lost, shell = True, "PowerShell" if item.dialect is Dialect.POWERSHELL else "shell"
             yield raised("environment-lost", item.line, shell=shell)
-    lost = any(
-        item.dialect is not Dialect.BATCH and _loads(item) and _child_only(subject, item)
-        for item in subject.trace.invocations
-    )
-    for step in subject.builds:
-        if subject.system(step.item) != "windows" or step.what == "other" or lost or not step.item.dialect.windows:
+    # Whoever starts a part of something larger may have loaded the compiler.
+    for step in subject.builds if not (lost or subject.helper) else ():
+        if subject.system(step.item) != "windows" or step.what == "other" or not step.item.dialect.windows:
             continue
-        if subject.helper:
-            continue  # whoever starts it may have loaded the compiler
-        sdk = subject.visible("DISTUTILS_USE_SDK", step.item)
-        has = loaded_before(subject, step.item)
-        on = sdk is not None and sdk.text.strip() not in ("", "0")
-        if not has and on and sdk is not None:
-            yield raised("no-vcvars-sdk", step.line)
-            return
-        generator = subject.visible("CMAKE_GENERATOR", step.item)
-        by_studio = (generator is not None and "visual studio" in generator.text.lower()) or any(
-            "visual studio" in word.lower() for word in step.item.arguments
-        )
-        if not has and step.what == "torch" and not by_studio:
-            yield raised("no-vcvars", step.line)
-            return
-        loads = any(_loads(each) for each in subject.trace.invocations)
-        if has and not on and step.what == "extension" and step.certain and loads:
-            yield raised("use-sdk-missing", step.line)
+        has, rule = loaded_before(subject, step.item), ""
+        on = subject.text("DISTUTILS_USE_SDK", step.item).strip() not in ("", "0")
+        words = (subject.text("CMAKE_GENERATOR", step.item), *step.item.arguments)
+        by_studio = any("visual studio" in word.lower() for word in words)
+        if has and loading and not on and step.what == "extension" and step.certain:
+            rule = "use-sdk-missing"
+        elif not has and (on or (step.what == "torch" and not by_studio)):
+            rule = "no-vcvars-sdk" if on else "no-vcvars"
+        if rule:
+            yield raised(rule, step.line)
             return
 
 
@@ -324,18 +296,10 @@ def _flags(subject: Subject) -> Iterator[Raised]:
     for item in subject.trace.assignments:
         if "allow-unsupported-compiler" not in item.value or item.how == "shell":
             continue
-        step = next(
-            (
-                step
-                for step in subject.builds
-                if step.item.order >= item.order or step.item.line <= item.line <= step.item.last
-            ),
-            None,
-        )
-        if step is None:
-            continue
-        cuda = subject.cuda_at(step.item)
-        if cuda is None or subject.system(step.item) != "windows":
+        steps = (each for each in subject.builds if each.item.order >= item.order or item.line in each.item.lines)
+        step = next(steps, None)
+        cuda = subject.cuda_at(step.item) if step is not None else None
+        if step is None or cuda is None or subject.system(step.item) != "windows":
             continue
         toolset, studio, _ = toolset_at(subject, step.item)
         meant = [toolset] if toolset else toolsets_of(studio or "2022")
@@ -386,15 +350,13 @@ def _cudnn_points(subject: Subject) -> Iterator[tuple[Version, int, int]]:
             if match[1] in seen:
                 continue
             seen.add(match[1])
-            first = next(
-                (row for row, each in enumerate(subject.document.lines, 1) if match[1] in each and not _comment(each)),
-                line,
+            rows = (
+                row for row, each in enumerate(subject.document.lines, 1) if match[1] in each and not _comment(each)
             )
-            yield Version(match[1]), first, int(match[2] or default)
+            yield Version(match[1]), next(rows, line), int(match[2] or default)
     for found in subject.installs:
         for wanted in found.wanted:
-            package = CUDNN.fullmatch(wanted.name)
-            exact = exact_version(wanted.requirement) if package else None
+            package, exact = CUDNN.fullmatch(wanted.name), wanted.exact
             if package and exact is not None and len(exact.parts) > 1 and str(exact) not in seen:
                 seen.add(str(exact))
                 short = Version(".".join(str(part) for part in exact.parts[:3]))

@@ -26,11 +26,11 @@ from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.environment import TorchReplaced, broken_by, environments_of
 from rekindle.review.judging import answered, instead, serving
-from rekindle.review.packages import Install
+from rekindle.review.packages import Install, exact_text, exact_version
 from rekindle.review.pythons import environment_python, image_of, python_at, python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.script_torch import ScriptTorch
-from rekindle.review.subject import Known, Subject, exact_text, exact_version
+from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Invocation
 from rekindle.stack.driver import cards_driven, window_of
 from rekindle.stack.offers import Offer
@@ -40,7 +40,7 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _wheels(subject)
     yield from _python(subject)
     yield from _musl(subject)
-    yield from _replaced(subject)
+    yield from (_replacement(subject, change) for change in _changes(subject))
     yield from _kernels(subject)
     yield from _others(subject)
     yield from _local(subject)
@@ -157,7 +157,7 @@ def _met(subject: Subject) -> Iterator[tuple[Version, Known, str, bool]]:
     if step is not None and torch is not None and python is not None:
         yield torch.version, python, subject.system(step.item), False
     for found in subject.installs:
-        number = exact_version(found.torch.requirement) if found.torch is not None else None
+        number = found.torch.exact if found.torch is not None else None
         own, told = python_of(subject, found.item), subject.asked.place.python if subject.asked.place else None
         if told and found.torch is not None and environment_python(subject, found.item) is None:
             own = Known.python(told, found.torch.line)  # nothing in the script says it
@@ -179,18 +179,18 @@ def _musl(subject: Subject) -> Iterator[Raised]:
     told: set[int] = set()
     for found in subject.installs:
         image = image_of(subject, found.item)
-        wanted = next((item for item in found.wanted if item.source is None and _with_torch(item.name)), None)
+        named = (item for item in found.wanted if item.name == "torch" or pins_torch(item.name))
+        wanted = next((item for item in named if item.source is None), None)
         if image is None or wanted is None or found.tool == "conda" or found.verb not in ("install", "download"):
             continue
         name = next((part for part in re.split(r"[/:@_-]", image.name) if _is_musl(part)), None)
         if name is None or image.line in told:
             continue
         told.add(image.line)
-        line = subject.document.line(image.line)
-        right = re.sub(r"(python:[\w.]+)-alpine[\d.]*", r"\1-slim", line)
+        right = subject.rewritten(image.line, r"(python:[\w.]+)-alpine[\d.]*", r"\1-slim")
         yield raised(
             "musl-no-wheel", image.line, image=image.name, name=wanted.name, line_install=wanted.line,
-            corrected=right if right != line else None, certain=False,
+            corrected=right, certain=False,
         )  # fmt: skip
 
 
@@ -199,17 +199,8 @@ def _is_musl(part: str) -> bool:
     return found is not None and found[0].libc == "musl"
 
 
-def _with_torch(name: str) -> bool:
-    return name == "torch" or pins_torch(name)
-
-
-def _replaced(subject: Subject) -> Iterator[Raised]:
-    """A later command that lets pip choose torch anew."""
-    for change in _changes(subject):
-        yield _replacement(subject, change)
-
-
 def _changes(subject: Subject) -> Iterator[TorchReplaced]:
+    """Later commands that let pip choose torch anew."""
     for change in environments_of(subject).replaced:
         before = change.before
         if before.order == change.after.order or before.variant in (None, CPU) or _kept(change.found):
@@ -234,13 +225,8 @@ def _over_built(subject: Subject) -> Iterator[Raised]:
 
 def _kept(found: Install) -> bool:
     """Nothing else is installed, or in another place."""
-    chosen = found.index is not None or found.lists or found.backend
-    return (
-        bool(chosen)
-        or found.binary
-        or found.item.conditional
-        or found.has("--no-deps", "--target", "-t", "--prefix", "--dry-run")
-    )
+    chosen = found.index is not None or found.lists or found.backend or found.binary or found.item.conditional
+    return bool(chosen) or found.has("--no-deps", "--target", "-t", "--prefix", "--dry-run")
 
 
 def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
@@ -252,7 +238,6 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
         line = CudaLine.parse(after.variant)
         lost = f", now {after.version}" + (f" for CUDA {line.cuda}" if line else "")
     clash = next((each for one in answered(subject) for torch, each in one.every if torch.same(after)), None)
-    fails = isinstance(clash, Clash)
     if isinstance(clash, Clash) and after.variant != CPU:
         lost += f": {clash.sentence}"
     index = before.index or index_of(before.variant or "")
@@ -265,13 +250,14 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
         again = f"install {wanted.name}=={fitting} {where} (--index-url {index})"
     else:
         again = f"take the {wanted.name} made for this torch, or a constraint (-c FILE with torch=={before.version})"
-    how = "has neither a pin nor an index here, and asks for a torch of its own"
-    if wanted.name == "torch":
-        how = "has neither a pin nor an index here"
-    elif wanted.requirement:
+    how = "has neither a pin nor an index here"
+    if wanted.name != "torch" and wanted.requirement:
         how = f"{wanted.requirement.lstrip('=')} was made for another torch"
+    elif wanted.name != "torch":
+        how += ", and asks for a torch of its own"
     broken = broken_by(subject, change)
-    rule = "torch-replaced-not-for-the-card" if fails else "torch-replaced-breaks" if broken else "torch-replaced"
+    rule = "torch-replaced-breaks" if broken else "torch-replaced"
+    rule = "torch-replaced-not-for-the-card" if isinstance(clash, Clash) else rule
     return raised(
         rule, wanted.line, name=wanted.name, how=how, broken=" and ".join(broken),
         other="that one" if wanted.requirement else "the newest one", torch=f"{before.version}+{before.variant}",
@@ -313,7 +299,7 @@ def _others(subject: Subject) -> Iterator[Raised]:
             answers = [judged(built)] if built else []
             answers += [judged(page) for page in found.pages if wanted is paged]
             exact = exact_text(wanted.requirement)
-            named = found.torch is not None and exact_version(found.torch.requirement) is not None
+            named = found.torch is not None and found.torch.exact is not None
             same = named or found.has("--no-deps")  # the torch that is there stays
             ranged = wanted.requirement if pins_torch(wanted.name) and wanted.name not in PROJECTS else None
             if exact and (cuda := CudaLine.parse(torch.variant)) is not None:

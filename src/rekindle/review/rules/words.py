@@ -87,12 +87,8 @@ def _batch(subject: Subject, item: Invocation) -> Iterator[Raised]:
     works = subject.notes or any(step.what != "other" for step in subject.builds)
     if low == "pause" and not item.conditional and works:
         yield raised("pause", item.line)
-    if (
-        low in ("rmdir", "rd")
-        and any(word.lower() in ("build", "build\\", "dist") for word in item.arguments)
-        and not item.checked
-        and not item.conditional
-    ):
+    removes = low in ("rmdir", "rd") and not (item.checked or item.conditional)
+    if removes and any(word.lower() in ("build", "build\\", "dist") for word in item.arguments):
         yield raised("rmdir-unchecked", item.line)
 
 
@@ -106,14 +102,10 @@ def _call(subject: Subject, item: Invocation) -> Iterator[Raised]:
     name = item.program
     batch = name.endswith((".bat", ".cmd")) or name in ("activate", "deactivate", "vcvarsall", "vcvars64", "vsdevcmd")
     conda = name in CONDAS and len(item.words) > 1
-    if not (batch or conda) or subject.last_in(item.scope) <= item.order:
+    if not (batch or conda) or subject.lasts[item.scope] <= item.order:
         return
-    line = _line(subject, item)
-    right = (
-        re.sub(r"^(\s*@?)(?=\S)", r"\1call ", line)
-        if item.line == item.last and not item.conditional and item.after in ("", "||")
-        else None
-    )
+    plain = item.line == item.last and not item.conditional and item.after in ("", "||")
+    right = subject.rewritten(item.line, r"^(\s*@?)(?=\S)", r"\1call ") if plain else None
     if batch or (conda and item.words[1].text in ("activate", "deactivate")):
         shown = f"{name} {item.words[1].text}" if conda else name
         yield raised("call-missing", item.line, program=shown, corrected=right)
@@ -124,27 +116,22 @@ def _call(subject: Subject, item: Invocation) -> Iterator[Raised]:
 def _folders(subject: Subject, item: Invocation) -> Iterator[Raised]:
     if item.program not in ("cd", "chdir"):
         return
-    raw = " ".join(word.raw for word in item.words[1:] if word.text.lower() != "/d")
-    target = " ".join(word.text for word in item.words[1:] if word.text.lower() != "/d")
-    line = _line(subject, item)
-    slash = any(word.text.lower() == "/d" for word in item.words)
+    words = [word for word in item.words[1:] if word.text.lower() != "/d"]
+    raw, target = " ".join(word.raw for word in words), " ".join(word.text for word in words)
     if not raw.startswith('"') and re.search(r"(?i)%(?:USERNAME|USERPROFILE)%", raw):
-        right = re.sub(r"(?i)\b(cd|chdir)\s+(?:/d\s+)?\S.*$", lambda m: f'{m[1]} /d "{raw}"', line)
+        quoted = r"(?i)\b(cd|chdir)\s+(?:/d\s+)?\S.*$"
+        right = subject.rewritten(item.line, quoted, lambda match: f'{match[1]} /d "{raw}"')
         yield raised("cd-unquoted", item.line, corrected=right)
         return
-    drive = re.match(r"([A-Za-z]):", target)
-    if not drive or slash:
+    letter = target[:2].lower()
+    if not re.match(r"[a-z]:", letter) or len(words) < len(item.words) - 1:
         return
-    letter = drive[1].lower() + ":"
-    around = [each for each in subject.trace.invocations if each.program == letter]
-    if any(each.order > item.order and each.order - item.order < 4 for each in around) or any(
-        each.order < item.order for each in around
-    ):
+    # `D:` before it, or soon after it, changes the drive.
+    if any(each.program == letter and each.order - item.order < 4 for each in subject.trace.invocations):
         return
     elsewhere = any(re.match(r"(?i)[abd-z]:", each.directory or "") for each in subject.trace.invocations)
-    if letter == "c:" and not elsewhere and "%" in target:
-        return
-    yield raised("cd-drive", item.line, corrected=re.sub(r"(?i)\b(cd|chdir)\s+", r"\1 /d ", line, count=1))
+    if letter != "c:" or elsewhere or "%" not in target:
+        yield raised("cd-drive", item.line, corrected=subject.rewritten(item.line, r"(?i)\b(cd|chdir)\s+", r"\1 /d "))
 
 
 def _powershell(subject: Subject, item: Invocation) -> Iterator[Raised]:
