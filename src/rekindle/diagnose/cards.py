@@ -58,7 +58,7 @@ _HERE = re2.compile(
     r"|\bdetected\b|\brecogni[sz]ed\b|^['\"]?(?:NVIDIA|GeForce|Tesla|Quadro|TITAN)\b[\w ()-]{1,40}(?:['\"]?$|,)"
     r"|^[GR]TX ?\d{3,4}(?: (?:Ti|Super))?(?:$|,)"
     r"|\b(?:my|I have an?|I.?m (?:using|on)(?: an?)?|I use an?|using an?|with an?|and an?) (?:\w+ ){0,3}"
-    r"(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson)\b|\bHardware\b|\bJetson (?:AGX|Orin|Xavier|Nano|TX)"
+    r"(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson)\b|\b(?:Hardware|Setup|Specs?|Specifications?|System|Rig|VGA|Graphics(?: card)?)\b\W{0,3}[:=]|\bHardware\b|\bJetson (?:AGX|Orin|Xavier|Nano|TX)"
     r"|\b(?:on|with|using|have|has|my) (?:an? |the |one |\d ?x ?)?(?:new |single |old )?"
     rf"(?:{_CENTRE}|{_TI}|[GR]TX ?\d{{3,4}})\b"
     rf"|\b{_CENTRE} (?:\w+ )?(?:colab|kaggle)\b"
