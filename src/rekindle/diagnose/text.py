@@ -58,7 +58,7 @@ _SHOWN = {quote: re.compile(rf"(?:\bb|\[){quote}") for quote in "'\""}
 _BETWEEN = re.compile(r"""(?:\\r)?\\n(?:['"], ?['"])?""")
 # A message that a person gives in a sentence, behind words that no program writes.
 _TOLD = re2.compile(
-    r"^((?:[*-] )?[A-Za-z][\w'-]*(?:[ ,]+[\w'+.&-]+){2,30}?(?::| ->| =>|,| -|\.| with| says?| gives?| got| get)[ \x60]+)"
+    r"^((?:[*-] )?[A-Za-z][\w'-]*(?:[ ,]+[\w'+.&-]+){2,30}?(?::| ->| =>|,| -|\.| with| says?| gives?| got)[ \x60]+)"
     r"((?:[a-z_]\w*\.){0,4}[A-Z]\w*(?:Error|Exception): \S.{7,}|(?:ERROR|(?:fatal )?error): \S.{7,})$"
 )
 # Colours whose first character was lost or is shown, and the entities of a web page.
