@@ -81,7 +81,7 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"cudnn_pip", "cudnn_old", "symbol_library", "owner_package", "from_source"}
     known |= {"arch_first", "knowing_cuda", "torch_arch", "torch_first", "torch_takes", "never_arch", "needs_driver"}
     known |= {"belonging", "own_cuda_input", "load_vcvars", "arch_last", "arch_from", "arch_flag", "card_last"}
-    known |= {"newest_offered", "name_package"}
+    known |= {"newest_offered", "name_package", "module_meant"}
     known |= {"own_arch", "found_lacks", "driver_words", "newer_branch", "branch_is_last"}
     known |= {"driver_runs", "cuda_driver_linux", "cuda_driver_windows", "needs_driver_windows"}
     known |= {"driver_said", "driver_said_major", "driver_lines", "triton_first", "triton_torch"}

@@ -85,11 +85,9 @@ def shown(diagnosis: Diagnosis) -> Diagnosis:
 
     A build applies the fix itself and needs it as it is.
     """
-    return msgspec.structs.replace(diagnosis, causes=tuple(_nameless(cause) for cause in diagnosis.causes))
-
-
-def _nameless(cause: Cause) -> Cause:
-    return msgspec.structs.replace(cause, fix=_unnamed(cause.fix), more=tuple(map(_unnamed, cause.more)))
+    named = ((cause, _unnamed(cause.fix), tuple(map(_unnamed, cause.more))) for cause in diagnosis.causes)
+    causes = tuple(msgspec.structs.replace(cause, fix=first, more=more) for cause, first, more in named)
+    return msgspec.structs.replace(diagnosis, causes=causes)
 
 
 def _unnamed(fix: Fix) -> Fix:

@@ -31,7 +31,7 @@ _DEMANDED = re2.compile(
 )
 _NAME = re2.compile(
     r"\b((?:NVIDIA )?(?:(?i:Jetson (?:AGX (?:Orin|Xavier)|Orin (?:Nano|NX)|Xavier(?: NX)?|Nano|TX[12]))"
-    r"|(?:GeForce |Tesla |Quadro )?(?:(?:GTX|RTX|GT|TITAN) ?)?[A-Z]{0,3}\d{1,4}[A-Za-z]{0,2}"
+    r"|(?:GeForce |Tesla |Quadro )?(?:(?:GTX|RTX(?: PRO)?|GT|TITAN) ?)?[A-Z]{0,3}\d{1,4}[A-Za-z]{0,2}"
     r"|(?:GeForce |NVIDIA )?(?:GTX |RTX )?TITAN(?: (?:RTX|Xp|[A-Z])\b)?)"
     r"(?: (?:Ti SUPER|Ti|ti|SUPER|Super|Xp|Black|Ada(?: Generation)?|Max-Q|Laptop GPU"
     r"|\d{1,2} ?GB|\((?:Pascal|Maxwell)\)))*"
@@ -58,9 +58,11 @@ _HERE = re2.compile(
     r"|\bdetected\b|\brecogni[sz]ed\b|^['\"]?(?:NVIDIA|GeForce|Tesla|Quadro|TITAN)\b[\w ()-]{1,40}(?:['\"]?$|,)"
     r"|^[GR]TX ?\d{3,4}(?: (?:Ti|Super))?(?:$|,)"
     r"|\b(?:my|I have an?|I.?m (?:using|on)(?: an?)?|I use an?|using an?|with an?|and an?) (?:\w+ ){0,3}"
-    r"(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson)\b|\bHardware\b|\bJetson (?:AGX|Orin|Xavier|Nano|TX)"
+    r"(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson)\b"
+    r"|\b(?:Setup|Specs?|Specifications?|System|Rig|VGA|Graphics(?: card)?)\b\W{0,3}[:=]|\bHardware\b"
+    r"|\bJetson (?:AGX|Orin|Xavier|Nano|TX)"
     r"|\b(?:on|with|using|have|has|my) (?:an? |the |one |\d ?x ?)?(?:new |single |old )?"
-    rf"(?:{_CENTRE}|{_TI}|[GR]TX ?\d{{3,4}})\b"
+    rf"(?:{_CENTRE}|{_TI}|[GR]TX(?: PRO)? ?\d{{3,4}})\b"
     rf"|\b{_CENTRE} (?:\w+ )?(?:colab|kaggle)\b"
     r"|\bon (?:an?|my|the) (?:\w+ ){0,2}(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|TITAN)\b"
     r"|controller: NVIDIA|installed in this system|^\s*\d+\s{1,3}(?:NVIDIA|Tesla|GeForce|Quadro)"
@@ -70,7 +72,7 @@ _NOT_HERE = re2.compile(
     r"\b[^.;]{0,80}$"
 )
 # "I am running it on an RTX 2080" is that person's own card.
-_OWN = re2.compile(r"(?i)\b(?:I|we|I.?m|I.?ve)\b[^.;]{0,80}\bon (?:an?|my|the) (?:\w+ ){0,2}$")
+_OWN = re2.compile(r"(?i)\b(?:I|we|I.?m|I.?ve)\b(?:[^.;]|\.\d){0,80}\bon (?:an?|my|the) (?:\w+ ){0,2}$")
 _WORKS = re2.compile(r"(?i)\bworks?\b|\bno (?:issues?|problems?|errors?)\b|\bfine\b")
 
 # A sentence about another machine, on which the same thing works.

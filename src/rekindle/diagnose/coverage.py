@@ -45,9 +45,9 @@ def _before_tables(torch: str, variant: str | None, card: Capability) -> bool | 
 def cudnn_lacks(torch: str | None, variant: str | None, said: str | None, card: Capability) -> bool | None:
     """`said` is the cuDNN that the log itself names (`91002`, `8.9.2`); otherwise it is the one of torch's wheel."""
     version = read_cudnn(said) if said else None
-    release = _release(torch) if torch else None
-    if version is None and release is not None and variant:
-        row = release.variant(variant)
+    known = release(torch) if torch else None
+    if version is None and known is not None and variant:
+        row = known.variant(variant)
         version = row.cudnn if row else None
     if version is None:
         return None
@@ -66,7 +66,7 @@ def never_in_cudnn(card: Capability) -> bool:
     return last_cudnn(card) is None and isinstance(cudnn_serves(cudnns_for(13)[-1], card), Clash)
 
 
-def _release(torch: str) -> releases.TorchRelease | None:
+def release(torch: str) -> releases.TorchRelease | None:
     try:
         return releases.torch_release(torch)
     except RekindleError:

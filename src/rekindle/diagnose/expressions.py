@@ -102,23 +102,23 @@ class _Parser:
 
     def _either(self) -> Test:
         parts = [self._all()]
-        while self._word("or"):
+        while self._drop("or"):
             parts.append(self._all())
         return parts[0] if len(parts) == 1 else lambda world: any(part(world) for part in parts)
 
     def _all(self) -> Test:
         parts = [self._one()]
-        while self._word("and"):
+        while self._drop("and"):
             parts.append(self._one())
         return parts[0] if len(parts) == 1 else lambda world: all(part(world) for part in parts)
 
     def _one(self) -> Test:
-        if self._word("not"):
+        if self._drop("not"):
             inner = self._one()
             return lambda world: not inner(world)
-        if self._sign("("):
+        if self._drop("("):
             inner = self._either()
-            if not self._sign(")"):
+            if not self._drop(")"):
                 raise self._bad()
             return inner
         return self._compared()
@@ -149,14 +149,8 @@ class _Parser:
 
         return test
 
-    def _word(self, word: str) -> bool:
-        return self._drop(4, word)
-
-    def _sign(self, sign: str) -> bool:
-        return self._drop(1, sign)
-
-    def _drop(self, group: int, text: str) -> bool:
-        if not self._tokens or self._tokens[-1][group] != text:
+    def _drop(self, text: str) -> bool:
+        if not self._tokens or self._tokens[-1][0].strip() != text:
             return False
         self._tokens.pop()
         return True

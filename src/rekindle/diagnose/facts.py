@@ -129,8 +129,8 @@ class Entity(msgspec.Struct, frozen=True, kw_only=True):
 
 _LONGEST = 4_000
 _MOST = 60
-# The name of a file somewhere else is not what is installed.
-_ADDRESS = re2.compile(r"https?://\S+\.whl\S*")
+# The name of a file somewhere else is not what is installed, nor is what pip takes away.
+_ADDRESS = re2.compile(r"https?://\S+\.whl\S*|(?:Found existing installation:|[Uu]ninstall(?:ing|ed)) .*")
 # A release that is asked for, which is not yet the one that is there.
 _WISHED = re2.compile(r"(?i)\b(?:install|requires?|required)\b|[=<>~]=")
 # A path of PyTorch's index looks like one of Linux.

@@ -16,6 +16,7 @@ from rekindle.knowledge.logs.extension_homes import (
     distribution,
     for_glibc,
     home,
+    meant,
     python_names,
     wheel_for,
     wheels,
@@ -79,6 +80,7 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         asking=failing if failing not in _OWN else None,
         bnb_before=_cuda_before(fields.get("bnb_cuda", "")),
         said_line=said and CudaLine(Version(said)).name,
+        module_meant=meant(fields.get("module", "")),
         wheel_python=python and f"{python[0]}.{python[1:]}",
     )
     found |= _offered(fields.get("package", ""), fields.get("said", "")) | _missing(fields.get("module", ""), facts)

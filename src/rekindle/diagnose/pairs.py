@@ -10,6 +10,7 @@ from rekindle.compat.judgement import Fits
 from rekindle.compat.torch_python import takes
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
+from rekindle.diagnose import coverage
 from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.torch import companions, releases
 from rekindle.model.cuda_line import LINE, index_of
@@ -62,10 +63,8 @@ def _pairing() -> str:
 
 def _lines_of(torch: str) -> dict[str, str]:
     """The CUDA lines that a release has wheels of."""
-    try:
-        names = [each.name for each in releases.torch_release(torch).variants]
-    except RekindleError:
-        return {}
+    known = coverage.release(torch)
+    names = [each.name for each in known.variants] if known else []
     return {"cuda_lines": _listed(names), "cuda_line": names[-1]} if names else {}
 
 
@@ -105,9 +104,8 @@ def _index(package: str, facts: Facts) -> str | None:
 
 def _exact(torch: str, variant: str | None, facts: Facts) -> str | None:
     """For which Pythons a release has wheels, and where those with a `+cu117` in their name are."""
-    try:
-        release = releases.torch_release(torch)
-    except RekindleError:
+    release = coverage.release(torch)
+    if release is None:
         return None
     names = [each.name for each in release.variants]
     if facts.index is not None and variant is None:

@@ -69,7 +69,7 @@ def attempts(events: Sequence[Event]) -> tuple[str, ...]:
 
 
 # Options that make another try of the same package.
-_TELLING = frozenset({"--extra-index-url", "--no-build-isolation", "--only-binary"})
+_TELLING = frozenset({"--extra-index-url", "--no-build-isolation", "--only-binary", "--upgrade"})
 
 
 def tried(command: Command, done: Sequence[str]) -> bool:

@@ -56,6 +56,11 @@ _QUOTED = re.compile(
 _AS_IT_IS = re.compile(r"""[A-Za-z]:\\[^\\"]""")
 _SHOWN = {quote: re.compile(rf"(?:\bb|\[){quote}") for quote in "'\""}
 _BETWEEN = re.compile(r"""(?:\\r)?\\n(?:['"], ?['"])?""")
+# A message that a person gives in a sentence, behind words that no program writes.
+_TOLD = re2.compile(
+    r"^((?:[*-] )?[A-Za-z][\w'-]*(?:[ ,]+[\w'+.&-]+){2,30}?(?::| ->| =>|,| -|\.| with| says?| gives?| got)[ \x60]+)"
+    r"((?:[a-z_]\w*\.){0,4}[A-Z]\w*(?:Error|Exception): \S.{7,}|(?:ERROR|(?:fatal )?error): \S.{7,})$"
+)
 # Colours whose first character was lost or is shown, and the entities of a web page.
 _COLOUR = re.compile(r"(?:[\x1b\u2190]|\\(?:u001b|x1b|033))?\[\d{1,2}(?:;\d{1,3})*m")
 _ENTITY = re.compile(r"&(?:quot|gt|lt|amp|#39|#x27|nbsp);")
@@ -179,7 +184,8 @@ def unquoted(text: str) -> Iterator[str]:
     end = text.rstrip("])},. \t") if "\\n" in text else ""
     shown = _SHOWN[end[-1]].search(end, 0, len(end) - 1) if end.endswith(("'", '"')) else None
     if shown is None or "\\n" not in end[shown.end() : -1]:
-        yield text
+        told = _TOLD.match(text) if "rror: " in text or "RROR: " in text else None
+        yield from told.groups() if told else (text,)
         return
     yield text[: shown.start()]
     for part in _BETWEEN.split(end[shown.end() : -1]):

@@ -4,6 +4,7 @@ system's for a header or a library that is missed; and which torch has a name of
 
 from __future__ import annotations
 
+import difflib
 import re
 from fnmatch import fnmatchcase
 
@@ -164,6 +165,13 @@ def distribution(module: str) -> str | None:
     if not _INSTALLABLE.fullmatch(top) or top.endswith(("_cuda", "_ext", "_cpp", "_kernels", "_bindings", "_c")):
         return None
     return top.replace("_", "-")
+
+
+def meant(module: str) -> str | None:
+    """`dectron2` is most likely detectron2. None for a name that is known, or too short to tell."""
+    top, known = module.partition(".")[0].lower(), import_names().keys() | _by_name().keys()
+    close = difflib.get_close_matches(top, known, n=1, cutoff=0.88) if len(top) > 6 and top not in known else []
+    return close[0] if close else None
 
 
 def package_of(name: str, *, kind: str) -> str | None:
