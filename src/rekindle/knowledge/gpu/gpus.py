@@ -4,7 +4,7 @@ import re
 from collections.abc import Hashable, Iterable
 from enum import Enum
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -244,7 +244,7 @@ def _by_words(wanted: list[str]) -> tuple[Gpu, ...]:
     short = names.without_family(wanted)
     if not short:
         return ()
-    return _called(wanted) or _shortly(short) or _by_beginning(short)
+    return _called(wanted) or _called(short, short=True) or _by_beginning(short)
 
 
 @cached
@@ -257,27 +257,20 @@ def _digits(text: str) -> str:
     return "".join(filter(str.isdigit, text))
 
 
-def _called(words: list[str]) -> tuple[Gpu, ...]:
-    return tuple(gpu for gpu in _by_digits().get(_digits("".join(words)), ()) if names.tokens(gpu.name) == words)
-
-
-def _shortly(words: list[str]) -> tuple[Gpu, ...]:
-    """Without its family."""
-    return tuple(gpu for gpu in _by_digits().get(_digits("".join(words)), ()) if _short(gpu) == words)
-
-
-# The cards by some words of their name, each made when it is first asked for.
-_ByWords: TypeAlias = dict[tuple[str, ...], tuple[Gpu, ...]]
+def _called(words: list[str], *, short: bool = False) -> tuple[Gpu, ...]:
+    """The cards of this name, or of this name without its family."""
+    alike = _by_digits().get(_digits("".join(words)), ())
+    return tuple(gpu for gpu in alike if (_short(gpu) if short else names.tokens(gpu.name)) == words)
 
 
 @cached
-def _boards() -> _ByWords:
+def _boards() -> dict[tuple[str, ...], tuple[Gpu, ...]]:
     """All words of the short name but the last."""
     return _grouped((tuple(own[:-1]), gpu) for gpu in gpus() if (own := _board(gpu)))
 
 
 @cached
-def _plain() -> _ByWords:
+def _plain() -> dict[tuple[str, ...], tuple[Gpu, ...]]:
     """Without its series."""
     return _grouped((tuple(names.without_series(names.tokens(gpu.name))), gpu) for gpu in gpus())
 
@@ -385,7 +378,7 @@ def among_words(part: tuple[str, ...], beside: Iterable[str] = (), *, counted: b
         return ()
     if len(part) == 1 and (part[0].isdigit() or (len(part[0]) < _ALONE and not counted)):
         return ()
-    found = _shortly(list(part)) or _by_beginning(list(part))
+    found = _called(list(part), short=True) or _by_beginning(list(part))
     return tuple(gpu for gpu in found if gpu.official and names.of_generation(gpu.architecture, beside))
 
 
@@ -441,12 +434,8 @@ def nearest(name: str, count: int = 4) -> tuple[str, ...]:
     """Names that look like this one, best first. Their numbers must do so too: 4090 is nothing like T400."""
     import difflib
 
-    spelled: dict[str, str] = {}
-    bare: dict[str, str] = {}
-    for gpu in gpus():
-        spelled.setdefault(" ".join(names.tokens(gpu.name)), gpu.name)
-        if short := " ".join(_short(gpu)):
-            bare.setdefault(short, gpu.name)
+    spelled = _grouped((" ".join(names.tokens(gpu.name)), gpu) for gpu in gpus())
+    bare = _grouped((" ".join(short), gpu) for gpu in gpus() if (short := _short(gpu)))
     wanted = " ".join(names.tokens(name))[:80]
     if not wanted:
         return ()
@@ -455,7 +444,7 @@ def nearest(name: str, count: int = 4) -> tuple[str, ...]:
         words = set(names.tokens(name))
         found = [key for key in spelled if words and words <= set(key.split())]
         found = found or [word for word in names.tokens(name) if word in bare]
-    known = dict.fromkeys(spelled.get(key) or bare[key] for key in found)
+    known = dict.fromkeys((spelled.get(key) or bare[key])[0].name for key in found)
     return tuple(each for each in known if names.same_number(name, each))[:count]
 
 
