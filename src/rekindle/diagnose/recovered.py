@@ -83,5 +83,9 @@ def tried(command: Command, done: Sequence[str]) -> bool:
 
 
 def _holds(line: str, word: str) -> bool:
-    at = line.find(word)
-    return at >= 0 and not line[at + len(word) : at + len(word) + 1].isalnum()
+    """Whole: `/usr/local/cuda` is not `/usr/local/cuda/bin/nvcc`, and torch is not torch-scatter."""
+    return any(not _goes_on(rest) for rest in line.split(word)[1:])
+
+
+def _goes_on(rest: str) -> bool:
+    return rest[:1].isalnum() or rest[:1] in {"/", "\\", "-", "_"} or (rest[:1] == "." and rest[1:2].isalnum())
