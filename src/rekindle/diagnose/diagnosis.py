@@ -107,7 +107,8 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
         told["gpus"] = ", ".join(gpu.sm for gpu in facts.gpus)
     causes = tuple(_cause(entry, order, events, facts) for entry in order)
     if ending.outcome is not LogOutcome.NONE:
-        causes = _behind(_by_facts(pairs, entities, ending, facts), _with_patches(causes, events))
+        clash = next((pair for pair in pairs if pair.verdict == "clash" and pair.alone), None)
+        causes = _behind(clash, _by_facts(clash, entities, ending, facts), _with_patches(causes, events))
     if causes:
         ending = Ending(outcome=LogOutcome.CAUSE, summary=causes[0].title)
     return Diagnosis(
@@ -199,9 +200,8 @@ def _by_patches(found: Sequence[Patch]) -> Fix:
     return Fix(text=text, commands=(rekindle("patch", ".", *(w for each in found for w in ("--only", each.id))),))
 
 
-def _by_facts(pairs: Sequence[Judged], entities: Sequence[Entity], ending: Ending, facts: Facts) -> tuple[Cause, ...]:
+def _by_facts(clash: Judged | None, entities: Sequence[Entity], ending: Ending, facts: Facts) -> tuple[Cause, ...]:
     """Where no message is known, two things that cannot go together are the cause by themselves."""
-    clash = next((pair for pair in pairs if pair.verdict == "clash" and pair.alone), None)
     row = signatures.cause(clash.label) if clash else None
     shown = [
         EvidenceLine(line=each.line, text=f"{each.kind}: {each.value}")
@@ -219,15 +219,15 @@ def _by_facts(pairs: Sequence[Judged], entities: Sequence[Entity], ending: Endin
     return (msgspec.structs.replace(found, explanation=told),)
 
 
-def _behind(clash: tuple[Cause, ...], causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
+def _behind(clash: Judged | None, found: tuple[Cause, ...], causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
     """Two things that cannot go together come before a vague message that follows from it, and where there is none."""
-    row = signatures.cause(clash[0].label) if clash else None
-    # A driver that does not have the card is all of it, whatever message follows.
-    sure = row is not None and row.id == "driver_not_loaded"
+    row = signatures.cause(clash.label) if clash and found else None
+    # A driver that does not drive the card is all of it, whatever message follows.
+    sure = clash is not None and (clash.label == "driver_not_loaded" or clash.pair == "driver and card")
     vague = causes and (sure or causes[0].confidence <= POSSIBLE)
     if row is None or not vague or causes[0].label not in row.over:
-        return causes or clash
-    return (*clash, msgspec.structs.replace(causes[0], explained_by=row.id), *causes[1:])
+        return causes or found
+    return (*found, msgspec.structs.replace(causes[0], explained_by=row.id), *causes[1:])
 
 
 def _file_name(path: str) -> str:
