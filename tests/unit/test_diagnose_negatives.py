@@ -71,3 +71,20 @@ def test_harmless_lines_are_harmless(text: str) -> None:
     found = diagnose_text(text)
     assert found.causes == ()
     assert found.outcome is LogOutcome.NONE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I went from a GTX 1080 to an RTX 5070, put a new torch in, and ComfyUI works great now.",
+        "On my MacBook jax.devices() returns [CpuDevice(id=0)]: is there a Metal version?",
+        "In my CUDA kernel the shared memory is used for tiling on an RTX 3090. It is slower than I thought, why?",
+        "My old card, a GTX 1070, does 3 it/s, the RTX 5080 18 it/s. No errors, for information only.",
+        "Installed nvidia-driver-550 for an RTX 3060, everything works. Which torch do I install?",
+        "The RAM is full after I read the table with pandas: how do I read it in pieces?",
+        "My container doesn't see the config file that I mounted: docker run -v ./cfg:/cfg image",
+        "Is a Tesla P40 too old to learn with in 2026? I want to use pytorch.",
+    ],
+)
+def test_a_question_is_no_failure(text: str) -> None:
+    assert diagnose_text(text).causes == ()
