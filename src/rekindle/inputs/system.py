@@ -86,8 +86,8 @@ def read_system(text: str) -> TypedSystem:
     found = wheel_platforms.find(name)
     if found is None:
         names = ("windows", "linux", *(each for row in wheel_platforms.linux_systems() for each in row.names))
-        near = did_you_mean(name.split(" ")[0], names)
-        hint = f"{near}write `windows` or `linux`, or a distribution with its release: `Ubuntu 22.04`"
+        hint = did_you_mean(name.split(" ")[0], names)
+        hint += "write `windows` or `linux`, or a distribution with its release: `Ubuntu 22.04`"
         raise UsageError(f"unknown system `{text[:40]}`", hint=hint)
     row, glibc = found
     spoken = wheel_platforms.released(text)[:40]

@@ -238,10 +238,8 @@ def from_plan(plan: Plan, path: Path) -> BuildFile:
         message = (
             f"this plan installs PyTorch {plan.torch} by the route `{plan.route.value}`: there is nothing to build"
         )
-        hint = (
-            f"`{rekindle('install', '--plan', str(path))}` carries it out; to build instead, write the plan with the "
-            "line that `rekindle plan` shows for a source-build, or with `--prefer newest`"
-        )
+        carry = rekindle("install", "--plan", str(path))
+        hint = f"`{carry}` carries it out; with `--prefer newest`, `rekindle plan` may plan a build instead"
         raise UsageError(message, hint=hint)
     plan_room.check_patches(plan)
     plan_room.check_commit(plan)
