@@ -207,6 +207,9 @@ def _carry_out(argv: list[str]) -> int | RekindleError:
             card = did_you_mean(wrong.option_name, (name for each in place.command.params for name in each.opts))
             if any(wrong.option_name in each.opts for each in cli.params):
                 card = f"`{wrong.option_name}` goes before the verb: `rekindle {wrong.option_name} … {verb}`; "
+        if place and (typed := re.match(r"No such command '([^']*)'", message)):
+            message = f"unknown command `{console.clean(typed[1])[:60]}`"
+            card = did_you_mean(typed[1], getattr(place.command, "commands", ()))
         choice = getattr(getattr(wrong, "param", None), "type", None)
         if isinstance(choice, click.Choice) and (typed := re.search(r"'([^']*)' is not one of", message)):
             card = did_you_mean(typed[1], map(str, choice.choices))
@@ -271,6 +274,10 @@ def _of_system(error: OSError) -> RekindleError:
     """What no verb foresaw and the system refused: a full or read-only disk, a place that is not ours."""
     if error.errno == errno.ENAMETOOLONG:
         return NotFound(f"no file can be called `{str(error.filename)[:80]}…`", hint="give the path of a file")
+    if error.errno in (errno.EACCES, errno.EPERM) and error.filename:
+        named = str(error.filename)
+        if Path(named).exists() and not os.access(named, os.R_OK):
+            return NotFound(f"cannot read `{named}`: {error.strerror}", hint="check the permissions of the file")
     if error.errno in _NOT_OURS:
         return files.not_writable(error.filename or "a file", error)
     return _bug(error)

@@ -227,7 +227,8 @@ def talking(command: click.Command) -> click.Command:
     for parameter in command.params:
         if type(parameter.type) is click.Path:
             named = _NamedPath()
-            vars(named).update(vars(parameter.type))
+            # What reads it says why it cannot, with the exit code of that, where click would blame the command line.
+            vars(named).update(vars(parameter.type), readable=False)
             parameter.type = named
     for short, long, name, help in about:
         names = [each for each in (short, long) if each and each not in taken]

@@ -149,12 +149,18 @@ def _no_long_number(value: Any) -> None:
             raise ValueError("a number of more than 64 bits")
 
 
+def empty(name: str) -> BadInput:
+    return BadInput(f"{name} is empty", hint="name the file that was meant, or make it again")
+
+
 def _decoded(decode: Callable[[], T], kind: Any, name: str, data: bytes | str | None = None) -> T:
     try:
         return decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
         if data is not None and not data.strip():
-            raise BadInput(f"{name} is empty", hint="name the file that was meant, or make it again") from error
+            raise empty(name) from error
+        if isinstance(error, UnicodeDecodeError):
+            raise BadInput(f"{name} is not a text file in UTF-8", hint="name the file that was meant") from error
         if isinstance(data, bytes) and (other := files.binary_kind(data)):
             raise BadInput(f"{name} is {other}", hint="`rekindle inspect` shows what such a file holds") from error
         if unknown := _UNKNOWN.search(str(error)):

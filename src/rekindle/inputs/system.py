@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from rekindle.core.errors import UsageError
+from rekindle.core.errors import UsageError, did_you_mean
 from rekindle.core.paths import ARCHITECTURES
 from rekindle.core.version import Version
 from rekindle.inputs import plain
@@ -85,7 +85,10 @@ def read_system(text: str) -> TypedSystem:
         return TypedSystem(system="linux", l4t=l4t, spoken=text.strip()[:40])
     found = wheel_platforms.find(name)
     if found is None:
-        raise UsageError(f"unknown system `{text[:40]}`", hint="write `--os windows` or `--os linux`")
+        names = ("windows", "linux", *(each for row in wheel_platforms.linux_systems() for each in row.names))
+        hint = did_you_mean(name.split(" ")[0], names)
+        hint += "write `windows` or `linux`, or a distribution with its release: `Ubuntu 22.04`"
+        raise UsageError(f"unknown system `{text[:40]}`", hint=hint)
     row, glibc = found
     spoken = wheel_platforms.released(text)[:40]
     spoken = spoken if spoken != spoken.lower() else spoken.capitalize()

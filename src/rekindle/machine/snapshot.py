@@ -16,7 +16,7 @@ import msgspec
 
 from rekindle import __version__
 from rekindle.core import codec, console
-from rekindle.core.errors import BadInput
+from rekindle.core.errors import BadInput, did_you_mean
 from rekindle.inputs.system import read_system
 from rekindle.knowledge.gpu.gpus import find
 from rekindle.machine.gpu.cards import known
@@ -81,7 +81,17 @@ def read(data: bytes | str, *, name: str = "the snapshot") -> Machine:
     if snapshot.machine is None:
         message = f"{name} holds neither facts nor raw answers"
         raise BadInput(message, hint="write one with `rekindle doctor --save machine.json`")
+    _say_if_misspelt(head["machine"], name)
     return _written_down(snapshot.machine)
+
+
+def _say_if_misspelt(typed: dict[str, Any], name: str) -> None:
+    """A key of tomorrow breaks no snapshot; one that somebody typed wrongly would be dropped without a word."""
+    fields = Machine.__struct_encode_fields__
+    for key in sorted(typed.keys() - set(fields)):
+        console.say(
+            f"{name}: `machine.{key[:40]}` is not known, and not used; {did_you_mean(key, fields)}".rstrip("; ")
+        )
 
 
 def _say_if_edited(written: Machine, read: Machine, name: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core import files
+from rekindle.core import codec, files
 from rekindle.core.console import clean
 from rekindle.core.errors import BadInput, NotFound
 
@@ -97,6 +97,8 @@ def read(text: str, *, name: str = "", encoding: str = "utf-8", folder: Path | N
         lines = lines[:-1]
     body = "\n".join(lines) + "\n"
     dialect = _dialect(name, body)
+    if dialect is None and not body.strip():
+        raise codec.empty(f"`{name or 'this text'}`")
     if dialect is None:
         raise BadInput(f"cannot review `{name or 'this text'}`: not a kind of script that Rekindle reads", hint=_READS)
     return Document(name=name, dialect=dialect, text=body, lines=lines, ends=ends, encoding=encoding, folder=folder)

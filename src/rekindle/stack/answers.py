@@ -210,7 +210,8 @@ def heading(situation: Situation) -> str:
     system += f" ({situation.system_name})" if situation.system_name else ""
     system += " in WSL" if situation.wsl else ""
     machine = f" on {situation.arch}" if situation.arch != "x86_64" else ""
-    return console.paint(f"{cards or 'no NVIDIA card'} on {system}{machine}{driver}{python}", "bold")
+    said = f"{cards or 'no NVIDIA card'} on {system}{machine}{driver}{python}"
+    return console.paint(console.wrap(said, indent="  ", first=""), "bold")
 
 
 def _chain(chain: Iterable[Rejection]) -> list[str]:

@@ -74,7 +74,8 @@ def answer(store: Store, kits: Sequence[Kit]) -> Toolchain:
 
 def show_list(found: Toolchain) -> None:
     if not found.kits:
-        console.out(f"no toolchains in {found.folder}; install one: rekindle toolchain install cuda==11.8")
+        console.out(console.wrap(f"no toolchains in {found.folder}"))
+        console.out("install one: rekindle toolchain install cuda==11.8")
         return
     rows = [[kit.id, kit.provider, f"{kit.size / 1e6:,.0f} MB", kit.folder] for kit in found.kits]
     console.out(console.table(rows, head=["kit", "from", "size", "folder"]))

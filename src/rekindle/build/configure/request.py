@@ -211,9 +211,11 @@ def read(path: Path, *, unlocked: bool = False) -> BuildFile:
     """A build file, or a plan of `rekindle plan -o`; `unlocked`: also one that was edited."""
     data = files.read_bytes(path, limit=4 * 1024 * 1024)
     head = codec.from_toml(data, dict[str, Any], name=f"`{path}`")
+    if not data.strip():
+        raise codec.empty(f"`{path}`")
     if head.get("schema") == plan_room.SCHEMA:
         plan = plan_room.read(path)
-        wanted = from_plan(plan)
+        wanted = from_plan(plan, path)
         plan_room.check_seal(plan, unlocked=unlocked)
         return wanted
     if (schema := head.get("schema", SCHEMA)) != SCHEMA:
@@ -230,13 +232,15 @@ def is_plan(path: Path) -> bool:
     return codec.from_toml(data, dict[str, Any], name=f"`{path}`").get("schema") == plan_room.SCHEMA
 
 
-def from_plan(plan: Plan) -> BuildFile:
-    """What a plan asks for. A plan that installs a ready wheel has nothing to build."""
+def from_plan(plan: Plan, path: Path) -> BuildFile:
+    """What the plan at `path` asks for. A plan that installs a ready wheel has nothing to build."""
     if plan.route is not RouteKind.SOURCE_BUILD:
         message = (
             f"this plan installs PyTorch {plan.torch} by the route `{plan.route.value}`: there is nothing to build"
         )
-        raise UsageError(message, hint="`rekindle install` carries it out")
+        carry = rekindle("install", "--plan", str(path))
+        hint = f"`{carry}` carries it out; with `--prefer newest`, `rekindle plan` may plan a build instead"
+        raise UsageError(message, hint=hint)
     plan_room.check_patches(plan)
     plan_room.check_commit(plan)
     plan_room.check_cards(plan)

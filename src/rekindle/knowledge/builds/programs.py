@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rekindle.core.errors import UnknownName
+from rekindle.core.errors import UnknownName, did_you_mean
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import NamedRow, Row, rows
@@ -113,8 +113,10 @@ def brings_torch(name: str) -> bool:
 def program(name: str) -> OtherProgram:
     found = known(name)
     if found is None:
-        one_of = ", ".join(row.id for row in programs())
-        raise UnknownName(f"no program `{name[:40]}` in the tables", hint=f"one of {one_of}")
+        every = [row.id for row in programs()]
+        itself = canonical_name(name) in ("torch", "pytorch")
+        near = "for PyTorch itself leave `--for` out; " if itself else did_you_mean(canonical_name(name), every)
+        raise UnknownName(f"no program `{name[:40]}` in the tables", hint=f"{near}one of {', '.join(every)}")
     return found
 
 

@@ -1,0 +1,155 @@
+"""What a newcomer met who typed what the README and the guides say, and what one does slightly wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rekindle.cli import main
+from rekindle.core import files
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    ended = main.run(list(words))
+    said = capsys.readouterr()
+    return ended, said.out, said.err
+
+
+def test_a_plan_that_installs_says_how_and_what_would_build(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plan = str(tmp_path / "plan.toml")
+    assert told(capsys, "plan", "--gpu", "Tesla K40c", "--os", "linux", "-o", plan)[0] == 0
+    ended, _, said = told(capsys, "build", plan, "--dry-run")
+    assert ended == 2
+    assert f"install --plan {plan}`" in said
+    assert "`--prefer newest`" in said
+    ended, out, _ = told(capsys, "plan", "--gpu", "Tesla K40c", "--os", "linux", "--prefer", "newest", "-o", plan)
+    assert ended == 0
+    assert f"rekindle build {plan}" in out
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"), [("Windos", "windows"), ("ubunut 22.04", "ubuntu"), ("Fedroa", "fedora"), ("linx", "linux")]
+)
+def test_a_misspelt_system_is_guessed_at(capsys: pytest.CaptureFixture[str], said: str, meant: str) -> None:
+    ended, _, err = told(capsys, "plan", "--gpu", "RTX 3060", "--os", said)
+    assert ended == 2
+    assert f"did you mean `{meant}`?" in err
+    assert "`Ubuntu 22.04`" in err
+
+
+def test_a_driver_that_is_taken_as_itself_is_no_news(capsys: pytest.CaptureFixture[str]) -> None:
+    out = told(capsys, "plan", "--gpu", "RTX 3060", "--os", "linux", "--driver", "999")[1]
+    assert "newer than Rekindle's data" in out
+    assert "999 is taken as 999" not in out
+
+
+def test_a_wheel_that_is_not_there_is_not_one_of_a_wrong_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    ended, _, err = told(capsys, "repair", str(tmp_path / "nowhere"), "-o", str(tmp_path / "out"))
+    assert ended == 14
+    assert "no such file" in err
+    assert "rename" not in err
+
+
+@pytest.mark.parametrize("verb", ["build", "review", "plan --from", "install --plan", "plan --machine"])
+def test_an_empty_file_is_called_empty_by_every_verb(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str
+) -> None:
+    empty = tmp_path / "nothing"
+    empty.write_bytes(b"")
+    ended, _, err = told(capsys, *verb.split(), str(empty))
+    assert (ended, f"`{empty}` is empty" in err) == (4, True)
+
+
+@pytest.mark.parametrize("verb", ["build", "plan --from", "install --plan"])
+def test_a_file_that_is_no_text_is_called_that(capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"\xbe\x9f\x81\x00")
+    ended, _, err = told(capsys, *verb.split(), str(other))
+    assert ended == 4
+    assert "is not a text file" in err
+    assert "codec" not in err
+
+
+@pytest.mark.parametrize("verb", ["review", "diagnose", "plan --machine", "repair"])
+def test_a_file_that_may_not_be_read_is_no_fault_of_the_command_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verb: str
+) -> None:
+    """As for somebody who is not root, which the tests may be."""
+    kept = tmp_path / "kept.txt"
+    kept.write_text("pip install torch\n", encoding="utf-8")
+
+    def refusing(read: Callable[..., Any]) -> Callable[..., Any]:
+        def reader(path: object, *more: object, **named: object) -> Any:
+            if str(path) == str(kept):
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return read(path, *more, **named)
+
+        return reader
+
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(files, "_read", refusing(files._read))
+    monkeypatch.setattr(Path, "open", refusing(Path.open))
+    monkeypatch.setattr(Path, "read_bytes", refusing(Path.read_bytes))
+    ended, _, err = told(capsys, *verb.split(), str(kept))
+    assert ended == 14
+    assert err.startswith(f"error: cannot read `{kept}`")
+    assert "--help" not in err
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"), [("vlm", "did you mean `vllm`?"), ("lama.cpp", "`llama.cpp`?"), ("pytorch", "leave `--for` out")]
+)
+def test_a_program_that_is_not_known_is_guessed_at(capsys: pytest.CaptureFixture[str], said: str, meant: str) -> None:
+    ended, _, err = told(capsys, "plan", "--for", said, "--gpu", "RTX 3060")
+    assert ended == 3
+    assert meant in err
+
+
+@pytest.mark.parametrize(("group", "said", "meant"), [("extension", "fnd", "find"), ("knowledge", "exprot", "export")])
+def test_a_misspelt_verb_of_a_group_is_answered_as_one_of_the_first_row(
+    capsys: pytest.CaptureFixture[str], group: str, said: str, meant: str
+) -> None:
+    ended, _, err = told(capsys, group, said)
+    assert ended == 2
+    assert err.startswith(f"error: unknown command `{said}`\n")
+    assert f"hint: did you mean `{meant}`? see `" in err
+
+
+def test_a_long_heading_stays_in_the_window(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    cards = [{"name": "Tesla V100-SXM2-16GB"}, {"name": "Tesla V100-SXM2-16GB"}]
+    node = {"os": "linux", "arch": "x86_64", "gpus": cards, "driver": {"version": "535.129.03"}}
+    file = tmp_path / "node7.json"
+    file.write_text(json.dumps({"schema": "rekindle.machine/1", "machine": node}), encoding="utf-8")
+    out = told(capsys, "plan", "--machine", str(file))[1]
+    assert max(map(len, out.splitlines()[:2])) <= 80
+
+
+def test_a_misspelt_key_of_a_typed_machine_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    typed = {"os": "linux", "arch": "x86_64", "gpu": [{"name": "V100"}]}
+    file = tmp_path / "node7.json"
+    file.write_text(json.dumps({"schema": "rekindle.machine/1", "machine": typed}), encoding="utf-8")
+    ended, _, err = told(capsys, "plan", "--machine", str(file))
+    assert ended == 5
+    assert f"`{file}`: `machine.gpu` is not known, and not used; did you mean `gpus`?" in err
+
+
+def test_what_torch_refuses_is_not_its_own_example(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    script = tmp_path / "Dockerfile"
+    lines = ("FROM nvidia/cuda:12.4.1-devel-ubuntu22.04", 'ENV TORCH_CUDA_ARCH_LIST="12.0"')
+    script.write_text("\n".join([*lines, "RUN pip install torch==2.6.0 && pip install ."]), encoding="utf-8")
+    ended, out, _ = told(capsys, "review", str(script), "--gpu", "RTX 5090")
+    assert ended == 8
+    plain = " ".join(out.split())
+    assert "`12.0` in TORCH_CUDA_ARCH_LIST is not an architecture" in plain
+    assert "Entries look like 7.5 or 8.6+PTX" in plain
