@@ -159,10 +159,10 @@ def _decoded(decode: Callable[[], T], kind: Any, name: str, data: bytes | str | 
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
         if data is not None and not data.strip():
             raise empty(name) from error
-        if isinstance(error, UnicodeDecodeError):
-            raise BadInput(f"{name} is not a text file in UTF-8", hint="name the file that was meant") from error
         if isinstance(data, bytes) and (other := files.binary_kind(data)):
             raise BadInput(f"{name} is {other}", hint="`rekindle inspect` shows what such a file holds") from error
+        if isinstance(error, UnicodeDecodeError):
+            raise BadInput(f"{name} is not a text file in UTF-8", hint="name the file that was meant") from error
         if unknown := _UNKNOWN.search(str(error)):
             known = _fields(kind, unknown[2] or "")
             where = f" in `{unknown[2].lstrip('.')}`" if unknown[2] else ""

@@ -29,13 +29,13 @@ def file_name(found: package.Package, info: str) -> str:
 
 
 def wheel_tags(path: Path) -> frozenset[Tag]:
-    if not path.exists():
-        raise NotFound.path(path)
     try:
         if " " in path.name:
             raise InvalidWheelFilename("it has a space in it")
         return wheel.read_name(path.name).tags
     except InvalidWheelFilename as error:
+        if not path.exists():
+            raise NotFound.path(path) from error
         wheel_like = path.suffix == ".whl"
         message = f"`{path.name}` is not the name of a wheel: {error}" if wheel_like else files.not_a(path, "a wheel")
         known = "such as `torch-2.7.1-cp311-cp311-win_amd64.whl`"
