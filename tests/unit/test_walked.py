@@ -13,6 +13,7 @@ import pytest
 
 from rekindle.cli import main
 from rekindle.core import files
+from rekindle.core.command import rekindle
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -21,16 +22,21 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
     return ended, said.out, said.err
 
 
+def typed(*words: str, system: str | None = None) -> str:
+    """As it is pasted there, whatever this Rekindle is called."""
+    return str(rekindle(*words, system=system)).partition("rekindle ")[2]
+
+
 def test_a_plan_that_installs_says_how_and_what_would_build(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     plan = str(tmp_path / "plan.toml")
     assert told(capsys, "plan", "--gpu", "Tesla K40c", "--os", "linux", "-o", plan)[0] == 0
     ended, _, said = told(capsys, "build", plan, "--dry-run")
     assert ended == 2
-    assert f"install --plan {plan}`" in said
+    assert f"{typed('install', '--plan', plan)}`" in said
     assert "`--prefer newest`" in said
     ended, out, _ = told(capsys, "plan", "--gpu", "Tesla K40c", "--os", "linux", "--prefer", "newest", "-o", plan)
     assert ended == 0
-    assert f"rekindle build {plan}" in out
+    assert typed("build", plan, system="linux") in out
 
 
 @pytest.mark.parametrize(
