@@ -48,9 +48,8 @@ def read_driver(text: str, counting: str = "linux") -> TypedDriver:
         note = f"driver {text} is taken as {found}" if found != version else None
         return TypedDriver(driver=Driver(found, counting), note=note)
     newest = meant(version, counting)
-    note = f"the newest of branch R{version.major}" if newest != version else "the first of that number"
-    told = f"driver {text} is taken as {newest}, {note}" if str(newest) != said else None
-    return TypedDriver(driver=Driver(newest, counting), note=told)
+    note = f"driver {text} is taken as {newest}, the newest of branch R{version.major}" if newest != version else None
+    return TypedDriver(driver=Driver(newest, counting), note=note)
 
 
 def _of_cuda(number: int, counting: str) -> str:

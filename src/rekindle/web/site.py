@@ -192,7 +192,6 @@ def cards_index(chosen: list[CardClass]) -> dict[str, Any]:
             "capability": "No GPU of compute capability {} is in Rekindle's data.",
             "read": "`{typed}` is read as {name}",
             "unlisted": doubted(driver_card.older_than_lists("{name}", "{first}", "{driver}")),
-            "first": (read_driver("987", "linux").note or "").replace("987", "{}"),
         },
     }
 
@@ -225,13 +224,10 @@ def _notes(name: str) -> tuple[str, ...]:
     return tuple(note for note in found if " is read as " not in note)
 
 
-def _branches(system: str) -> dict[str, tuple[str, str | None]]:
+def _branches(system: str) -> dict[str, tuple[str, str]]:
     """What a bare number means as a driver, where it is a branch with a newest release."""
-    found = {}
-    for branch in drivers.branches():
-        meant = read_driver(str(branch), system)
-        found[str(branch)] = (str(meant.driver.version), meant.note)
-    return found
+    meant = {str(branch): read_driver(str(branch), system) for branch in drivers.branches()}
+    return {branch: (str(each.driver.version), each.note) for branch, each in meant.items() if each.note}
 
 
 Say = Callable[[str], None]

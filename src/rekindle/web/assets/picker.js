@@ -197,8 +197,8 @@ const REKINDLE = (() => {
     const plain = typed.toLowerCase().replace(/^[rv]/, "");
     if (plain === "") return { driver: "", note: null };
     if (!/^\d{3}(\.\d+){0,3}$/.test(plain)) return null;
-    if (known.branches[os][plain]) return { driver: known.branches[os][plain][0], note: known.branches[os][plain][1].replace(plain, typed) };
-    return { driver: numbers(plain).join("."), note: plain.includes(".") ? null : known.say.first.replaceAll("{}", plain) };
+    const [newest, note] = known.branches[os][plain] || [numbers(plain).join("."), null];
+    return { driver: newest, note: note && note.replace(plain, typed) };
   }
 
   function offer(found) {
