@@ -569,3 +569,10 @@ def test_a_card_whose_name_is_cut_short_was_found() -> None:
     verdict = report.report(seen).verdict
     assert verdict is not None
     assert verdict.summary == "which card `NVIDIA GeForce ...` is could not be told"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_numbers_of_the_last_line_add_up(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["doctor", "--machine", str(MACHINES / f"{name}.json")])
+    total, _, parts = capsys.readouterr().out.rstrip().rpartition("\n")[2].partition(" checks: ")
+    assert int(total) == sum(int(part.split()[0]) for part in parts.split(", "))

@@ -337,6 +337,8 @@ def test_a_text_without_a_build_is_not_accepted(tmp_path: Path) -> None:
     seen = rekindle_command("review", str(nothing))
     assert seen.code == 9 and "nothing was checked" in seen.out
     assert rekindle_command("review", str(nothing), "--json").json()["scripts"][0]["recognised"] is False
+    for told in (("--torch", "2.7.1"), ("--python", "3.12")):  # said by who asks, not by the script
+        assert rekindle_command("review", str(nothing), *told).code == 9
     assert rekindle_command("review", str(nothing), str(good)).code == 9
     assert rekindle_command("review", str(good)).code == 0
     nothing.write_text("if true; then\n", encoding="utf-8", newline="\n")

@@ -397,12 +397,10 @@ def test_a_tree_of_a_billion_files_is_not_listed(
 ) -> None:
     commit = bomb(mirrors / "pytorch")
     monkeypatch.setattr(request, "commit_of", lambda release: commit)
-    begun = time.monotonic()
     assert bring(tmp_path / "tree", mirrors) == BadInput.exit_code
     assert "too many files" in capsys.readouterr().err
     with pytest.raises(BadInput, match="too many files"):
         checkout.edited(mirrors / "pytorch", commit)
-    assert time.monotonic() - begun < pace.seconds(20)
 
 
 def test_a_tree_does_not_say_that_it_is_as_committed(mirrors: Path, tmp_path: Path) -> None:

@@ -490,3 +490,12 @@ def test_no_option_makes_up_the_folder_that_it_writes_into(tmp_path: Path) -> No
 def test_an_option_of_the_program_behind_a_verb_is_told_its_place(tmp_path: Path) -> None:
     done = rekindle_command("gpu", "RTX 3090", "--knowledge", str(tmp_path))
     assert done.code == 2 and "goes before the verb: `rekindle --knowledge … gpu`" in done.err
+
+
+def test_a_target_that_no_card_has_is_not_looked_for(tmp_path: Path) -> None:
+    done = rekindle_command("inspect", str(tmp_path), "--require", "sm_999")
+    assert done.code == 3 and "no GPU of compute capability 99.9" in done.err
+
+
+def test_of_names_that_are_equally_near_the_first_are_offered() -> None:
+    assert "`Tesla K40c` or `Tesla K40d`" in " ".join(rekindle_command("gpu", "Tesla K40x").err.split())

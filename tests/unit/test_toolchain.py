@@ -588,6 +588,20 @@ def test_a_rehearsal_does_not_ask_for_what_it_was_given(tmp_path: Path, monkeypa
     seen = rekindle_command("build", str(plan), "--provision", "--dry-run")
     assert "would install cuda==9.1" in seen.err
     assert "without `--dry-run` they are installed first" in seen.err and "add `--provision`" not in seen.err
+    plan.write_text(f'python = "3.6"\n{plan.read_text(encoding="utf-8")}', encoding="utf-8")
+    seen = rekindle_command("build", str(plan), "--provision", "--dry-run")
+    assert "would install cuda==9.1" in seen.err and "error: Python 3.6 is not on this machine" in seen.err
+    assert "installed first" not in seen.err, "no Python is installed first"
+
+
+def test_all_that_the_machine_lacks_is_said_at_once_the_compiler_too() -> None:
+    wanted = BuildFile(source=".", torch="1.13.1", cuda=Version("11.8"), arch_list="3.5")
+    newer = FoundCompiler(kind="gcc", path="/usr/bin/g++-13", version=Version("13.2"))
+    bare = Machine(os="linux", arch="x86_64", compilers=(newer,))
+    with pytest.raises(MissingTool) as said:
+        request.resolve(wanted, bare)
+    assert "CUDA 11.8 is not on this machine" in said.value.message
+    assert "a C++ compiler that CUDA 11.8 takes is not on this machine" in said.value.message
 
 
 @pytest.mark.skipif(not hasattr(os, "confstr"), reason="UNVERIFIED: only a Linux has a glibc to compare")
@@ -663,7 +677,7 @@ def test_plan_and_build_name_one_command_for_a_missing_gcc() -> None:
     wanted = BuildFile(cuda=Version("12.4"), arch_list="6.1")
     machine = Machine(os="linux", arch="x86_64", toolkits=(kit,))
     with pytest.raises(MissingTool) as refused:
-        request._gcc(wanted, machine, request.cuda_of(wanted, machine))
+        request.compiler_of(wanted, machine, Version("12.4"))
     assert "`rekindle toolchain install gcc --cuda 12.4`" in (refused.value.hint or "")
 
 

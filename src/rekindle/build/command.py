@@ -98,7 +98,8 @@ def build(command: BuildCommand, tell: Callable[[str], None], listener: BuildLis
     except RekindleError as error:
         if not (command.provision and command.dry_run):
             raise
-        # The tools are named above; the usual hint would be to add what was given.
+        # The tools are named above; the usual hint would be to add what was given. A Python nobody brings.
+        request.python_of(wanted_by(command), seen)
         raise type(error)(error.message, hint="without `--dry-run` they are installed first") from error
     choices = codec.like(
         Choices,

@@ -68,7 +68,9 @@ def _count(answer: DoctorReport) -> str:
     counted = [finding for finding in answer.checks if finding.id not in answer.folded]
     counts = {state: sum(finding.state is state for finding in counted) for state in State}
     told = [f"{counts[State.PASS]} passed", f"{counts[State.WARN]} to know", f"{counts[State.UNVERIFIED]} unverified"]
-    return f"{len(answer.checks)} checks: {', '.join(told)}, {counts[State.FAIL]} failed"
+    folded = len(answer.checks) - len(counted)
+    told += [f"{counts[State.FAIL]} failed", *([f"{folded} folded"] if folded else [])]
+    return f"{len(answer.checks)} checks: {', '.join(told)}"
 
 
 def compared(answer: Comparison, first: str, second: str) -> str:

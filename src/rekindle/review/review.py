@@ -128,7 +128,13 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
     python = python_of(subject)
     by_rekindle = any(_calls_rekindle(item) for item in subject.trace.invocations)
     generator, archs = options.generator(subject), architecture.compiled_for(subject) or code.code_for(subject)
-    facts = (torch, cuda, archs, toolset, studio, python, generator)
+    # What was told on the command line is nothing that the script says.
+    said = [
+        each
+        for each, told in ((torch, subject.told), (python, subject.asked.place and subject.asked.place.python))
+        if each and not told
+    ]
+    facts = (*said, cuda, archs, toolset, studio, generator)
     refused = any(remark.state is State.FAIL for remark in ordered)
     # What does not serve the card is never accepted, whichever rule was to say so.
     clashes = [] if refused else [each for one in answered(subject) for each in one.clashes]

@@ -40,7 +40,7 @@ def wheel_tags(path: Path) -> frozenset[Tag]:
         message = f"`{path.name}` is not the name of a wheel: {error}" if wheel_like else files.not_a(path, "a wheel")
         known = "such as `torch-2.7.1-cp311-cp311-win_amd64.whl`"
         hint = f"rename it to what it was when it was built, {known}" if wheel_like else f"name a wheel, {known}"
-        raise UsageError(message, hint=hint) from error
+        raise BadInput(message, hint=hint) from error
 
 
 def machine_of(tags: Collection[Tag]) -> tuple[str, str] | None:

@@ -294,7 +294,7 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
         python=(python := python_of(wanted, machine))[0],
         python_version=python[1],
         cmake_version=cmake.version if (cmake := machine.program("cmake")) else None,
-        compiler=compiler_of(wanted, machine, cuda),
+        compiler=compiler_of(wanted, machine, cuda.version if cuda else None),
         cuda=cuda,
         cudnn=cudnn_of(wanted, machine),
         mkl=(mkl := mkl_of(wanted, machine)),
@@ -307,7 +307,7 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
 def _check_tools(wanted: BuildFile, machine: Machine) -> None:
     """All that the machine lacks at once: whoever is told of one thing after the other installs for an evening."""
     lacking = []
-    for ask in (cuda_of, cudnn_of, python_of, lambda wanted, machine: compiler_of(wanted, machine, None)):
+    for ask in (cuda_of, cudnn_of, python_of, lambda wanted, machine: compiler_of(wanted, machine, wanted.cuda)):
         try:
             ask(wanted, machine)
         except MissingTool as error:
@@ -425,27 +425,29 @@ def python_of(wanted: BuildFile, machine: Machine) -> tuple[str, Version | None]
     raise MissingTool(message, hint="create an environment with that Python and run Rekindle inside it")
 
 
-def compiler_of(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
+def compiler_of(wanted: BuildFile, machine: Machine, cuda: Version | None) -> Compiler:
     return _msvc(wanted, machine, cuda) if machine.os == "windows" else _gcc(wanted, machine, cuda)
 
 
-def _gcc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
+def _gcc(wanted: BuildFile, machine: Machine, cuda: Version | None) -> Compiler:
     found = list(machine.compilers)
     if wanted.compiler:
         found = [one for each in found if (one := _called(each, wanted.compiler))]
     elif cuda:
         # The newest that this CUDA takes; the default one first among equals.
-        fitting = gcc.taken_by(cuda.version, found)
+        fitting = gcc.taken_by(cuda, found)
         found = sorted(fitting, key=lambda each: (each.version.major, each.default), reverse=True)
     if not found:
         asked = (
             f"`{wanted.compiler}`"
             if wanted.compiler
-            else f"a C++ compiler that CUDA {cuda.version if cuda else ''} takes"
+            else f"a C++ compiler that CUDA {cuda} takes"
+            if cuda
+            else "a C++ compiler"
         )
         have = ", ".join(f"{each.path} ({each.version})" for each in machine.compilers) or "none"
         message = f"{asked} is not on this machine (found: {have})"
-        command = install_gcc(cuda.version) if cuda else "rekindle toolchain install gcc"
+        command = install_gcc(cuda) if cuda else "rekindle toolchain install gcc"
         raise MissingTool(message, hint=f"`{command}`, or add `--provision` to `rekindle build`")
     best = found[0]
     c = _c_of(best.path)
@@ -465,13 +467,13 @@ def _c_of(cxx: str) -> str:
     return posixpath.join(folder, name.replace("clang++", "clang").replace("g++", "gcc").replace("c++", "cc"))
 
 
-def _msvc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
+def _msvc(wanted: BuildFile, machine: Machine, cuda: Version | None) -> Compiler:
     kind = wanted.compiler or "cl"
     if kind not in ("cl", "clang-cl", "icx"):
         message = f"`{kind}` cannot compile PyTorch on Windows"
         raise BadInput(message, hint="use `cl`, or `clang-cl` or `icx` with `cl` as nvcc's host compiler")
     fitting = [each for each in machine.toolsets if each.x64]
-    taken = msvc.taken_by(cuda.version if cuda else None, fitting)
+    taken = msvc.taken_by(cuda, fitting)
     if wanted.toolset:
         asked_for = read_toolset(wanted.toolset)
         named = [each for each in fitting if each.version.starts_with(asked_for)]
@@ -483,7 +485,7 @@ def _msvc(wanted: BuildFile, machine: Machine, cuda: Cuda | None) -> Compiler:
         asked = (
             f"MSVC toolset {wanted.toolsets or wanted.toolset}"
             if wanted.toolset
-            else f"an MSVC toolset that CUDA {cuda.version if cuda else ''} takes"
+            else f"an MSVC toolset that CUDA {cuda or ''} takes"
         )
         message = f"{asked} is not on this machine (found: {have})"
         raise MissingTool(message, hint="add it in the Visual Studio Installer under individual components")

@@ -53,7 +53,8 @@ def completed(wanted: BuildFile, machine: Machine) -> tuple[Machine, tuple[str, 
     lacks = []
 
     def compiler(wanted: BuildFile, machine: Machine) -> Any:
-        return compiler_of(wanted, machine, cuda_of(wanted, machine))
+        cuda = cuda_of(wanted, machine)
+        return compiler_of(wanted, machine, cuda.version if cuda else None)
 
     for ask, fields in (
         (cuda_of, ("toolkits",)),

@@ -135,11 +135,11 @@ def _found(text: str) -> Match | None:
         return Match(query=text, by=MatchedBy.PCI_ID, gpus=found)
     number = re.match(names.CAPABILITY, text)
     if number:
-        return Match(query=text, by=MatchedBy.CAPABILITY, gpus=_of_capability(Capability.parse(number[1] or number[2])))
+        return Match(query=text, by=MatchedBy.CAPABILITY, gpus=of_capability(Capability.parse(number[1] or number[2])))
     chip = names.chips().get(text.upper()) or names.chips().get(re.sub(r"(?:GL)?M?$", "", text.upper()))
     if chip is not None and chip.capability is not None:
         note = f"`{text}` is a chip: what runs on one card of it runs on every other"
-        return Match(query=text, by=MatchedBy.CAPABILITY, gpus=_of_capability(chip.capability), notes=(note,))
+        return Match(query=text, by=MatchedBy.CAPABILITY, gpus=of_capability(chip.capability), notes=(note,))
     found = () if _unnamed(text) else by_name(text)
     return _named(text, found) if found and not _loose(text, found) else _as_people_say(text)
 
@@ -440,6 +440,7 @@ def nearest(name: str, count: int = 4) -> tuple[str, ...]:
     if not wanted:
         return ()
     found = difflib.get_close_matches(wanted, [*spelled, *bare], n=count * 4, cutoff=0.72)
+    found.sort(key=lambda key: (-difflib.SequenceMatcher(None, key, wanted).ratio(), key))
     if not found:
         words = set(names.tokens(name))
         found = [key for key in spelled if words and words <= set(key.split())]
@@ -486,7 +487,7 @@ def _checked(query: str) -> str:
     return text
 
 
-def _of_capability(capability: Capability) -> tuple[Gpu, ...]:
+def of_capability(capability: Capability) -> tuple[Gpu, ...]:
     found = tuple(gpu for gpu in gpus() if gpu.capability == capability)
     if not found:
         known = ", ".join(str(c) for c in sorted({gpu.capability for gpu in gpus()}))

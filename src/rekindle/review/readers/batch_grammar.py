@@ -196,10 +196,10 @@ class BatchParser:
         return self._taken(_WORD)
 
     def _taken(self, pattern: re.Pattern[str]) -> str:
-        """What stands here of a pattern that also matches nothing."""
-        start = self.at
-        self.at = pattern.match(self.text, start).end()  # type: ignore[union-attr]
-        return self.text[start : self.at]
+        """What stands here of a pattern."""
+        found = pattern.match(self.text, self.at)
+        self.at += len(found[0]) if found else 0
+        return found[0] if found else ""
 
     def _for(self, depth: int, line: int) -> BatchNode:
         start = self.at

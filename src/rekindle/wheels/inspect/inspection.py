@@ -346,6 +346,8 @@ def targets_of(words: Sequence[str]) -> tuple[Target, ...]:
             message = f"`{word[:40]}` is not a target"
             hint = "write `--require sm_61` for native code, `compute_90` for PTX; a card by name goes with `--gpu`"
             raise UsageError(message, hint=hint) from None
+    for target in found:
+        gpus.of_capability(target.capability)  # none may have it: a misspelt target would be missing everywhere
     return tuple(found)
 
 
