@@ -448,6 +448,10 @@ def test_an_extension_that_no_build_serves_the_card_with_is_not_built() -> None:
     answer = rekindle_command("plan", "--gpu", "GTX 1080 Ti", "--os", "linux", "--with", "flash-attn")
     assert answer.code == 5 and "it begins with 8.0" in " ".join(answer.out.split())
     assert "extension build" not in answer.out and "does without flash-attn" in " ".join(answer.out.split())
+    both = rekindle_command(
+        "plan", "--gpu", "RTX 2080 Ti", "--os", "linux", "--with", "flash-attn", "--with", "xformers"
+    )
+    assert "does without flash-attn then" in " ".join(both.out.split()) and "pip install xformers==" in both.out
 
 
 def test_an_extension_that_nobody_knows_is_not_called_answered() -> None:

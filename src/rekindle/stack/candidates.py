@@ -7,6 +7,7 @@ wheels of other people, and every pair of release and toolkit. Each is held agai
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -289,7 +290,7 @@ def against_place(situation: Situation, wish: Wish) -> list[Rejection]:
     ]
     if situation.bits == 32:
         found.append(broken("place-32bit", candidate))
-    return [*found, *_needs(situation, wish, candidate), *extensions.without_code(situation, wish)]
+    return [*found, *_needs(situation, wish, candidate), *chain(*extensions.without_code(situation, wish).values())]
 
 
 def _needs(situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejection]:

@@ -34,11 +34,15 @@ def missing(offer: Offer, situation: Situation, wish: Wish, candidate: Candidate
     return [broken("package-wheel", candidate, sentence=said)]
 
 
-def without_code(situation: Situation, wish: Wish) -> list[Rejection]:
+def without_code(situation: Situation, wish: Wish) -> dict[str, list[Rejection]]:
     """Extensions of which no build runs on a card, whichever torch it is."""
-    judged = [runs_on(name, None, card.capability) for name in wish.extensions for card in situation.named_cards]
     every = Candidate(name="any PyTorch")
-    return [broken("package-wheel", every, sentence=each.sentence) for each in judged if isinstance(each, Clash)]
+    found: dict[str, list[Rejection]] = {}
+    for name in wish.extensions:
+        judged = [runs_on(name, None, card.capability) for card in situation.named_cards]
+        if clashes := [each for each in judged if isinstance(each, Clash)]:
+            found[name] = [broken("package-wheel", every, sentence=each.sentence) for each in clashes]
+    return found
 
 
 def brought(torch: str, python: str | None, situation: Situation, wish: Wish) -> dict[str, ChosenFile | None]:

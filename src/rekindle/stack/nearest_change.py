@@ -160,9 +160,11 @@ def trials(situation: Situation, wish: Wish) -> Iterator[Trial]:
     if wish.extensions:
         own = [f"`{rekindle('extension', 'build', name, system=situation.system)}`" for name in wish.extensions]
         text = f"a build of your own beside torch {{torch}}: {', '.join(own)}"
-        if without_code(situation, wish):
-            text = f"a program that does without {' and '.join(wish.extensions)}"
-        yield trial("extensions", text, extensions=())
+        kept: tuple[str, ...] = ()
+        if unfit := without_code(situation, wish):
+            text = f"a program that does without {' and '.join(unfit)}"
+            kept = tuple(name for name in wish.extensions if name not in unfit)
+        yield trial("extensions", text, extensions=kept)
     if situation.system == "windows":
         yield trial("system", "Linux", msgspec.structs.replace(situation, system="linux", driver=None, no_driver=False))
 
