@@ -15,7 +15,7 @@ from rekindle.knowledge.gpu.drivers import branch_of, meant, of_windows
 from rekindle.model.driver import Driver
 
 # As nvidia-smi shows it, with the CUDA beside it, as a branch (`R550`, `550.x`), or as a package (`nvidia-driver-535`).
-_AROUND = re.compile(
+_AROUND = (
     r"^(?:.*driver version:?)?\s*(?:nvidia[- ]?)?(?:driver[- ])?(?:version:? )?(?:branch )?r?(?=v?\d)"
     r"|[ (,|]*cuda.*$|(?:-server|-open)+$|(?<=\d)-\d+ubuntu\S*$|(?:\.x|\+)$"
 )
@@ -33,7 +33,7 @@ def read_driver(text: str, counting: str = "linux") -> TypedDriver:
     if shown:
         hint = _of_cuda(int(shown[1]) * 1000 + int(shown[2]) * 10, counting)
         raise UsageError(f"`{text[:40]}` is not a driver version", hint=hint)
-    said = _AROUND.sub("", plain(text)).strip()
+    said = re.sub(_AROUND, "", plain(text)).strip()
     number = of_windows(said)
     if number is not None:
         driver = Driver(Version(number), counting)

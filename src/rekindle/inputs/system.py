@@ -14,25 +14,23 @@ from rekindle.knowledge.gpu import jetson
 from rekindle.knowledge.torch import wheel_platforms
 
 _WITHOUT_WHEELS = ("ppc64le", "ppc64", "s390x", "riscv64", "armv7l", "i686", "i386")
-_WINDOWS = re.compile(
+_WINDOWS = (
     r"(?:microsoft )?win(?:dows)?(?:[ _-]?(?:\d[\d.]*|xp|vista|server.*)(?: r2)?)?"
     r"(?:,? (?:home|pro|professional|enterprise|education|iot|ltsc|n|x64|64[ -]?bit|\d\dh[12]|version \w+))*"
 )
 # As people write them and as Python's `platform` does: `Windows 7`, `win8.1`, `Windows-2012ServerR2-6.3.9600`.
-_OLD_WINDOWS = re.compile(
+_OLD_WINDOWS = (
     r"(?i)(?:microsoft )?win(?:dows)?[ -]?"
     r"(?:(xp|vista|7|8\.1|8)|(?:server )?(2003|2008|2012)(?:server)?([ -]?r2)?)(?![\d.])"
 )
-_WSL = re.compile(r"(?:wsl|windows subsystem for linux) ?(?P<version>[12])?(?: \(?(?P<linux>[^()]+)\)?)?")
-_INSIDE_WSL = re.compile(
+_WSL = r"(?:wsl|windows subsystem for linux) ?(?P<version>[12])?(?: \(?(?P<linux>[^()]+)\)?)?"
+_INSIDE_WSL = (
     r"(?P<linux>\w[\w .-]*?),? \(?(?:(?:on|in|inside|under|via|with) )?"
     r"(?:wsl|windows subsystem for linux) ?(?P<version>[12])?\)?"
 )
-_JETPACK = re.compile(
-    r"(?:nvidia )?(?:(?:jetpack|jp)[ -]?(\d)(\.\d+)?[\d.]*|(?:jetson )?(?:linux|l4t)[ -]?r?(3\d)[\d.]*)"
-)
+_JETPACK = r"(?:nvidia )?(?:(?:jetpack|jp)[ -]?(\d)(\.\d+)?[\d.]*|(?:jetson )?(?:linux|l4t)[ -]?r?(3\d)[\d.]*)"
 _MACS = ("macos", "mac", "darwin", "osx")
-_WITHOUT_CUDA = re.compile(
+_WITHOUT_CUDA = (
     r"((?:free|open|net|dragonfly)bsd|(?:open)?solaris|android|win(?:dows)?(?: 1[01])?(?: on)? arm(?:64)?)\b.*"
 )
 
@@ -60,7 +58,7 @@ class TypedSystem(msgspec.Struct, frozen=True, kw_only=True):
 
 def jetpack_release(spoken: str) -> str | None:
     """`6.0` of `JetPack 6.0`, where its second number was said."""
-    board = _JETPACK.fullmatch(plain(spoken))
+    board = re.fullmatch(_JETPACK, plain(spoken))
     return board[1] + board[2] if board and board[2] else None
 
 
@@ -70,17 +68,17 @@ def read_system(text: str) -> TypedSystem:
     if name.split(" ")[0] in _MACS:
         message = "macOS has no NVIDIA driver, and Rekindle knows NVIDIA's cards only"
         raise UsageError(message, hint="on a Mac `pip install torch` is enough: it uses the GPU as device `mps`")
-    if none := _WITHOUT_CUDA.fullmatch(name):
+    if none := re.fullmatch(_WITHOUT_CUDA, name):
         message = f"PyTorch with CUDA does not exist for `{none[1]}`"
         raise UsageError(message, hint="write `--os linux` or, for one on x64, `--os windows`")
-    if _WINDOWS.fullmatch(name):
+    if re.fullmatch(_WINDOWS, name):
         return TypedSystem(system="windows", release=old_windows(name))
-    wsl = _WSL.fullmatch(name) or _INSIDE_WSL.fullmatch(name)
+    wsl = re.fullmatch(_WSL, name) or re.fullmatch(_INSIDE_WSL, name)
     if wsl:
         return _inside_windows(wsl["version"], wsl["linux"])
     if name in ("linux", "gnu/linux"):
         return TypedSystem(system="linux")
-    if board := _JETPACK.fullmatch(name):
+    if board := re.fullmatch(_JETPACK, name):
         l4t = int(board[3]) if board[3] else jetson.l4t_of(int(board[1]))
         return TypedSystem(system="linux", l4t=l4t, spoken=text.strip()[:40])
     found = wheel_platforms.find(name)
@@ -113,7 +111,7 @@ def _inside_windows(version: str | None, distribution: str | None) -> TypedSyste
 
 def old_windows(name: str) -> str | None:
     """`7` of `Windows-7-6.1.7601`, `Server 2012 R2` of `windows server 2012 r2`; None of one that is recent enough."""
-    match = _OLD_WINDOWS.match(name)
+    match = re.match(_OLD_WINDOWS, name)
     if match is None:
         return None
     if match[2]:

@@ -16,7 +16,7 @@ from rekindle.knowledge.torch.releases import early, patches, torch_release, tor
 from rekindle.model.cuda_line import CudaLine
 
 _NEWEST = ("latest", "newest", "stable", "")
-_EXACT = re.compile(r"={0,3}\s*v?([\d.]*\d)(?:\.[*x])?(?:(?:\+|[ -](?=cu))([\w.]+))?")
+_EXACT = r"={0,3}\s*v?([\d.]*\d)(?:\.[*x])?(?:(?:\+|[ -](?=cu))([\w.]+))?"
 
 
 class TypedTorch(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ def read_any_torch(text: str) -> TypedTorch:
         message = "builds of PyTorch before a release, nightly ones too, are not in Rekindle's data"
         hint = "write `--torch latest` for the newest release, or one like `2.7.1`; what code a file of them has for a "
         raise UsageError(message, hint=f"{hint}card `rekindle inspect WHEEL` reads off it")
-    exact = _EXACT.fullmatch(said)
+    exact = re.fullmatch(_EXACT, said)
     wanted, local = (exact[1], exact[2]) if exact else (said, None)
     span = Range(wanted, "`--torch`", said=text)
     line = CudaLine.parse((local or "").partition(".")[0])
@@ -81,7 +81,7 @@ def read_torchvision(text: str) -> str:
     if not text.strip():
         raise UsageError("no torchvision was named", hint="write a release like `0.21`, or `latest` for the newest")
     said = _release_of("torchvision", text)
-    exact = _EXACT.fullmatch(said)
+    exact = re.fullmatch(_EXACT, said)
     wanted = exact[1] if exact else ">=0" if said in _NEWEST else said
     made_with("torchvision", wanted)
     return wanted
