@@ -310,6 +310,12 @@ def test_a_jetson_is_told_of_no_wheels_for_windows() -> None:
         ("Standard_ND96isr_H100_v5", "9.0"),
         ("Colab", "7.5"),
         ("Jetson AGX Orin Industrial", "8.7"),
+        ("ecs.gn6i-c4g1.xlarge", "7.5"),
+        ("Tencent GN10Xp.2XLARGE40", "7.0"),
+        ("IBM gx3-16x80x1l4", "8.9"),
+        ("HF Spaces a10g-largex2", "8.6"),
+        ("OVH t1-le-90", "7.0"),
+        ("Scaleway L4-1-24G", "8.9"),
     ],
 )
 def test_a_machine_is_named_by_what_it_is_sold_or_rented_as(typed: str, capability: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
+from itertools import dropwhile
 
 import msgspec
 
@@ -119,7 +120,10 @@ def alias(text: str) -> tuple[str, ...]:
 def _machine(text: str) -> tuple[_System, re.Match[str]] | None:
     """The machine that is sold or rented by this name, and what its pattern found in it."""
     said = _said(text)
-    return next(((row, found) for row in _system() if (found := re.fullmatch(row.pattern, said))), None)
+    texts = dict.fromkeys((said, " ".join(dropwhile(words("clouds").__contains__, said.split()))))
+    return next(
+        ((row, found) for row in _system() for each in texts if (found := re.fullmatch(row.pattern, each))), None
+    )
 
 
 def _said(text: str) -> str:
