@@ -187,6 +187,28 @@ def test_a_list_is_one_resolution() -> None:
     assert torches("torch>=2.7,<2.8\ntorchvision\n", "requirements.txt")[-1] == (1, "torch 2.7.1+cu126")
 
 
+@pytest.mark.parametrize(
+    "torch",
+    [
+        'pytorch-gpu = "2.5.*"\n[pypi-dependencies]\n',
+        '[pypi-dependencies]\ntorch = {version = "==2.5.1", index = "https://download.pytorch.org/whl/cu124"}\n',
+    ],
+)
+def test_pixi_resolves_condas_packages_and_pips_at_once(torch: str) -> None:
+    head = '[workspace]\nchannels = ["conda-forge"]\nplatforms = ["linux-64"]\n[dependencies]\npython = "3.12.*"\n'
+    wrong = reviewed(f'{head}{torch}xformers = "==0.0.28"\n', "pixi.toml", "RTX 4090")
+    assert wrong.refused and [each.id for each in wrong.remarks] == ["package-other-torch"]
+    assert reviewed(f'{head}{torch}xformers = "==0.0.29.post1"\n', "pixi.toml", "RTX 4090").answered
+
+
+def test_pip_that_replaces_condas_torch_is_said() -> None:
+    rows = ["channels: [conda-forge]", "dependencies:", "  - python=3.12", "  - pytorch-gpu=2.5"]
+    text = "\n".join([*rows, "  - pip:", "    - xformers==0.0.28", ""])
+    (remark,) = reviewed(text, "environment.yml", "RTX 4090").remarks
+    assert remark.id == "torch-replaced" and "replaces torch 2.5.1 of line 4" in remark.found
+    assert "conda's channel" in remark.why
+
+
 def test_a_list_without_torch_is_not_accepted() -> None:
     answer = reviewed("numpy\nrequests\n", "requirements.txt")
     assert not answer.refused and not answer.answered and not answer.recognised

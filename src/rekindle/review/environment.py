@@ -35,7 +35,7 @@ from rekindle.review.packages import (
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
 from rekindle.review.subject import Subject
-from rekindle.review.trace import APPTAINER, Copied, Image, Invocation, last_part, started
+from rekindle.review.trace import APPTAINER, PIXI, Copied, Image, Invocation, last_part, started
 
 _INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL",
                     "UV_INDEX", "PIP_FIND_LINKS")  # fmt: skip
@@ -176,6 +176,10 @@ class ScriptEnvironments:
             return last_part(folder[2])
         return self._active.get(self.subject.stage(item.scope), "")
 
+    def resolved_at_once(self, found: Install) -> bool:
+        """pixi resolves conda's packages and pip's as one: the torch of another row stays."""
+        return self._name(found.item, found) == PIXI
+
     # --- what a command leaves ------------------------------------------------------------------------------------
 
     def _after(self, found: Install, before: list[ScriptTorch], there: set[str]) -> list[ScriptTorch] | None:
@@ -282,7 +286,7 @@ class ScriptEnvironments:
         for each in wanted:
             if each.source is not None or each.wheel is not None:
                 continue
-            if joint and exact_version(each.requirement) is None:
+            if joint and (exact_version(each.requirement) is None or self.resolved_at_once(found)):
                 continue  # one resolution for the whole list, and torch is in it
             # pip takes its newest release, and another torch for it; where torch is limited, an older release instead.
             asks = _asks(each) if before and not found.limits.get("torch") else None

@@ -57,6 +57,10 @@ class ScriptTorch(msgspec.Struct, frozen=True, kw_only=True):
         plain = f"torch {self.version}" if self.version else "torch"
         return f"{plain}+{self.variant}" if self.variant else plain
 
+    @property
+    def of_conda(self) -> bool:
+        return self.kind in ("conda", "conda-forge")
+
     def same(self, other: ScriptTorch) -> bool:
         return (self.version, self.variant) == (other.version, other.variant)
 

@@ -26,6 +26,8 @@ GIVEN = "__given_"
 EVENTS = 2_000  # rules hold commands against each other: ten times as many would take a hundred times as long
 
 
+PIXI = "pixi"
+"""The environment of a project of pixi, which has no name of its own."""
 LIST = "\x1f"
 """Stands between the values of a list that one variable holds; no script has it."""
 

@@ -11,7 +11,7 @@ from rekindle.review.packages import by_caret, listed
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
-from rekindle.review.trace import Trace, Word
+from rekindle.review.trace import PIXI, Trace, Word
 
 _SELECTOR = re.compile(r"#\s*\[([^\]]*)\]")
 _SET = re.compile(r"set\s+(\w+)\s*=(.*)", re.DOTALL)
@@ -279,7 +279,8 @@ class _ProjectReader:
                 Word(f"{name}{_conda_version(value)}", name, self._where(name))
                 for name, value in _table(part, "dependencies").items()
             ]
-            self._ran(["conda", "create", "-y", "-n", "pixi", *named], words, conditional=conditional)
+            self._ran(["conda", "create", "-y", "-n", PIXI, *named], words, conditional=conditional)
+            self._ran(["conda", "activate"], [Word(PIXI, PIXI, 1)], conditional=conditional)
             self._pypi(_table(part, "pypi-dependencies"), rows, conditional=conditional)
 
     def _pypi(self, rows: dict[str, Any], around: dict[str, Any], *, conditional: bool) -> None:

@@ -203,7 +203,9 @@ def _changes(subject: Subject) -> Iterator[TorchReplaced]:
     """Later commands that let pip choose torch anew."""
     for change in environments_of(subject).replaced:
         before = change.before
-        if before.order == change.after.order or before.variant in (None, CPU) or _kept(change.found):
+        if before.order == change.after.order or before.variant == CPU or _kept(change.found):
+            continue
+        if before.variant is None and not before.of_conda:
             continue
         if before.kind != "image" or before.version:
             yield change
@@ -243,7 +245,9 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
     index = before.index or index_of(before.variant or "")
     fitting = _fitting(wanted.name, before.version or "")
     exists = not isinstance(has_line(before.version or "", before.variant or ""), Clash)
-    if wanted.name == "torch":
+    if before.of_conda:
+        again = f"take {wanted.name} from conda's channel as well, in the command of line {before.line}"
+    elif wanted.name == "torch":
         again = f"leave this line out, or add --index-url {index}"
     elif fitting is not None and exists:
         where = f"in the command of line {before.line}" if before.kind == "wheel" else "here"
@@ -260,7 +264,7 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
     rule = "torch-replaced-not-for-the-card" if isinstance(clash, Clash) else rule
     return raised(
         rule, wanted.line, name=wanted.name, how=how, broken=" and ".join(broken),
-        other="that one" if wanted.requirement else "the newest one", torch=f"{before.version}+{before.variant}",
+        other="that one" if wanted.requirement else "the newest one", torch=before.spoken.removeprefix("torch "),
         line_torch=before.line, lost=lost, again=again,
     )  # fmt: skip
 
@@ -300,7 +304,8 @@ def _others(subject: Subject) -> Iterator[Raised]:
             answers += [judged(page) for page in found.pages if wanted is paged]
             exact = exact_text(wanted.requirement)
             named = found.torch is not None and found.torch.exact is not None
-            same = named or found.has("--no-deps")  # the torch that is there stays
+            # The torch that is there stays.
+            same = named or found.has("--no-deps") or made.resolved_at_once(found)
             ranged = wanted.requirement if pins_torch(wanted.name) and wanted.name not in PROJECTS else None
             if exact and (cuda := CudaLine.parse(torch.variant)) is not None:
                 answers.append(has_library(wanted.name, exact, cuda.cuda))
