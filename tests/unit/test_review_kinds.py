@@ -402,3 +402,26 @@ def test_what_the_second_judge_of_whole_files_found(name: str, text: str, card: 
     assert not any(each.id in ("requirement-twice", "not-a-requirement") for each in answer.remarks)
     said = "refused" if answer.refused else "accepted" if answer.answered else "open"
     assert expected == "x" or said == expected, answer.remarks
+
+
+def test_the_pip_of_an_image_builds_a_setup_py_beside_its_torch() -> None:
+    """Only a pyproject.toml, which nobody read, would make it build apart."""
+    text = "FROM nvidia/cuda:11.8.0-devel-{}\n{}RUN pip3 install torch==2.0.1\nRUN pip3 install simple-knn/\n"
+    found = {
+        (system, more): [each.id for each in reviewed(text.format(system, more), "Dockerfile", "A100").remarks]
+        for system in ("ubuntu20.04", "ubuntu22.04")
+        for more in ("", "RUN pip3 install -U pip\n")
+    }
+    assert {key: "isolation" in ids for key, ids in found.items()} == {
+        ("ubuntu20.04", ""): False,
+        ("ubuntu20.04", "RUN pip3 install -U pip\n"): False,
+        ("ubuntu22.04", ""): False,
+        ("ubuntu22.04", "RUN pip3 install -U pip\n"): True,
+    }
+    assert "isolation-maybe" in found["ubuntu22.04", ""]
+
+
+def test_an_architecture_that_stands_in_the_list_is_not_added_to_it() -> None:
+    text = 'export TORCH_CUDA_ARCH_LIST="7.5;12.0"\npip install torch==2.6.0\npip install --no-build-isolation apex\n'
+    found = {each.id: each.corrected for each in reviewed(text, "a.sh").remarks}
+    assert found["architecture-not-the-card"] is None

@@ -75,6 +75,8 @@ class LinuxSystem(NamedRow, frozen=True, kw_only=True):
     """By release: `{"22.04": 2.35}`."""
     python: dict[str, str] = msgspec.field(default_factory=dict)
     """The `python3` of a release."""
+    pip: dict[str, Version] = msgspec.field(default_factory=dict)
+    """The `python3-pip` of a release."""
     libc: str = "glibc"
     codenames: dict[str, str] = msgspec.field(default_factory=dict)
     """`{"jammy": "22.04"}`."""

@@ -121,8 +121,9 @@ def _cards(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
             lost = _lost(subject, item, card, settings)
             line = subject.document.line(item.line)
             apart = ";" if ";" in item.value or " " not in item.value else " "
-            # What the script serves besides is never taken away.
-            plain = f"{item.value.rstrip('; ')}{apart}{card}" if len(subject.gpus) == 1 and item.value in line else None
+            # What the script serves besides is never taken away; an entry that this torch cannot read is there already.
+            adds = len(subject.gpus) == 1 and item.value in line and str(card) not in re.split(r"[; ,]+", item.value)
+            plain = f"{item.value.rstrip('; ')}{apart}{card}" if adds else None
             yield raised(
                 "architecture-not-the-card", item.line, archs=found.shown, card=card, sm=card.sm, lost=lost,
                 corrected=line.replace(item.value, plain, 1) if plain else None,

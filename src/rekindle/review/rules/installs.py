@@ -55,7 +55,7 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
         extra = step.item.listed and step.item.conditional  # which nobody has to take
         if step.what == "torch":
             yield raised("isolation-torch", step.line)
-        elif step.certain and step.how == "pip" and not extra:
+        elif step.certain and step.how == "pip" and not extra and not _pip_of_the_system(subject, step.item):
             line, own = subject.document.line(step.line), step.item.line == step.line and not step.item.listed
             # Of several commands on a line, the one that ends with its last word.
             until = max(line.rfind(step.item.words[-1].raw), 0) or len(line)
@@ -66,8 +66,18 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
             yield raised("isolation-maybe", step.line)
 
 
+def _pip_of_the_system(subject: Subject, item: Invocation) -> bool:
+    """One that builds what has only a setup.py beside the torch that is there: a pyproject.toml decides."""
+    image = None if item.program == "uv" or subject.says("get-pip") else image_of(subject, item)
+    own = subject.system_pip(image) if image is not None else None
+    newer = any(each.named("pip") for each in subject.installs if each.item.order < item.order)
+    return own is not None and own < limits.since("pip-isolates-setup-py") and not newer
+
+
 def _python_at(subject: Subject, item: Invocation) -> Known | None:
-    return python_of(subject, item) or python_at(subject, item)
+    image = image_of(subject, item)
+    own = subject.system_python(image) if image is not None else None
+    return python_of(subject, item) or python_at(subject, item) or (Known.python(own, item.line) if own else None)
 
 
 def _pip_from(subject: Subject, item: Invocation, first: Version) -> bool | None:
@@ -167,10 +177,8 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
     if any(_below_two(item.requirement) for item in every if item.requirement) or _holds_numpy(subject):
         return
     first_item = wanted[0][0].item
-    python, image = python_of(subject, first_item), image_of(subject, first_item)
-    own = subject.system_python(image) if image is not None else None
-    number = python.version if python else Version(own) if own else None
-    if number is not None and number < limits.since("numpy-2"):
+    python, image = _python_at(subject, first_item), image_of(subject, first_item)
+    if python is not None and python.version < limits.since("numpy-2"):
         return  # the last NumPy for it is a 1.x
     reason = "modules that were compiled with NumPy 1.x cannot be run in NumPy 2"
     for found, item in wanted:
