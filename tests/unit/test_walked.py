@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ from typing import Any
 import pytest
 
 from rekindle.cli import main
-from rekindle.core import files
+from rekindle.core import console, files
 from rekindle.core.command import rekindle
 
 
@@ -159,3 +162,42 @@ def test_what_torch_refuses_is_not_its_own_example(capsys: pytest.CaptureFixture
     plain = " ".join(out.split())
     assert "`12.0` in TORCH_CUDA_ARCH_LIST is not an architecture" in plain
     assert "Entries look like 7.5 or 8.6+PTX" in plain
+
+
+def too_wide(text: str, columns: int) -> list[str]:
+    """Lines of talk: what is pasted (a line of a script, a command) and a path stay whole."""
+    prose = [line for line in text.splitlines() if not re.search(r"^ *[-+?] |rekindle|://|`|/.*/", line)]
+    return [line for line in prose if len(line) > columns]
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_a_table_and_a_review_stay_in_the_window(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, columns: int
+) -> None:
+    """Wrapped text of 25 columns below a label of 21 is as wide as the window only where no word is longer than 19."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    script = tmp_path / "build.bat"
+    options = ("-DCMAKE_CUDA_ARCHITECTURES=35", "-DCAFFE2_USE_PTHREADPOOL=OFF", '-DTORCH_CUDA_ARCH_LIST="3.5"')
+    script.write_text(" ^\n".join(["cmake .. -GNinja", *options]) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for words in (("knowledge",), ("review", "build.bat", "--gpu", "K40"), ("review", "build.bat"), ("gpu", "K40")):
+        out = told(capsys, *words)[1]
+        assert out.count("\n") > 9, words
+        assert too_wide(out.partition("\n")[2], columns) == [], words
+
+
+def test_an_error_is_wrapped_for_a_window_and_one_line_in_a_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sentence that is broken in the middle cannot be searched for in the log of a pipeline."""
+    monkeypatch.setenv("COLUMNS", "40")
+    for window in (True, False):
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda window=window: window)
+        monkeypatch.setattr(sys, "stderr", stream)
+        console.error("a sentence of more than forty columns about a wheel", "run `rekindle plan --gpu K40 --os linux`")
+        said = stream.getvalue()
+        assert ("forty columns" in said) is not window
+        assert "`rekindle plan --gpu K40 --os linux`" in said
+        assert max(map(len, console.sentence("word " * 30, stream=stream).split("\n"))) == (39 if window else 150)
+        assert " ".join(said.split()).startswith("error: a sentence of more than forty columns about a wheel hint: run")
