@@ -11,6 +11,7 @@ from rekindle.review.environment import environments_of
 from rekindle.review.question import question_from_options
 from rekindle.review.review import Reviewed, review_script, trace_of
 from rekindle.review.subject import Subject
+from support.command import rekindle_command
 
 WHL = "https://download.pytorch.org/whl"
 
@@ -380,3 +381,13 @@ def test_what_the_second_judge_of_whole_files_found(name: str, text: str, card: 
     assert not any(each.id in ("requirement-twice", "not-a-requirement") for each in answer.remarks)
     said = "refused" if answer.refused else "accepted" if answer.answered else "open"
     assert expected == "x" or said == expected, answer.remarks
+
+
+@pytest.mark.parametrize(("form", "name"), [("uv", "pyproject.toml"), ("pixi", "pixi.toml")])
+def test_what_plan_prints_for_a_project_is_accepted(tmp_path: Path, form: str, name: str) -> None:
+    """torchaudio has had no release for each torch since 2.11: beside a named torch it brings none of its own."""
+    card = ("--gpu", "GTX 1070", "--os", "windows", "--python", "3.13")
+    assert rekindle_command("plan", *card, "--as", form, "-o", str(tmp_path / name)).code == 0
+    seen = rekindle_command("review", str(tmp_path / name), *card)
+    assert seen.code == 0, seen.out
+    assert ": accepted" in seen.out
