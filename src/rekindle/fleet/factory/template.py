@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from rekindle.build.configure import tree
-from rekindle.core import console, files
+from rekindle.core import codec, console, files
 from rekindle.core.command import ShellVariable, rekindle, workflow_step
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
@@ -81,7 +81,7 @@ def init(
         raise UsageError(f"`{ignored}` is no file", hint="name a new folder")
     own = _projects(matrix, folder) if matrix else {}
     plan = planning.make(matrix).plan if matrix else _orphans()
-    text = files.read_bytes(matrix).decode("utf-8") if matrix else ORPHANS
+    text = codec.text_of(files.read_bytes(matrix)) if matrix else ORPHANS
     settings = ExportSettings(cores=CORES, limit=350, site=True, rekindle=rekindle, accept_licence=True, by_hand=True)
     made = exported(plan, settings)
     flow = write.workflow(made, name="factory", then={"publish": _publish(settings)})
