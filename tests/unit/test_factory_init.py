@@ -56,6 +56,34 @@ def test_the_files_of_a_project_and_nothing_of_its_git(project: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_card_that_no_wheel_is_built_for_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for three cards and gets wheels for two finds out here, not after nine hours of runners."""
+    matrix = tmp_path / "mine.toml"
+    matrix.write_text(
+        'torch = "2.15.0"\ncuda = "12.6"\ngpu = ["GTX 1080 Ti", "V100", "K80"]\npython = ["3.12"]\n', encoding="utf-8"
+    )
+    why = "CUDA 12.6 cannot compile for compute capability 3.7 (sm_37): 11.8 is the last that can"
+    seen = rekindle_command("factory", "init", str(tmp_path / "factory"), "--matrix", str(matrix), *SAID)
+    assert seen.code == 0
+    assert f"not built: torch-2.15.0-cu12.6-K80-3.12-linux: {why}" in " ".join(seen.err.split())
+    page = (tmp_path / "factory" / "README.md").read_text(encoding="utf-8")
+    assert f"It does not build:\n\n- torch-2.15.0-cu12.6-K80-3.12-linux: {why}\n\nWhat is published" in page
+    monkeypatch.chdir(tmp_path)
+    seen = rekindle_command("fleet", "export", "slurm", matrix.name, "-o", "a.sh", *SAID, "--json")
+    assert seen.code == 0
+    assert seen.json()["left_out"] == [f"torch-2.15.0-cu12.6-K80-3.12-linux: {why}"]
+
+
+def test_a_number_without_its_quotes_is_named(tmp_path: Path) -> None:
+    """TOML reads 3.10 as 3.1: the same in a plan, a matrix and a build file."""
+    matrix = tmp_path / "matrix.toml"
+    matrix.write_text('torch = "2.15.0"\ngpu = ["V100"]\npython = [3.12]\n', encoding="utf-8")
+    seen = rekindle_command("fleet", "plan", str(matrix))
+    assert seen.code == 4
+    assert "`$.python[0]`" in seen.err
+    assert 'hint: write it in quotes there, such as "3.10"' in seen.err
+
+
 @pytest.mark.parametrize("place", ["csrc/key", "csrc", ".", ".."])
 def test_a_link_is_refused_before_anything_is_written(project: Path, place: str) -> None:
     """A link of a project that came from somebody else brought the user's private key into the repository."""

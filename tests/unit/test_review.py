@@ -223,7 +223,8 @@ def test_fix_writes_nothing_that_brings_a_new_finding(tmp_path: Path) -> None:
     text = fixed.read_text(encoding="utf-8")
     assert 'TORCH_CUDA_ARCH_LIST="8.9"' in text, "left for a person"
     assert "USE_CAFFE2" not in text and "-    " not in seen.err
-    assert "not corrected, because it would bring another fault: line" in seen.err
+    assert "not corrected, because it would bring another fault: line 6\n" in seen.err
+    assert "line 6 would bring on line 5: CUDA 12.4 cannot compile for sm_120" in " ".join(seen.err.split())
     before = {
         remark["id"] for remark in rekindle_command("review", str(script), "--json").json()["scripts"][0]["remarks"]
     }
@@ -231,6 +232,21 @@ def test_fix_writes_nothing_that_brings_a_new_finding(tmp_path: Path) -> None:
         remark["id"] for remark in rekindle_command("review", str(fixed), "--json").json()["scripts"][0]["remarks"]
     }
     assert after <= before
+
+
+def test_fix_counts_lines_as_the_file_does_where_others_are_removed(tmp_path: Path) -> None:
+    """The report above counts so: a line that went before must not move the ones below."""
+    script = tmp_path / "a.bat"
+    lines = FINAL.replace("v12.9", "v12.4").replace('"12.0"', '"8.9"').splitlines()
+    arch = next(line for line in lines if "ARCH_LIST" in line)
+    gone = next(line for line in lines if "USE_CAFFE2" in line and "BUILD" not in line)
+    lines.remove(arch)
+    lines.insert(lines.index(gone) + 1, arch)
+    script.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    result = corrected(script, question_from_options(("RTX 5070",)))
+    assert f"-{gone}" in result.difference
+    assert list(result.refused) == [lines.index(arch) + 1]
+    assert result.refused[lines.index(arch) + 1].startswith("on line 5: CUDA 12.4 cannot compile")
 
 
 def test_fix_keeps_every_architecture_and_writes_no_copy(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from rekindle.review.environment import environments_of
 from rekindle.review.question import question_from_options
 from rekindle.review.review import Reviewed, review_script, trace_of
 from rekindle.review.subject import Subject
+from support.command import rekindle_command
 
 WHL = "https://download.pytorch.org/whl"
 
@@ -425,3 +426,13 @@ def test_an_architecture_that_stands_in_the_list_is_not_added_to_it() -> None:
     text = 'export TORCH_CUDA_ARCH_LIST="7.5;12.0"\npip install torch==2.6.0\npip install --no-build-isolation apex\n'
     found = {each.id: each.corrected for each in reviewed(text, "a.sh").remarks}
     assert found["architecture-not-the-card"] is None
+
+
+@pytest.mark.parametrize(("form", "name"), [("uv", "pyproject.toml"), ("pixi", "pixi.toml")])
+def test_what_plan_prints_for_a_project_is_accepted(tmp_path: Path, form: str, name: str) -> None:
+    """torchaudio has had no release for each torch since 2.11: beside a named torch it brings none of its own."""
+    card = ("--gpu", "GTX 1070", "--os", "windows", "--python", "3.13")
+    assert rekindle_command("plan", *card, "--as", form, "-o", str(tmp_path / name)).code == 0
+    seen = rekindle_command("review", str(tmp_path / name), *card)
+    assert seen.code == 0, seen.out
+    assert ": accepted" in seen.out

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ from typing import Any
 import pytest
 
 from rekindle.cli import main
-from rekindle.core import files
+from rekindle.core import console, files
 from rekindle.core.command import rekindle
 
 
@@ -159,3 +162,101 @@ def test_what_torch_refuses_is_not_its_own_example(capsys: pytest.CaptureFixture
     plain = " ".join(out.split())
     assert "`12.0` in TORCH_CUDA_ARCH_LIST is not an architecture" in plain
     assert "Entries look like 7.5 or 8.6+PTX" in plain
+
+
+def too_wide(text: str, columns: int) -> list[str]:
+    """Lines of talk: what is pasted (a line of a script, a command) and a path stay whole."""
+    prose = [line for line in text.splitlines() if not re.search(r"^ *[-+?] |rekindle|://|`|/.*/", line)]
+    return [line for line in prose if len(line) > columns]
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_a_table_and_a_review_stay_in_the_window(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, columns: int
+) -> None:
+    """Wrapped text of 25 columns below a label of 21 is as wide as the window only where no word is longer than 19."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    script = tmp_path / "build.bat"
+    options = ("-DCMAKE_CUDA_ARCHITECTURES=35", "-DCAFFE2_USE_PTHREADPOOL=OFF", '-DTORCH_CUDA_ARCH_LIST="3.5"')
+    script.write_text(" ^\n".join(["cmake .. -GNinja", *options]) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for words in (("knowledge",), ("review", "build.bat", "--gpu", "K40"), ("review", "build.bat"), ("gpu", "K40")):
+        out = told(capsys, *words)[1]
+        assert out.count("\n") > 9, words
+        assert too_wide(out.partition("\n")[2], columns) == [], words
+
+
+def test_an_error_is_wrapped_for_a_window_and_one_line_in_a_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sentence that is broken in the middle cannot be searched for in the log of a pipeline."""
+    monkeypatch.setenv("COLUMNS", "40")
+    for window in (True, False):
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda window=window: window)
+        monkeypatch.setattr(sys, "stderr", stream)
+        console.error("a sentence of more than forty columns about a wheel", "run `rekindle plan --gpu K40 --os linux`")
+        said = stream.getvalue()
+        assert ("forty columns" in said) is not window
+        assert "`rekindle plan --gpu K40 --os linux`" in said
+        assert max(map(len, console.sentence("word " * 30, stream=stream).split("\n"))) == (39 if window else 150)
+        assert " ".join(said.split()).startswith("error: a sentence of more than forty columns about a wheel hint: run")
+
+
+def as_windows_writes_it(path: Path, how: str) -> None:
+    data = path.read_bytes().replace(b"\n", b"\r\n")
+    path.write_bytes(b"\xef\xbb\xbf" + data if how == "Notepad" else data.decode("utf-8").encode("utf-16"))
+
+
+@pytest.mark.parametrize("how", ["Notepad", "PowerShell"])
+def test_files_that_windows_saved_are_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
+) -> None:
+    """A mark before the text, and UTF-16, which `>` writes there: a plan, a snapshot, a matrix, a build file."""
+    monkeypatch.chdir(tmp_path)
+    assert told(capsys, "plan", "--gpu", "K40", "--os", "linux", "--prefer", "newest", "-o", "plan.toml")[0] == 0
+    node = (
+        '{"schema": "rekindle.machine/1", "machine": {"os": "linux", "arch": "x86_64", "gpus": [{"name": "V100"}]}}\n'
+    )
+    Path("node.json").write_text(node, encoding="utf-8")
+    Path("matrix.toml").write_text('torch = "2.15.0"\ngpu = ["V100"]\npython = ["3.12"]\n', encoding="utf-8")
+    for name in ("plan.toml", "node.json", "matrix.toml"):
+        as_windows_writes_it(Path(name), how)
+    assert "the same: torch" in told(capsys, "plan", "--from", "plan.toml")[1]
+    assert "cannot be read" not in told(capsys, "build", "plan.toml", "--dry-run")[2]
+    assert told(capsys, "plan", "--machine", "node.json")[0] == 0
+    assert "torch-2.15.0" in told(capsys, "fleet", "plan", "matrix.toml")[1]
+    own = ("--rekindle", "git+https://host.org/me/rekindle", "--accept-licence")
+    assert told(capsys, "factory", "init", "factory", "--matrix", "matrix.toml", *own)[0] == 0
+    assert Path("factory", "matrix.toml").read_bytes().startswith(b'torch = "2.15.0"')
+
+
+def test_a_file_of_a_newer_rekindle_is_called_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """`is not a plan` sends people looking for another file."""
+    plan, node = tmp_path / "plan.toml", tmp_path / "node.json"
+    assert told(capsys, "plan", "--gpu", "K40", "--os", "linux", "--prefer", "newest", "-o", str(plan))[0] == 0
+    plan.write_text(plan.read_text(encoding="utf-8").replace("rekindle.lock/1", "rekindle.lock/2"), encoding="utf-8")
+    node.write_text('{"schema": "rekindle.machine/20", "machine": {"os": "linux", "arch": "x86_64"}}', encoding="utf-8")
+    for words in (("plan", "--from", plan), ("build", plan, "--dry-run"), ("plan", "--machine", node)):
+        ended, _, err = told(capsys, *map(str, words))
+        assert ended == 4
+        assert "was written by a newer Rekindle: its schema is" in err
+        assert "update this Rekindle" in err
+
+
+def test_a_driver_that_a_typed_machine_leaves_out_is_not_known(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The guide says so; the answer was that none is running, and to install one first. `null` says that."""
+    node = tmp_path / "node.json"
+    typed: dict[str, Any] = {"os": "linux", "arch": "x86_64", "gpus": [{"name": "V100"}]}
+    node.write_text(json.dumps({"schema": "rekindle.machine/1", "machine": typed}), encoding="utf-8")
+    ended, out, _ = told(capsys, "plan", "--machine", str(node))
+    assert (ended, "driver is running" in out) == (0, False)
+    assert "  driver     525.60.13 or newer" in out
+    out = told(capsys, "doctor", "--machine", str(node))[1]
+    assert "node.json` does not say" in " ".join(out.split())
+    assert "driver is running" not in out
+    node.write_text(json.dumps({"schema": "rekindle.machine/1", "machine": typed | {"driver": None}}), encoding="utf-8")
+    ended, out, _ = told(capsys, "plan", "--machine", str(node))
+    assert (ended, "driver is running" in out) == (5, True)

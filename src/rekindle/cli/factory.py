@@ -37,7 +37,9 @@ def init_command(folder: Path, matrix: Path | None, rekindle: str | None, accept
         console.out(f"  {name}")
     console.out("What is left to do:")
     for number, step in enumerate(made.steps, 1):
-        console.out(console.wrap(f"{number}. {step}", indent="  "))
+        console.out(console.wrap(f"{number}. {step}", first="  ", indent="     "))
+    for each in made.left_out:
+        console.say(console.wrap(f"not built: {each}", first="", indent="  "))
     return 0
 
 

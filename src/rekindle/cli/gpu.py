@@ -67,7 +67,7 @@ def _show(answer: CardAnswer) -> None:
         console.out(console.table(list(answer.advice.lines), indent="  "))
     if answer.programs:
         console.out()
-        console.out("Other programs: the newest known to run on it (`rekindle plan --for NAME`)")
+        console.out(console.wrap("Other programs: the newest known to run on it (`rekindle plan --for NAME`)"))
         console.out(console.table([(name, _by_system(found)) for name, found in answer.programs.items()], indent="  "))
     console.out()
     console.out(f"Next: {answer.next}")

@@ -82,6 +82,8 @@ def command(
         if result.refused:
             lines = ", ".join(map(str, result.refused))
             console.say(f"not corrected, because it would bring another fault: line {lines}")
+            for line, fault in result.refused.items():
+                console.say(console.wrap(f"line {line} would bring {fault}", indent="    ", first="  "))
         if not result.difference and output is not None:
             console.say("nothing was written")
         elif not result.difference:

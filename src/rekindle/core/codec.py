@@ -10,6 +10,7 @@ nobody else decodes into types.
 
 from __future__ import annotations
 
+import codecs
 import re
 import threading
 from collections.abc import Callable
@@ -76,7 +77,7 @@ class JsonAnswer:
 
 
 def from_json(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:
-    return _decoded(lambda: _decoder(kind).decode(data), kind, name, data)
+    return _decoded(lambda: _decoder(kind).decode(_unmarked(data)), kind, name, data)
 
 
 def from_toml(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:
@@ -129,12 +130,38 @@ def plain_toml(data: bytes | str) -> Any:
     # Three times as fast as the parser of the standard library, which is the same one without its compiled part.
     import tomli
 
-    text = data if isinstance(data, str) else data.decode("utf-8")
+    text = data if isinstance(data, str) else text_of(data)
     found = tomli.loads(text)
     # Python writes no number of thousands of digits, and reads one that is not decimal.
     if _LONG_NUMBER.search(text):
         _no_long_number(found)
     return found
+
+
+def text_of(data: bytes) -> str:
+    """A text as Windows writes it, too: with a mark before it (Notepad), or in UTF-16 (`>` of PowerShell 5)."""
+    plain = _unmarked(data)
+    return plain if isinstance(plain, str) else plain.decode("utf-8")
+
+
+def _unmarked(data: bytes | str) -> bytes | str:
+    if isinstance(data, str):
+        return data
+    marked = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16") if marked else data.removeprefix(codecs.BOM_UTF8)
+
+
+def expect(schema: object, wanted: str, what: str, *, name: str, hint: str) -> None:
+    """The schema that a file names is the one that is read; of a higher number, a newer Rekindle wrote it."""
+    if schema == wanted:
+        return
+    said = f"its schema is `{str(schema)[:60]}`, not `{wanted}`"
+    kind, _, number = str(schema)[:60].rpartition("/")
+    if kind == wanted.rpartition("/")[0] and number.isdecimal() and int(number) > int(wanted.rpartition("/")[2]):
+        raise BadInput(
+            f"{name} was written by a newer Rekindle: {said}", hint="update this Rekindle, or write it again"
+        )
+    raise BadInput(f"{name} is not {what}: {said}", hint=hint)
 
 
 _LONG_NUMBER = re.compile(r"0[xob][0-9a-fA-F_]{17}")
@@ -162,16 +189,21 @@ def _decoded(decode: Callable[[], T], kind: Any, name: str, data: bytes | str | 
         if isinstance(data, bytes) and (other := files.binary_kind(data)):
             raise BadInput(f"{name} is {other}", hint="`rekindle inspect` shows what such a file holds") from error
         if isinstance(error, UnicodeDecodeError):
-            raise BadInput(f"{name} is not a text file in UTF-8", hint="name the file that was meant") from error
+            hint = "save it as UTF-8, or name the file that was meant"
+            raise BadInput(f"{name} is not a text file in UTF-8", hint=hint) from error
         if unknown := _UNKNOWN.search(str(error)):
             known = _fields(kind, unknown[2] or "")
             where = f" in `{unknown[2].lstrip('.')}`" if unknown[2] else ""
             hint = f"{did_you_mean(unknown[1], known)}known there: {', '.join(known)}"
             raise BadInput(f"{name}: there is no key `{unknown[1][:60]}`{where}", hint=hint) from error
         message = f"{name} cannot be read: {error}"
-        raise BadInput(message, hint="correct it there; if Rekindle wrote it, check that it is complete") from error
+        hint = "correct it there; if Rekindle wrote it, check that it is complete"
+        if _UNQUOTED.search(str(error)):
+            hint = 'write it in quotes there, such as "3.10": without them it is a number, and 3.10 the same as 3.1'
+        raise BadInput(message, hint=hint) from error
 
 
+_UNQUOTED = re.compile(r"Expected `[^`]*\bstr\b[^`]*`, got `(?:int|float)`")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`(?: - at `\$([^`]*)`)?")
 
 

@@ -136,10 +136,15 @@ def error(message: str, hint: str | None, *, code: int | None = None) -> None:
     """On stderr; with `code` also as an object on stdout, for whoever asked for JSON and has no other answer yet."""
     if code is not None and not _answered:
         out_json(ErrorReport(code=code, message=message, hint=hint))
-    said = f"{paint('error:', 'red', sys.stderr)} {message}"
+    said = f"{paint('error:', 'red', sys.stderr)} {_after('error: ', message)}"
     if hint:
-        said += f"\n\n{paint('hint:', 'cyan', sys.stderr)} {hint}"
+        said += f"\n\n{paint('hint:', 'cyan', sys.stderr)} {_after('hint: ', hint)}"
     _write(sys.stderr, said, answer=False)
+
+
+def _after(label: str, text: str) -> str:
+    """The lines of a text whose first one stands behind a label."""
+    return "\n".join(sentence(line, stream=sys.stderr) for line in f"{label}{text}".split("\n"))[len(label) :]
 
 
 def begin() -> None:
@@ -187,6 +192,14 @@ def width() -> int:
 
 def wrap(text: str, *, indent: str = "", first: str | None = None, columns: int | None = None) -> str:
     return "\n".join(_lines(text, columns or width(), indent if first is None else first, indent))
+
+
+def sentence(text: str, *, indent: str = "", stream: TextIO | None = None) -> str:
+    """One line that scripts and people search logs for: it is broken only in a window, where it is looked at."""
+    stream = stream or sys.stdout
+    if stream is None or not stream.isatty() or len(text) <= width() or not text[:1].strip():
+        return text
+    return wrap(text, first="", indent=indent)
 
 
 def _lines(text: str, columns: int, first: str = "", indent: str = "") -> list[str]:
@@ -247,9 +260,12 @@ def table(
     count = max(len(row) for row in every)
     widths = [max((len(row[i]) for row in every if i < len(row)), default=0) for i in range(count)]
     room = (columns or width()) - len(indent) - sum(widths[:-1]) - 2 * (count - 1)
-    if room < min(widths[-1], 20) and (columns or width()) < 80:
+    narrow = (columns or width()) < 80
+    longest = max((len(word) for row in every if len(row) == count for word in row[-1].split()), default=0)
+    below = len(indent) + 4 + max(map(len, head), default=-2) + 2
+    if narrow and (room < min(widths[-1], 20) or room < longest <= (columns or width()) - below):
         return _stacked(body, head, indent, columns or width())
-    last = max(room, 20)
+    last = max(room, 20 if narrow else 12)
     wrapped = [(_lines(row[-1], last) or [""]) if len(row) == count else [""] for row in every]
     widths[-1] = max(len(line) for tail in wrapped for line in tail)
     lines: list[str] = []

@@ -144,7 +144,7 @@ def driver_present(machine: Machine) -> Iterator[Finding]:
     driver = machine.driver
     if driver and driver.version:
         yield say("driver.present", State.PASS, f"driver {driver.version} (branch R{driver.branch})")
-    elif machine.gpus:
+    elif machine.gpus and not machine.could_not_read("driver"):
         held = driver.kernel_module if driver else None
         found = driver_card.ABSENT
         if held and held != "nvidia":

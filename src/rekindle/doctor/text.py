@@ -70,7 +70,7 @@ def _count(answer: DoctorReport) -> str:
     told = [f"{counts[State.PASS]} passed", f"{counts[State.WARN]} to know", f"{counts[State.UNVERIFIED]} unverified"]
     folded = len(answer.checks) - len(counted)
     told += [f"{counts[State.FAIL]} failed", *([f"{folded} folded"] if folded else [])]
-    return f"{len(answer.checks)} checks: {', '.join(told)}"
+    return console.wrap(f"{len(answer.checks)} checks: {', '.join(told)}")
 
 
 def compared(answer: Comparison, first: str, second: str) -> str:

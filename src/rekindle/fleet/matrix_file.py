@@ -105,9 +105,8 @@ def read(path: Path) -> MatrixFile:
     name = f"`{path}`"
     data = files.read_bytes(path, limit=_LIMIT)
     head = codec.from_toml(data, dict[str, Any], name=name)
-    if (schema := head.get("schema", SCHEMA)) != SCHEMA:
-        message = f"{name} is not a matrix: its schema is `{str(schema)[:60]}`, not `{SCHEMA}`"
-        raise BadInput(message, hint="docs/guides/fleet.md shows a matrix")
+    hint = "docs/guides/fleet.md shows a matrix"
+    codec.expect(head.get("schema", SCHEMA), SCHEMA, "a matrix", name=name, hint=hint)
     found = codec.from_toml(data, MatrixFile, name=name)
     _check(found, name)
     return found

@@ -47,6 +47,12 @@ class FleetPlan(msgspec.Struct, frozen=True, kw_only=True):
     questions: int
     """How often the resolver was asked."""
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What the matrix names and nothing is built for, each with its reason: nobody should miss it later."""
+        kinds = (JobState.IMPOSSIBLE, JobState.NOT_NEEDED)
+        return tuple(f"{job.name}: {job.reason}" for job in self.jobs if job.state in kinds)
+
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """A plan with what its jobs need to be built: kept in the state folder of a run."""

@@ -108,8 +108,10 @@ def _totals(plan: FleetPlan) -> Iterator[str]:
     if all_.build:
         unknown = f"; no time is known for {all_.unknown} of them" if all_.unknown else ""
         yield (
-            f"about {spoken_minutes(all_.wall_minutes)} on {machines} of eight cores "
-            f"({spoken_minutes(all_.minutes)} one after another){unknown}"
+            console.wrap(
+                f"about {spoken_minutes(all_.wall_minutes)} on {machines} of eight cores "
+                f"({spoken_minutes(all_.minutes)} one after another){unknown}"
+            )
             if all_.unknown < all_.build
             else "how long they take is not known"
         )

@@ -21,7 +21,7 @@ from rekindle.inputs.system import read_system
 from rekindle.knowledge.gpu.gpus import find
 from rekindle.machine.gpu.cards import known
 from rekindle.machine.host import Host, Recording, Replay
-from rekindle.machine.model import FoundGpu, Machine
+from rekindle.machine.model import FoundGpu, Machine, Unread
 from rekindle.machine.probe import look
 
 SCHEMA = "rekindle.machine/1"
@@ -66,12 +66,8 @@ def load(path: Path) -> Machine:
 
 def read(data: bytes | str, *, name: str = "the snapshot") -> Machine:
     head = codec.from_json(data, dict[str, Any], name=name)
-    schema = head.get("schema")
-    if schema != SCHEMA:
-        message = (
-            f"{name} is not a snapshot that this Rekindle reads: its schema is `{str(schema)[:60]}`, not `{SCHEMA}`"
-        )
-        raise BadInput(message, hint="write one with `rekindle doctor --save machine.json`")
+    hint = "write one with `rekindle doctor --save machine.json`"
+    codec.expect(head.get("schema"), SCHEMA, "a snapshot that this Rekindle reads", name=name, hint=hint)
     snapshot = codec.from_json(data, Snapshot, name=name)
     if snapshot.recording is not None:
         machine = look(Replay(snapshot.recording))
@@ -80,9 +76,14 @@ def read(data: bytes | str, *, name: str = "the snapshot") -> Machine:
         return machine
     if snapshot.machine is None:
         message = f"{name} holds neither facts nor raw answers"
-        raise BadInput(message, hint="write one with `rekindle doctor --save machine.json`")
+        raise BadInput(message, hint=hint)
     _say_if_misspelt(head["machine"], name)
-    return _written_down(snapshot.machine)
+    machine = _written_down(snapshot.machine)
+    if "driver" in head["machine"] or not machine.gpus:
+        return machine
+    # Who leaves it out has not said that there is none.
+    unsaid = Unread(probe="driver", reason=f"{name} does not say")
+    return msgspec.structs.replace(machine, unread=(*machine.unread, unsaid))
 
 
 def _say_if_misspelt(typed: dict[str, Any], name: str) -> None:

@@ -13,7 +13,7 @@ from rekindle.core import files
 from rekindle.core.findings import State
 from rekindle.review.document import Document, load, read
 from rekindle.review.question import Asked
-from rekindle.review.remark import Raised
+from rekindle.review.remark import Raised, Remark
 from rekindle.review.review import Reviewed, every, review_script, shown, trace_of
 from rekindle.review.subject import Subject
 
@@ -29,8 +29,8 @@ class Corrected(msgspec.Struct, frozen=True, kw_only=True):
     changed: int
     difference: str
     left: int
-    refused: tuple[int, ...] = ()
-    """Lines whose correction was not made: it would bring another fault."""
+    refused: dict[int, str] = {}
+    """Lines whose correction was not made, and the fault that it would bring, both with the lines of the file."""
 
 
 def corrected(path: Path, asked: Asked | None = None) -> Corrected:
@@ -38,9 +38,10 @@ def corrected(path: Path, asked: Asked | None = None) -> Corrected:
     original = load(path)
     asked = asked or Asked()
     document = original
-    known = _ids(review_script(document, asked))
+    known = _faults(review_script(document, asked))
+    refused: dict[int, str] = {}
     for _ in range(_ROUNDS):
-        again = _better(document, asked, known)
+        again, refused = _better(document, asked, known, original)
         if again is None:
             break
         document = again
@@ -51,11 +52,10 @@ def corrected(path: Path, asked: Asked | None = None) -> Corrected:
     difference = "\n".join(difflib.unified_diff(old, new_lines, str(path), f"{path} (corrected)", lineterm="", n=1))
     changed = sum(1 for line in difference.splitlines() if line.startswith("+") and not line.startswith("+++"))
     removed = sum(1 for line in difference.splitlines() if line.startswith("-") and not line.startswith("---"))
-    open_lines = tuple(sorted({each.line for each in after.remarks if each.certain}))
     left = sum(remark.state is State.FAIL for remark in after.remarks)
     return Corrected(
         text=text, encoding=original.encoding, changed=max(changed, removed), difference=difference, left=left,
-        refused=open_lines,
+        refused=dict(sorted(refused.items())),
     )  # fmt: skip
 
 
@@ -69,21 +69,44 @@ def write(result: Corrected, output: Path) -> None:
         output.chmod(mode)
 
 
-def _better(document: Document, asked: Asked, known: set[str]) -> Document | None:
-    """The script with one round of corrections; None when none is left that brings no new finding."""
+def _better(
+    document: Document, asked: Asked, known: dict[str, Remark | None], original: Document
+) -> tuple[Document | None, dict[int, str]]:
+    """The script with one round of corrections; None when each one left brings a new finding, which is named then."""
     subject = Subject(document, trace_of(document), asked)
     certain = [found for found in every(subject) if found.corrected is not None and found.certain]
     certain = [found for found in certain if found.line not in subject.trace.opened]  # a fault of another file
     whole = _applied(subject, certain)
     if whole.lines == document.lines:
-        return None
-    if not _ids(review_script(whole, asked)) - known:
-        return whole
+        return None, {}
+    if not _faults(review_script(whole, asked)).keys() - known:
+        return whole, {}
+    refused: dict[int, str] = {}
     for found in certain[:_EACH]:
         alone = _applied(subject, [found])
-        if alone.lines != document.lines and not _ids(review_script(alone, asked)) - known:
-            return alone
-    return None
+        if alone.lines == document.lines:
+            continue
+        brought = [each for name, each in _faults(review_script(alone, asked)).items() if name not in known]
+        if not brought:
+            return alone, {}
+        refused.setdefault(_line_of(original, document, found.line), _named(original, alone, brought))
+    return None, refused
+
+
+def _named(original: Document, after: Document, brought: Sequence[Remark | None]) -> str:
+    worst = max((each for each in brought if each), key=lambda each: each.state.rank, default=None)
+    if worst is None:
+        return "a command that cannot be read"
+    return f"on line {_line_of(original, after, worst.line)}: {worst.found}"
+
+
+def _line_of(original: Document, after: Document, line: int) -> int:
+    """Where a line of the changed script stands in the file: a correction may have removed lines above it."""
+    matcher = difflib.SequenceMatcher(None, original.lines, after.lines, autojunk=False)
+    for _, first, last, begin, end in matcher.get_opcodes():
+        if begin < line <= end:
+            return min(first + line - begin, max(last, 1))
+    return line
 
 
 def _applied(subject: Subject, corrections: Sequence[Raised]) -> Document:
@@ -112,7 +135,7 @@ def _close(lines: list[str | None], first: int, last: int) -> None:
             return
 
 
-def _ids(answer: Reviewed) -> set[str]:
-    """What a script has against it, and how much of it cannot be read: neither may grow."""
-    unread = {f"unread {number}" for number in range(len(answer.not_understood))}
-    return unread | {f"{remark.id}: {remark.found}" for remark in answer.remarks if remark.state is not State.PASS}
+def _faults(answer: Reviewed) -> dict[str, Remark | None]:
+    """What a script has against it, and how much of it cannot be read (None): neither may grow."""
+    unread: dict[str, Remark | None] = {f"unread {number}": None for number in range(len(answer.not_understood))}
+    return unread | {f"{each.id}: {each.found}": each for each in answer.remarks if each.state is not State.PASS}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from rekindle.core.console import paint, table, wrap
+from rekindle.core.console import paint, sentence, table, width, wrap
 from rekindle.core.findings import State
 from rekindle.review.remark import Remark
 from rekindle.review.review import Review, Reviewed
@@ -20,7 +20,7 @@ def text(answer: Review) -> str:
     if len(answer.scripts) > 1:
         parts.append(comparison(answer))
     if not answer.gpus:
-        parts.append("pass `--gpu NAME` to check it against your GPU, too")
+        parts.append(wrap("pass `--gpu NAME` to check it against your GPU, too"))
     return "\n\n".join(parts)
 
 
@@ -94,8 +94,15 @@ def _script(one: Reviewed, gpus: Sequence[str]) -> str:
     facts = [f"{name} {value}" for name, value in known.items() if value]
     facts += ["built by `rekindle build`"] if one.by_rekindle else []
     colour = "red" if one.refused else "green" if one.answered else "yellow"
-    verdict = paint(_verdict(one, gpus), colour)
-    head = f"{one.script}: {verdict} ({one.dialect}{'; ' if facts else ''}{', '.join(facts)})"
+    verdict = _verdict(one, gpus)
+    head, tail = (
+        sentence(f"{one.script}: {verdict}", indent="  "),
+        "; ".join(filter(None, [one.dialect, ", ".join(facts)])),
+    )
+    # What is known of the script goes below where there is no room: the verdict is a line that scripts take.
+    tail = f" ({tail})" if len(f"{head} ({tail})") <= width() else "\n" + wrap(f"({tail})", indent="  ")
+    painted = verdict if verdict in head else verdict.partition(":")[0]
+    head = head.replace(f": {painted}", f": {paint(painted, colour)}", 1) + tail
     groups: dict[tuple[str, str], list[Remark]] = {}
     for remark in one.remarks:
         groups.setdefault((remark.id, remark.found), []).append(remark)
@@ -119,18 +126,21 @@ def _remark(same: Sequence[Remark]) -> str:
     remark = same[0]
     word, style = _WORD.get(remark.state, ("note", "dim"))
     label = f"line {remark.line}"
-    lines = [f"\n  {label:<9} {paint(f'{word:<8}', style)} {wrap(remark.found, indent=' ' * 21).strip()}"]
+    narrow = width() < 80
+    gap = " " * (4 if narrow else 21)
+    found = wrap(remark.found, indent=gap)
+    lines = [f"\n  {label:<9} {paint(word, style)}{chr(10) + found if narrow else ' ' * (8 - len(word)) + found[20:]}"]
     if remark.state is not State.PASS:
-        lines.append(wrap(remark.why, indent=" " * 21))
-        lines.append(wrap(f"({remark.source})", indent=" " * 21))
+        lines.append(wrap(remark.why, indent=gap))
+        lines.append(wrap(f"({remark.source})", indent=gap))
     if len(same) > 1:
         others = ", ".join(str(other.line) for other in same[1:])
-        lines.append(wrap(f"the same on line {others}", indent=" " * 21))
+        lines.append(wrap(f"the same on line {others}", indent=gap))
     if remark.text and remark.state is not State.PASS:
-        lines.append(f"{' ' * 21}- {remark.text}")
+        lines.append(f"{gap}- {remark.text}")
         if remark.corrected is not None:
             sign = "+" if remark.certain else "?"  # what `--fix` writes, and what you decide
             rows = remark.corrected.strip().split("\n")
-            lines += [f"{' ' * 21}{sign} {row or '(delete this line)'}" for row in rows]
-            lines += [f"{' ' * 21}{sign} line {line}: {row.strip()}" for line, row in remark.more.items()]
+            lines += [f"{gap}{sign} {row or '(delete this line)'}" for row in rows]
+            lines += [f"{gap}{sign} line {line}: {row.strip()}" for line, row in remark.more.items()]
     return "\n".join(lines)

@@ -54,7 +54,7 @@ def situation_of(
         cards=cards,
         driver=typed.driver.version if typed else running,
         driver_note=typed.note if typed else None,
-        no_driver=typed is None and found is None and bool(machine.gpus),
+        no_driver=typed is None and found is None and bool(machine.gpus) and not machine.could_not_read("driver"),
         python=chosen.version if chosen else here.minor if here else None,
         bits=chosen.bits if chosen else here.bits if here else None,
         release=old_windows(machine.surroundings.release or ""),

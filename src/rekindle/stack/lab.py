@@ -88,9 +88,8 @@ def own_plan(folder: Path, host: str | None = None) -> Path:
         message = f"`{folder}` is a folder without `{INDEX}`"
         raise NotFound(message, hint="name a plan's file, or a folder of `rekindle plan --machine FOLDER -o DIR`")
     lab = codec.from_toml(files.read_bytes(index, limit=4 * 1024 * 1024), Lab, name=f"`{index}`")
-    if lab.schema != SCHEMA:
-        message = f"`{index}` is not an index of plans: its schema is `{lab.schema[:60]}`, not `{SCHEMA}`"
-        raise BadInput(message, hint="`rekindle plan --machine FOLDER -o DIR` writes one")
+    hint = "`rekindle plan --machine FOLDER -o DIR` writes one"
+    codec.expect(lab.schema, SCHEMA, "an index of plans", name=f"`{index}`", hint=hint)
     here = host or socket.gethostname()
     mine = {lab.hosts[name] for name in _called(lab.hosts, here)}
     if len(mine) == 1:

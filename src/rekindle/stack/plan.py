@@ -221,9 +221,7 @@ def _ours(path: Path) -> bool:
 def read(path: Path) -> Plan:
     data = files.read_bytes(path, limit=4 * 1024 * 1024)
     plan = codec.from_toml(data, Plan, name=f"`{path}`")
-    if plan.schema != SCHEMA:
-        message = f"`{path}` is not a plan: its schema is `{plan.schema[:60]}`, not `{SCHEMA}`"
-        raise BadInput(message, hint="`rekindle plan -o plan.toml` writes one")
+    codec.expect(plan.schema, SCHEMA, "a plan", name=f"`{path}`", hint="`rekindle plan -o plan.toml` writes one")
     if plan.python is not None:
         untrusted.checked(untrusted.PythonVersion, plan.python, f"`{path}`")
     if plan.index_url not in (None, index_of(plan.variant or "")):

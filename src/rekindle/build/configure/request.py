@@ -213,23 +213,25 @@ def read(path: Path, *, unlocked: bool = False) -> BuildFile:
     head = codec.from_toml(data, dict[str, Any], name=f"`{path}`")
     if not data.strip():
         raise codec.empty(f"`{path}`")
-    if head.get("schema") == plan_room.SCHEMA:
+    if _of_plan(head):
         plan = plan_room.read(path)
         wanted = from_plan(plan, path)
         plan_room.check_seal(plan, unlocked=unlocked)
         return wanted
-    if (schema := head.get("schema", SCHEMA)) != SCHEMA:
-        message = f"`{path}` is not a build file: its schema is `{str(schema)[:60]}`, not `{SCHEMA}`"
-        raise BadInput(
-            message, hint="`rekindle plan -o plan.toml` writes a plan; docs/guides/build.md shows a build file"
-        )
+    hint = "`rekindle plan -o plan.toml` writes a plan; docs/guides/build.md shows a build file"
+    codec.expect(head.get("schema", SCHEMA), SCHEMA, "a build file", name=f"`{path}`", hint=hint)
     return codec.from_toml(data, BuildFile, name=f"`{path}`")
 
 
 def is_plan(path: Path) -> bool:
     """Whether the file is a plan of `rekindle plan -o`, and not a build file."""
     data = files.read_bytes(path, limit=4 * 1024 * 1024)
-    return codec.from_toml(data, dict[str, Any], name=f"`{path}`").get("schema") == plan_room.SCHEMA
+    return _of_plan(codec.from_toml(data, dict[str, Any], name=f"`{path}`"))
+
+
+def _of_plan(head: dict[str, Any]) -> bool:
+    """A plan of this Rekindle, or of a newer one, which its reader names."""
+    return str(head.get("schema")).rpartition("/")[0] == plan_room.SCHEMA.rpartition("/")[0]
 
 
 def from_plan(plan: Plan, path: Path) -> BuildFile:

@@ -202,6 +202,8 @@ class FleetExport(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     jobs: int
     rounds: int
+    left_out: tuple[str, ...] = ()
+    """Of the matrix, what is not built, with the reason."""
 
 
 def write(form: str, exported: Exported, output: Path | None) -> FleetExport:
@@ -210,7 +212,9 @@ def write(form: str, exported: Exported, output: Path | None) -> FleetExport:
         message = f"`{place}` is there already and was not written by Rekindle"
         raise UsageError(message, hint="name another file with `-o`")
     files.write_text(place, text(form, exported))
-    return FleetExport(form=form, file=str(place), jobs=len(exported.jobs), rounds=exported.rounds)
+    return FleetExport(
+        form=form, file=str(place), jobs=len(exported.jobs), rounds=exported.rounds, left_out=exported.left_out
+    )
 
 
 def text(form: str, exported: Exported) -> str:
@@ -380,6 +384,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[ExportedJob, ...]
     rounds: int
     settings: ExportSettings
+    left_out: tuple[str, ...] = ()
 
 
 class ExportRound(msgspec.Struct, frozen=True, kw_only=True):
@@ -395,7 +400,8 @@ def exported(plan: FleetPlan, settings: ExportSettings) -> Exported:
     jobs = tuple(_exported_job(job) for job in plan.jobs if job.state is JobState.BUILD)
     if not jobs:
         raise UsageError("there is nothing to build in this matrix", hint="`rekindle fleet plan` says why")
-    return Exported(jobs=jobs, rounds=settings.rounds or _rounds(jobs, settings), settings=settings)
+    rounds = settings.rounds or _rounds(jobs, settings)
+    return Exported(jobs=jobs, rounds=rounds, settings=settings, left_out=plan.left_out)
 
 
 def _exported_job(job: FleetJob) -> ExportedJob:

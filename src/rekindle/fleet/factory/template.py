@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from rekindle.build.configure import tree
-from rekindle.core import console, files
+from rekindle.core import codec, console, files
 from rekindle.core.command import ShellVariable, rekindle, workflow_step
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version
@@ -52,6 +52,8 @@ class FactoryTemplate(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     steps: tuple[str, ...]
     """What is left to do by hand, in order."""
+    left_out: tuple[str, ...] = ()
+    """Of the matrix, what is not built, with the reason."""
 
 
 def init(
@@ -79,7 +81,7 @@ def init(
         raise UsageError(f"`{ignored}` is no file", hint="name a new folder")
     own = _projects(matrix, folder) if matrix else {}
     plan = planning.make(matrix).plan if matrix else _orphans()
-    text = files.read_bytes(matrix).decode("utf-8") if matrix else ORPHANS
+    text = codec.text_of(files.read_bytes(matrix)) if matrix else ORPHANS
     settings = ExportSettings(cores=CORES, limit=350, site=True, rekindle=rekindle, accept_licence=True, by_hand=True)
     made = exported(plan, settings)
     flow = write.workflow(made, name="factory", then={"publish": _publish(settings)})
@@ -97,7 +99,9 @@ def init(
     files.write_text(folder / WORKFLOW, head + as_yaml(flow))
     files.write_text(folder / page, _readme(plan, made.rounds, steps))
     _ignore(folder / ".gitignore", (f"/{SHELF}/", "/fleet-work/", f"/{SITE}/"))
-    return FactoryTemplate(folder=str(folder), files=wanted, jobs=len(made.jobs), rounds=made.rounds, steps=steps)
+    return FactoryTemplate(
+        folder=str(folder), files=wanted, jobs=len(made.jobs), rounds=made.rounds, steps=steps, left_out=made.left_out
+    )
 
 
 def _ignore(path: Path, lines: Sequence[str]) -> None:
@@ -213,6 +217,9 @@ def _readme(plan: FleetPlan, rounds: int, steps: Sequence[str]) -> str:
     jobs = [job for job in plan.jobs if job.state is JobState.BUILD]
     names = "\n".join(f"- `{job.name}`" for job in jobs)
     projects = " ".join(dict.fromkeys(job.lock.project for job in jobs if job.lock is not None)) or "PROJECT"
+    missing = "\n".join(
+        ["", "It does not build:", "", *(f"- {each}" for each in plan.left_out), ""] if plan.left_out else []
+    )
     numbered = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
     return f"""# A wheel factory
 
@@ -233,7 +240,7 @@ The coverage page is `https://OWNER.github.io/REPOSITORY/coverage.html`.
 ## What it builds
 
 {names}
-
+{missing}
 What is published is not built again: the key of a job is the hash of all that decides its bytes.
 
 ## Limits of hosted runners

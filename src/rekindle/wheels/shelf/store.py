@@ -186,7 +186,7 @@ def shelf_text(
     if not wheels and cards:
         return f"no wheel on the shelf serves {console.clean(' and '.join(cards))}"
     if not wheels:
-        return "the shelf is empty; put a wheel on it with `rekindle shelf add WHEEL`"
+        return console.wrap("the shelf is empty; put a wheel on it with `rekindle shelf add WHEEL`")
     blocks = []
     for entry in wheels:
         rows = [
