@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rekindle.core import console
 from rekindle.core.redact import redact, secrets, without_secrets
 
 A = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
@@ -252,4 +253,46 @@ def test_what_is_no_secret_stays(text: str) -> None:
     ],
 )
 def test_who_and_where_is_taken_out(text: str, clean: str) -> None:
+    assert redact(text, names=()) == clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "HF_TOKEN\x1b[0m=\x1b[32mzq9secretvalue\x1b[0m",
+        "pass\u200eword=zq9secretvalue",
+        "api\u200bkey=zq9secretvalue",
+        "pass\x08word: \x1b[1;31mzq9secretvalue",
+        "\x9b31mpassword\x9b0m=zq9secretvalue",
+    ],
+)
+def test_what_nobody_sees_hides_no_secret(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The console took colours and marks out after it had looked for secrets, and put their pieces together."""
+    assert "zq9secretvalue" not in secrets(text)
+    console.out(text)
+    console.out_json({"log": text, "HF_\x1b[0mTOKEN": "zq9secretvalue"})
+    assert "zq9secretvalue" not in capsys.readouterr().out
+
+
+def test_colours_without_a_secret_stay() -> None:
+    assert secrets("\x1b[32mok\x1b[0m\r\n\u200bno key here") == "\x1b[32mok\x1b[0m\r\n\u200bno key here"
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("proxy http://10.20.30.40:3128 refused", "proxy http://<address>:3128 refused"),
+        ("inet 203.0.113.7/24 scope global", "inet <address>/24 scope global"),
+        ("Connection to 192.168.178.23 timed out", "Connection to <address> timed out"),
+        ("172.20.1.9:6379: refused", "<address>:6379: refused"),
+        ("inet6 fe80::1ff:fe23:4567:890a/64", "inet6 <address>/64"),
+        ("http://[2001:db8::17]:8080/", "http://[<address>]:8080/"),
+        ("S-1-5-21-1004336348-1177238915-682003330-512", "<user>"),
+        ("cuDNN 9.10.2.21, cuBLAS 10.2.0.168, 580.65.6.1", "cuDNN 9.10.2.21, cuBLAS 10.2.0.168, 580.65.6.1"),
+        ("http://127.0.0.1:8036/ and 0.0.0.0:80", "http://127.0.0.1:8036/ and 0.0.0.0:80"),
+        ("libcudnn.so.9.1.0.70:12 torch==1.2.3.4:5", "libcudnn.so.9.1.0.70:12 torch==1.2.3.4:5"),
+        ("at 2026:11:18 23:59:01 std::fd00::x", "at 2026:11:18 23:59:01 std::fd00::x"),
+    ],
+)
+def test_network_addresses_are_taken_out_and_versions_stay(text: str, clean: str) -> None:
     assert redact(text, names=()) == clean

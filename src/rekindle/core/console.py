@@ -20,7 +20,8 @@ from rekindle.core.codec import to_builtins, to_json
 from rekindle.core.errors import ErrorReport, NotWritable
 from rekindle.core.files import describe_error
 from rekindle.core.findings import Finding, State
-from rekindle.core.redact import secrets, without_secrets
+from rekindle.core.redact import UNSAFE, secrets, without_secrets
+from rekindle.core.redact import clean as clean
 
 _PLAIN = str.maketrans(
     {
@@ -29,10 +30,6 @@ _PLAIN = str.maketrans(
         "█": "#", "░": ".",
     }
 )  # fmt: skip
-# C0 without tab and line feed, DEL, C1, line and paragraph separators, marks that turn or hide what follows.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
 # Colour is marked by a word that no foreign text can know, and becomes an escape code as the last thing.
 _MARK = f"\x0e{os.urandom(8).hex()}:"
 _MARKS = re.compile(re.escape(_MARK) + r"(\d{1,2});")
@@ -127,7 +124,7 @@ def out_json(value: Any) -> None:
     global _answered
     text = to_json(without_secrets(to_builtins(value)))
     known = (sys.stdout.encoding if sys.stdout else None) or ""
-    unsafe = _UNSAFE if known.lower().replace("-", "").replace("_", "") == "utf8" else _BEYOND_ASCII
+    unsafe = UNSAFE if known.lower().replace("-", "").replace("_", "") == "utf8" else _BEYOND_ASCII
     _emit(sys.stdout, unsafe.sub(lambda match: json.dumps(match.group())[1:-1], text), answer=True)
     _answered = True
 
@@ -152,14 +149,6 @@ def begin() -> None:
     global _answered, _begun
     _answered, _begun = False, True
     talk(quiet=False, verbose=False, plain=False)
-
-
-def clean(text: str) -> str:
-    """Foreign text (a log line, a file name, a program's output) without what a terminal obeys.
-
-    The console does this itself; it is for text that is measured, cut or written elsewhere.
-    """
-    return _UNSAFE.sub("", text)
 
 
 def paint(text: str, style: str, stream: TextIO | None = None) -> str:

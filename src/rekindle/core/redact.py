@@ -17,6 +17,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+# C0 without tab and line feed, DEL, C1, line and paragraph separators, marks that turn or hide what follows.
+UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+# What parts no letters where it is shown: all that but a carriage return and the console's own marks, letters without a
+# width, and the sequences that colour, which leave their letters behind where nothing obeys them.
+_UNSEEN = re.compile(rf"(?!\r|\x0e[0-9a-f]{{16}}:)(?:{UNSAFE.pattern}|[\u00ad\u200b-\u200d\u2060\ufeff])")
+_SEQUENCE = re.compile(rf"(?:\x1b\[|\x9b)[0-?]{{0,64}}[ -/]{{0,8}}[@-~]|{_UNSEEN.pattern}")
 _KEY = (
     r"(?:token|secret|passw(?:or)?d|passphrase|credentials?|authorization|auth|psk|"
     r"(?:api|access|private|secret|signing|client|account|subscription|encryption)[_-]?key|signature|"
@@ -210,7 +218,12 @@ def _secret_name() -> re.Pattern[str]:
 def _who() -> re.Pattern[str]:
     return re.compile(
         r"""(?x)
-        (?P<uuid>\b(?:(?:GPU|MIG)-)?(?:GPU-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[0-9]+/[0-9]+)?\b)
+        (?P<net>(?<![\w.+=-])(?!127\.|0\.0\.0\.0)(?:(?:192\.168|172\.(?:1[6-9]|2[0-9]|3[01])|169\.254)(?:\.[0-9]{1,3}){2}
+              |(?:(?<=//)|(?<=@)|(?<=inet\ )|(?<=addr:))[0-9]{1,3}(?:\.[0-9]{1,3}){3}
+              |[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?=:[0-9]{2,5}\b))(?![\w.]*[\w])
+            |(?<![\w:])(?=[0-9a-f:]*::|(?:[0-9a-f]{1,4}:){7})(?:fe80|fd[0-9a-f]{2}|2[0-9a-f]{3})(?::[0-9a-f]{0,4}){2,7}(?![\w:]))
+        | (?P<sid>\bS-1-5-21(?:-[0-9]{1,10}){3,4}\b)
+        | (?P<uuid>\b(?:(?:GPU|MIG)-)?(?:GPU-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:/[0-9]+/[0-9]+)?\b)
         | (?P<serial>(?i:(?:serial|asset)(?:[ _]*(?:number|no|tag))?|board[ _]+(?:id|serial)|service[ _]tag)
             (?:["']?\s*[:=,>]\s*["']?|\s+))(?P<number>(?=[0-9A-Z-]*[0-9])[0-9A-FX-Zx][0-9A-Zx-]{5,})
         | (?P<mac>\b(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}\b|\b(?:[0-9A-F]{2}-){5}[0-9A-F]{2}\b)
@@ -261,11 +274,22 @@ def _nobody(name: str) -> str:
     return f"<{'the ' if ' ' in name else ''}{'user' if name.isascii() else 'üser'}>"
 
 
+def clean(text: str) -> str:
+    """Foreign text (a log line, a file name, a program's output) without what a terminal obeys.
+
+    The console does this itself; it is for text that is measured, cut or written elsewhere.
+    """
+    return UNSAFE.sub("", text)
+
+
 def secrets(text: str) -> str:
-    """`text` without passwords and tokens."""
-    folded = text.casefold()
-    signs = any(sign in folded for sign in _SIGNS) or any(sign in text for sign in _SIGNS_AS_WRITTEN)
-    return _masked(text) if signs else text
+    """`text` without passwords and tokens, which colours and what nobody sees may cut in pieces."""
+    for plain in dict.fromkeys(unseen.sub("", text) for unseen in (_SEQUENCE, _UNSEEN)):
+        folded = plain.casefold()
+        signs = any(sign in folded for sign in _SIGNS) or any(sign in plain for sign in _SIGNS_AS_WRITTEN)
+        if signs and (masked := _masked(plain)) != plain:
+            return masked
+    return text
 
 
 def _masked(text: str) -> str:
@@ -288,7 +312,7 @@ def without_secrets(value: Any) -> Any:
 
 
 def _of_name(name: str, value: Any) -> Any:
-    if isinstance(value, str) and value and _secret_name().search(name) and not value.isspace():
+    if isinstance(value, str) and value and _secret_name().search(_SEQUENCE.sub("", name)) and not value.isspace():
         return "<secret>"
     return without_secrets(value)
 
@@ -312,4 +336,6 @@ def _nameless(match: re.Match[str]) -> str:
     kind = match.lastgroup if match.lastgroup != "number" else "serial"
     if kind in ("serial", "account", "uid"):
         return f"{match.group(kind)}{ {'serial': '<serial>', 'account': '<user>', 'uid': '(<user>)'}[kind] }"
-    return {"uuid": "<uuid>", "mac": "<address>", "prompt": "<user>@<host>"}.get(kind or "", "<secret>")
+    return {"uuid": "<uuid>", "mac": "<address>", "net": "<address>", "sid": "<user>", "prompt": "<user>@<host>"}.get(
+        kind or "", "<secret>"
+    )
