@@ -67,10 +67,8 @@ _HERE = re2.compile(
     r"|\bon (?:an?|my|the) (?:\w+ ){0,2}(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|TITAN)\b"
     r"|controller: NVIDIA|installed in this system|^\s*\d+\s{1,3}(?:NVIDIA|Tesla|GeForce|Quadro)"
 )
-_NOT_HERE = re2.compile(
-    r"(?i)\b(?:supports?|requires?|such as|e\.g\.|for example|like|newer than|older than|tested on|if you have|on an?)"
-    r"\b[^.;]{0,80}$"
-)
+_DEMANDS = r"(?i)\b(?:supports?|requires?|such as|e\.g\.|for example|like|newer than|older than|tested on|if you have"
+_NOT_MEANT, _NOT_HERE = (re2.compile(rf"{_DEMANDS}{more})\b[^.;]{{0,80}}$") for more in ("", "|on an?"))
 # "I am running it on an RTX 2080" is that person's own card.
 _OWN = re2.compile(r"(?i)\b(?:I|we|I.?m|I.?ve)\b(?:[^.;]|\.\d){0,80}\bon (?:an?|my|the) (?:\w+ ){0,2}$")
 _WORKS = re2.compile(r"(?i)\bworks?\b|\bno (?:issues?|problems?|errors?)\b|\bfine\b")
@@ -85,13 +83,26 @@ _ELSEWHERE = re2.compile(
 _SERIES = re2.compile(r"[GR]TX ?\d{1,2}$")
 _DRIVER = re2.compile(r"\.[\dx]")
 _UNTICKED = ("- [ ]", "[ ]", "* [ ]")
-_NOT = re2.compile(r"(?i)\b(?:not|no longer|fails?|failed|never|until|used to|before|only|\w+n.t)\b")
+_NOT = re2.compile(r"(?i)\b(?:not|no (?:longer|GPU|CUDA|card)|fails?|failed|never|until|used to|before|only|\w+n.t)\b")
+
+
+# People write names as they come: `rtx 3060`, `tesla k80`, `my p40`.
+_SMALL = re2.compile(
+    r"(?i)\b(?:(?:geforce|tesla|quadro) )*(?:(?:rtx|gtx|titan|gt) ?[a-z]?\d{2,4}|(?:tesla|quadro) ?[a-z]{1,2}\d{1,4})"
+    rf"(?: ?ti)?\b|(?:^|[(/,] ?|\b(?:my|an?|on|with|the|have|kaggle|colab|and) ){_CENTRE}(?:[ ,.;:)/!?]|$)"
+)
+_PROPER = {"GEFORCE": "GeForce", "TESLA": "Tesla", "QUADRO": "Quadro", "TI": "Ti"}
+
+
+def _proper(name: str) -> str:
+    return " ".join(_PROPER.get(word, word) for word in name.upper().split(" "))
 
 
 def of_this_machine(text: str) -> str:
     """Without the sentences that say that it works on another machine, and without boxes that are not ticked."""
     if text.startswith(_UNTICKED):
         return ""
+    text = _SMALL.sub(lambda match: _proper(match.group(0)), text)
     if not _ELSEWHERE.search(text):
         return text
     return ". ".join(part for part in _PARTS.split(text) if not _ELSEWHERE.search(part) or _NOT.search(part))
@@ -146,9 +157,10 @@ def cards_in_text(text: str, *, title: bool = False) -> list[tuple[Capability, s
         spelled = match.group(1)
         before = text[: match.start()]
         own = _OWN.search(before) and not _WORKS.search(text)
+        demands = _NOT_MEANT if title and not _WORKS.search(text[match.end() :].split(". ")[0]) else _NOT_HERE
         # `NVIDIA 470.xx` is a driver.
         named = _FAMILY.search(spelled) and not _SERIES.search(spelled) and not _DRIVER.match(text[match.end() :])
-        if named and (own or not _NOT_HERE.search(before)):
+        if named and (own or not demands.search(before)):
             capability = _capability(spelled)
             if capability is not None:
                 every.setdefault(capability, spelled)
