@@ -24,7 +24,7 @@ from rekindle.diagnose import coverage, driver_facts
 from rekindle.diagnose.driver_facts import version_of
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.gpu.capability import NamedCard
-from rekindle.knowledge.torch import companions
+from rekindle.knowledge.torch import companions, releases
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.driver import Driver
 
@@ -60,7 +60,7 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
     torch = f"torch {facts.torch}{f'+{facts.variant}' if facts.variant else ''}"
     # What only a person says counts where something goes wrong in the way that the pair makes it go wrong.
     trouble, signs = {*_TROUBLE} & {*facts.signs}, {*facts.signs}
-    unused = "unused" in trouble
+    unused, unbuilt = "unused" in trouble, {"unbuilt", "cuda_build"} <= signs
     sure = bool(trouble) or not {"torch", "variant"} & {*facts.told}
     if facts.smi_cuda and line and not driver:
         number = version_of(driver_facts.known({"driver_cuda": f"{facts.smi_cuda.replace('.', '0')}0"}, facts).driver)
@@ -101,6 +101,14 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
     if facts.gpus and not facts.torch:
         answer = torch_cuda.any_code(None, None, max(facts.gpus))
         yield _said("card and PyTorch", answer, "torch_lacks_gpu_arch", alone=True)
+        # Who says that it was dropped has the ordinary build of today; others a card that none of the last years has.
+        recent = [each.newest for each in releases.torch_releases()[-5:]]
+        usual = torch_cuda.package_line(recent[-1], "linux") if "dropped" in signs else None
+        of_them = recent[-1:] if usual else recent
+        lacking = all(coverage.torch_lacks(each, usual, "linux", max(facts.gpus)) for each in of_them)
+        clash = Clash(sentence=f"the torch of today has no code for {name}", source="the wheels of PyTorch")
+        if lacking and {"names_torch", "torch_program"} & signs:
+            yield _said("card and torch of today", clash, "torch_lacks_gpu_arch", alone=bool(trouble))
     if facts.variant == "cpu" and (card or {"smi", "cluster"} & {*facts.signs}):
         clash = Clash(sentence=f"{torch} has no CUDA in it, and {name or 'the card'} needs one that has", source="PyPI")
         yield _said(f"{torch} and card", clash, "torch_cpu_only", alone=sure)
@@ -112,24 +120,24 @@ def _pairs(facts: Facts) -> Iterator[Judged]:
     if facts.unserved:
         name, _, version = facts.unserved.partition("==")
         answer = package.runs_on(name, Version.find(version), max(facts.gpus))
-        alone = bool(trouble) or "installs" not in facts.told
+        alone = bool(trouble) or "asks" in signs or "installs" not in facts.told
         yield _said(f"{name} and card", answer, "gpu_too_old_for_kernel", alone=alone)
     if facts.torch and facts.python:
         answer = torch_python.takes(facts.torch, facts.python, facts.os or "linux")
         yield _said("torch and Python", answer, "python_no_wheel", alone="uninstalled" in signs)
     if card and cuda:
         answer = toolkit_card.compiles(cuda, card, name)
-        alone = "unbuilt" in signs or ("names_torch" not in signs and "cuda" not in facts.told)
+        alone = unbuilt or ("names_torch" not in signs and "cuda" not in facts.told)
         yield _said("toolkit and card", answer, "cuda_arch_unsupported_by_nvcc", alone=alone)
     if cuda and line:
         answer = extension_torch.same_cuda("what the toolkit compiles", cuda, line.cuda)
-        yield _said("toolkit and CUDA of torch", answer, "cuda_torch_version_mismatch", alone="unbuilt" in signs)
+        yield _said("toolkit and CUDA of torch", answer, "cuda_torch_version_mismatch", alone=unbuilt)
     if cuda and facts.gcc:
         answer = host_compiler.takes_gcc(cuda, int(facts.gcc))
-        yield _said("toolkit and GCC", answer, "gcc_too_new_for_cuda", alone="unbuilt" in signs)
+        yield _said("toolkit and GCC", answer, "gcc_too_new_for_cuda", alone=unbuilt)
     if cuda and facts.toolset:
         answer = host_compiler.takes_msvc(cuda, Version(facts.toolset))
-        yield _said("toolkit and MSVC", answer, "msvc_too_new_for_cuda", alone="unbuilt" in signs)
+        yield _said("toolkit and MSVC", answer, "msvc_too_new_for_cuda", alone=unbuilt)
     beside = {name: version for name, _, version in (each.partition("==") for each in facts.installs)}
     beside |= {name: version for name in companions.PROJECTS if (version := getattr(facts, name))}
     for project, version in beside.items() if facts.torch else ():
