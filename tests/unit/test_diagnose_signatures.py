@@ -135,6 +135,8 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
         "parties_torch",
         "parties_set",
         "triton_windows",
+        "python_for_torch",
+        "torch_for_python",
     }
     made = {"said", "log", "target", "cudnn_never", "numpy_older"}
     nothing = World(fields={}, values={}, facts={})

@@ -44,7 +44,7 @@ _CENTRE = (
 # A number that a `Ti` follows is a card of the GeForce family, whatever stands before it.
 _TI = r"\d{3,4} ?(?:Ti|ti|TI)"
 # "my 4060", "a 4060 8G": the family is left out where the number alone is one, and nothing is counted by it.
-_BARE = r"(?:(?:20[678]|30[5-9]|40[5-9]|50[5-9])0|16[56]0 (?:ti|super))"
+_BARE = r"(?:(?:20[678]|30[5-9]|40[5-9]|50[5-9])0|16[56]0 ?(?:ti|super|s))"
 _NUMBER = re2.compile(
     r"(?i)(?:\b(?:my|an?|dedicated|discrete|gpu is|gpu:|using|with|on|have)(?: the| an?)? |[张块])"
     rf"({_BARE} ?(?:ti(?: super)?|super|laptop|mobile)?)"
@@ -67,12 +67,12 @@ _HERE = re2.compile(
     r"|\bon (?:an?|my|the) (?:\w+ ){0,2}(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|TITAN)\b"
     r"|controller: NVIDIA|installed in this system|^\s*\d+\s{1,3}(?:NVIDIA|Tesla|GeForce|Quadro)"
 )
-_NOT_HERE = re2.compile(
-    r"(?i)\b(?:supports?|requires?|such as|e\.g\.|for example|like|newer than|older than|tested on|if you have|on an?)"
-    r"\b[^.;]{0,80}$"
-)
+_DEMANDS = r"(?i)\b(?:supports?|requires?|such as|e\.g\.|for example|like|newer than|older than|tested on|if you have"
+_NOT_MEANT, _NOT_HERE = (re2.compile(rf"{_DEMANDS}{more})\b[^.;]{{0,80}}$") for more in ("", "|on an?"))
 # "I am running it on an RTX 2080" is that person's own card.
-_OWN = re2.compile(r"(?i)\b(?:I|we|I.?m|I.?ve)\b(?:[^.;]|\.\d){0,80}\bon (?:an?|my|the) (?:\w+ ){0,2}$")
+_OWN = re2.compile(
+    r"(?i)\b(?:I|we|I.?m|I.?ve)\b(?:[^.;]|\.\d){0,80}\bon (?:an?|my|the) (?:\w+ ){0,2}$|\blike (?:my|our) $"
+)
 _WORKS = re2.compile(r"(?i)\bworks?\b|\bno (?:issues?|problems?|errors?)\b|\bfine\b")
 
 # A sentence about another machine, on which the same thing works.
@@ -85,13 +85,31 @@ _ELSEWHERE = re2.compile(
 _SERIES = re2.compile(r"[GR]TX ?\d{1,2}$")
 _DRIVER = re2.compile(r"\.[\dx]")
 _UNTICKED = ("- [ ]", "[ ]", "* [ ]")
-_NOT = re2.compile(r"(?i)\b(?:not|no longer|fails?|failed|never|until|used to|before|only|\w+n.t)\b")
+_NOT = re2.compile(
+    r"(?i)\b(?:not|no (?:longer|GPU|CUDA|card)|fails?|failed|never|until|used to|before|only|\w+n.t"
+    r"|try(?:ing)?|tried|get (?:it|this) to)\b"
+)
+
+
+# People write names as they come: `rtx 3060`, `tesla k80`, `my p40`.
+_SMALL = re2.compile(
+    r"(?i)\b(?:(?:geforce|tesla|quadro) )*(?:(?:rtx|gtx|titan|gt) ?[a-z]?\d{2,4}|(?:tesla|quadro) ?[a-z]{1,2}\d{1,4}"
+    r"|titan (?:xp|x|v|rtx|black))"
+    r"(?: ?ti)?\b|\b(?:9[5-8]|10[5-8]|16[56]|20[678])0 ?ti\b"
+    rf"|(?:^|[(/,] ?|\b(?:my|an?|on|with|the|have|kaggle|colab|and) ){_CENTRE}(?:[ ,.;:)/!?]|$)"
+)
+_PROPER = {"GEFORCE": "GeForce", "TESLA": "Tesla", "QUADRO": "Quadro", "TI": "Ti", "XP": "Xp", "BLACK": "Black"}
+
+
+def _proper(name: str) -> str:
+    return " ".join(_PROPER.get(word, word) for word in name.upper().split(" "))
 
 
 def of_this_machine(text: str) -> str:
     """Without the sentences that say that it works on another machine, and without boxes that are not ticked."""
     if text.startswith(_UNTICKED):
         return ""
+    text = _SMALL.sub(lambda match: _proper(match.group(0)), text)
     if not _ELSEWHERE.search(text):
         return text
     return ". ".join(part for part in _PARTS.split(text) if not _ELSEWHERE.search(part) or _NOT.search(part))
@@ -131,11 +149,14 @@ def unread(text: str) -> list[str]:
 
 def cards_in_text(text: str, *, title: bool = False) -> list[tuple[Capability, str]]:
     """The cards that are there, by their names. What a title names is what its text is about."""
-    number = _NUMBER.search(text)
-    if number and not _NOT_HERE.search(text[: number.start()]):
-        capability = _capability(number.group(1))
-        family = "GTX" if number.group(1).startswith("16") else "RTX"
-        return [(capability, f"{family} {number.group(1).strip()}")] if capability else []
+    named, number = _by_name(text, title), _NUMBER.search(text)
+    if named or not number or _NOT_HERE.search(text[: number.start()]):
+        return named
+    capability, family = _capability(number.group(1)), "GTX" if number.group(1).startswith("16") else "RTX"
+    return [(capability, f"{family} {number.group(1).strip()}")] if capability else []
+
+
+def _by_name(text: str, title: bool) -> list[tuple[Capability, str]]:
     if not _FAMILY.search(text) or not (title or _HERE.search(text)):
         return []
     cut = _CUT.search(text)
@@ -146,9 +167,10 @@ def cards_in_text(text: str, *, title: bool = False) -> list[tuple[Capability, s
         spelled = match.group(1)
         before = text[: match.start()]
         own = _OWN.search(before) and not _WORKS.search(text)
+        demands = _NOT_MEANT if title and not _WORKS.search(text[match.end() :].split(". ")[0]) else _NOT_HERE
         # `NVIDIA 470.xx` is a driver.
         named = _FAMILY.search(spelled) and not _SERIES.search(spelled) and not _DRIVER.match(text[match.end() :])
-        if named and (own or not _NOT_HERE.search(before)):
+        if named and (own or not demands.search(before)):
             capability = _capability(spelled)
             if capability is not None:
                 every.setdefault(capability, spelled)

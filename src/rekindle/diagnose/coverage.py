@@ -21,6 +21,7 @@ def torch_lacks(torch: str, variant: str | None, system: str | None, card: Capab
     if torch in releases.early():
         return _before_tables(torch, variant, card)  # what is inside them beside torch's own kernels is not told apart
     try:
+        torch = releases.full_version(torch)
         found = [
             offer
             for each in ([system] if system else _SYSTEMS)

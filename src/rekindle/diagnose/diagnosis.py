@@ -24,7 +24,7 @@ from rekindle.diagnose.answer import LIKELY, POSSIBLE, VERY_LIKELY, Cause, Diagn
 from rekindle.diagnose.events import Event, LineKind, read
 from rekindle.diagnose.evidence import Judged, judged
 from rekindle.diagnose.expressions import LONGEST
-from rekindle.diagnose.facts import Entity, Facts, gather
+from rekindle.diagnose.facts import Entity, Facts, gather, present
 from rekindle.diagnose.match import SPECIFIC, SignatureMatch, matches
 from rekindle.diagnose.outcome import Ending, complained, judge, next_steps
 from rekindle.diagnose.recovered import attempts, passed_tests, tried_again
@@ -34,6 +34,7 @@ from rekindle.knowledge.cuda.libraries import is_test_library
 from rekindle.knowledge.logs import signatures
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch.patches import Patch, patches
+from rekindle.model.cuda_line import CudaLine
 
 _SHOWN = 240
 _WRAPPERS = 12
@@ -49,7 +50,17 @@ _NO_PACKAGES = frozenset({"src", "csrc", "build", "code", "app", "workspace", "w
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
 _UNTOLD = frozenset(
     {"situation", "studio", "studio_year", "wsl", "memory_free", "status_program", "program", "chip", "amd_card"}
-    | {"library_cuda", "without_gpus", "installs", "demands", "unserved", "least_card", "signs", "runtime_image"}
+    | {
+        "library_cuda",
+        "without_gpus",
+        "installs",
+        "demands",
+        "unserved",
+        "least_card",
+        "signs",
+        "told",
+        "runtime_image",
+    }
 )
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 
@@ -208,12 +219,12 @@ def _by_facts(clash: Judged | None, entities: Sequence[Entity], ending: Ending, 
         for each in entities
         if each.read and each.kind != "index" and (each.kind != "torch" or each.value.startswith(str(facts.torch)))
     ]
-    if clash is None or row is None or not (ending.lines or shown):
+    if clash is None or row is None:
         return ()
-    fields = {"said": clash.text} | (
-        {"package": facts.unserved} if facts.unserved and row.id == "gpu_too_old_for_kernel" else {}
-    )
-    line = ending.lines[0].number if ending.lines else shown[0].line
+    built = CudaLine.parse(facts.variant)
+    lacking = facts.unserved if row.id == "gpu_too_old_for_kernel" else None
+    fields = present(said=clash.text, package=lacking, found=facts.cuda, torch_cuda=built and built.cuda)
+    line = ending.lines[0].number if ending.lines else shown[0].line if shown else 1
     found = _of_row(row, LIKELY, line, tuple(shown), fix.write(row, fields, facts))
     told = f"{clash.text[:1].upper()}{clash.text[1:]}. {row.explanation}"
     return (msgspec.structs.replace(found, explanation=told),)
@@ -225,9 +236,10 @@ def _behind(clash: Judged | None, found: tuple[Cause, ...], causes: tuple[Cause,
     # A driver that does not drive the card is all of it, whatever message follows.
     sure = clash is not None and (clash.label == "driver_not_loaded" or clash.pair == "driver and card")
     vague = causes and (sure or causes[0].confidence <= POSSIBLE)
-    if row is None or not vague or causes[0].label not in row.over:
+    if row is None or not vague or causes[0].label not in (*row.over, row.id):
         return causes or found
-    return (*found, msgspec.structs.replace(causes[0], explained_by=row.id), *causes[1:])
+    same = causes[0].label == row.id
+    return (*found, *(() if same else (msgspec.structs.replace(causes[0], explained_by=row.id),)), *causes[1:])
 
 
 def _file_name(path: str) -> str:

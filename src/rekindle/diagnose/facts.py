@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from rekindle.compat import container
+from rekindle.compat.host_compiler import toolsets_of
 from rekindle.compat.judgement import Clash
 from rekindle.core.regex import re2
 from rekindle.core.version import Version
@@ -102,6 +103,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The `docker` or `singularity` of the text, where every `run` of it leaves the cards out."""
     library_cuda: str | None = None
     """The major CUDA of a library that the program asks for, as the 11 of `cublas64_11.dll`."""
+    told: tuple[str, ...] = ()
+    """The facts that only the words of a person tell."""
+    smi_cuda: str | None = None
+    """The newest CUDA that the driver runs, as `nvidia-smi` shows it."""
     signs: tuple[str, ...] = ()
     """What holds, by the names of the data's flags: `docker`, `jetson`, `smi` (nvidia-smi works)."""
     situation: Situation | None = None
@@ -133,6 +138,7 @@ _MOST = 60
 _ADDRESS = re2.compile(r"https?://\S+\.whl\S*|(?:Found existing installation:|[Uu]ninstall(?:ing|ed)) .*")
 # A release that is asked for, which is not yet the one that is there.
 _WISHED = re2.compile(r"(?i)\b(?:install|requires?|required)\b|[=<>~]=")
+_LEAST = re2.compile(r"^(?:\.\d+)?(?:\+|,? (?:or|and) (?:newer|higher|later|above|up|greater)\b)")
 # A path of PyTorch's index looks like one of Linux.
 _INDEX_PATH = "/whl/"
 
@@ -197,17 +203,24 @@ def of_machine(machine: Machine, said: Facts) -> Facts:
 def gather(lines: Iterable[tuple[int, str]], known: Facts | None = None) -> tuple[Facts, tuple[Entity, ...]]:
     """The facts, and every thing that the lines name with its line. `known` wins over what the log says.
 
-    Of two machines it is the one on which it fails, where that one is told.
+    Of two machines it is the one on which it fails, where that one is told; where no card is plainly said to be there,
+    it is the only one that is named.
     """
     every = tuple(lines)
     here = tuple((number, cards.of_this_machine(text)) for number, text in every)
     found = _gather(here, known)
     whole = found if here == every or found[0].gpus or found[0].driver else _gather(every, known)
-    return whole if whole[0].gpus or whole[0].driver else found
+    found = whole if whole[0].gpus or whole[0].driver else found
+    if found[0].gpus or len({card for _, text in here for card, _ in cards.in_line(text, title=True)}) != 1:
+        return found
+    return _gather(here, known, named=True)
 
 
-def _gather(lines: Iterable[tuple[int, str]], known: Facts | None) -> tuple[Facts, tuple[Entity, ...]]:
+def _gather(
+    lines: Iterable[tuple[int, str]], known: Facts | None, *, named: bool = False
+) -> tuple[Facts, tuple[Entity, ...]]:
     found: dict[str, Any] = {}
+    said: dict[str, Any] = {}
     seen: dict[Capability, str | None] = {}
     entities: dict[tuple[str, str], Entity] = {}
     systems = {"windows": 0, "linux": 0}
@@ -219,9 +232,14 @@ def _gather(lines: Iterable[tuple[int, str]], known: Facts | None) -> tuple[Fact
 
     for number, text in lines:
         of_windows = False
-        for row, pattern in _in(text):
+        for row, pattern, spoken in _in(text):
             name = row.name
-            if name in systems:
+            if spoken:
+                value = _spoken(row, pattern, text)
+                said = value | said if name != "installs" else said | {name: (*said.get(name, ()), *value.values())}
+                if row.listed and value:
+                    note(name, "+".join(str(each) for each in value.values()), number)
+            elif name in systems:
                 # A line of Windows may name a `.so` besides.
                 of_windows = of_windows or name == "windows"
                 systems[name] += name == "windows" or not (of_windows or _INDEX_PATH in text)
@@ -237,12 +255,13 @@ def _gather(lines: Iterable[tuple[int, str]], known: Facts | None) -> tuple[Fact
                 lacking = isinstance(container.gets_cards(words), Clash) and found.get(name, words[0])
                 found[name] = lacking or ""
             elif name == "installs":
-                words = [each for match in pattern.finditer(text) for each in match.group(1).split()]
+                asked = ("==".join(filter(None, match.groups())) for match in pattern.finditer(text))
+                words = [each for every in asked for each in every.split()]
                 found[name] = (*found.get(name, ()), *(each for each in words if each[:1].isalpha()))[:_MOST]
             elif name == "demands":
                 found[name] = (*found.get(name, ()), " ".join(pattern.search(text).groups()))[:_MOST]
             else:
-                told = _read(row, pattern, text if name != "torch" else _ADDRESS.sub(" ", text))
+                told = _read(row, pattern.search(text if name != "torch" else _ADDRESS.sub(" ", text)))
                 if name in wished and told and not _WISHED.search(text):
                     found = {each: value for each, value in found.items() if each not in wished}
                     wished.clear()
@@ -251,7 +270,9 @@ def _gather(lines: Iterable[tuple[int, str]], known: Facts | None) -> tuple[Fact
                     wished.update(told if name == "torch" and _WISHED.search(text) else ())
                 if row.listed and told:
                     note(name, "+".join(str(each) for each in told.values()), number)
-        title = title and not text.strip()
+        title = named or (title and not text.strip())
+    by_words = tuple(sorted(said.keys() - found.keys()))
+    found = said | found | {"installs": (*found.get("installs", ()), *said.get("installs", ()))}
     systems["linux"] += "jetson" in found
     if any(systems.values()):
         found["os"] = "windows" if systems["windows"] >= systems["linux"] else "linux"
@@ -266,6 +287,7 @@ def _gather(lines: Iterable[tuple[int, str]], known: Facts | None) -> tuple[Fact
         gpu_name=seen[min(seen)] if seen else None,
         signs=tuple(sorted(signs)),
         vendor=vendor,
+        told=by_words,
         memory_free=_much_free(found.get("wanted"), found.get("free")),
         **{name: value for name, value in found.items() if name in Facts.__struct_fields__},
     )
@@ -290,8 +312,15 @@ def _much_free(wanted: str | None, free: str | None) -> bool | None:
     return have > 1024 and have > 4 * need
 
 
-def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
-    name, match = row.name, pattern.search(text)
+def _spoken(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
+    """What a person says of what is here, not of what was before it or is asked for."""
+    aside = re2.compile(row.unless or "$^")
+    every = (each for each in pattern.finditer(text) if not _LEAST.search(text[each.end() :]))
+    return _read(row, next((each for each in every if not aside.search(text[: each.start()])), None))
+
+
+def _read(row: FactRow, match: Any) -> dict[str, object]:
+    name = row.name
     if match is None:
         return {}
     if row.flag:
@@ -306,6 +335,8 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
     if name == "distribution":
         system = wheel_platforms.find(value.lower())
         return {name: system[0].id} if system else {}
+    if name == "installs":
+        return {name: "==".join([value, *filter(None, match.groups()[1:])])}
     if name == "bits":
         return {name: int(value)}
     if name == "driver":
@@ -315,11 +346,19 @@ def _read(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
     if name == "status":
         return {name: value.upper().replace("X", "x") if value[:2].lower() == "0x" else f"0x{int(value) % 2**32:08X}"}
     if name == "variant":
-        return {name: CudaLine(Version(value)).name}
+        return {name: _line(value)}
+    if name == "toolset" and not value.startswith("14."):
+        # A Visual Studio has several: where its oldest is too new, all are.
+        return {name: str(min(toolsets_of(value)))} if toolsets_of(value) else {}
     if name == "torch":
-        local = match.groups()[1] if len(match.groups()) > 1 else None
-        return {name: value} | ({"variant": local} if local else {})
+        local = next(filter(None, match.groups()[1:]), None)
+        return {name: value} | ({"variant": _line(local)} if local else {})
     return {name: value}
+
+
+def _line(text: str) -> str:
+    """`cu118` and `cpu` as they are, `11.8` as the former."""
+    return CudaLine(Version(text)).name if text[:1].isdigit() else text.lower()
 
 
 def _covered(facts: Facts) -> Facts:
@@ -344,17 +383,19 @@ def _over(facts: Facts, known: Facts) -> Facts:
     return msgspec.structs.replace(facts, **told)
 
 
-def _in(text: str) -> list[tuple[FactRow, re2._Regexp]]:
+def _in(text: str) -> list[tuple[FactRow, re2._Regexp, bool]]:
     """Which of the patterns are in a line: one pass for all of them."""
     patterns, entries = _patterns()
     return [entries[index] for index in sorted(patterns.Match(text[:_LONGEST]) or ())]
 
 
 @cached
-def _patterns() -> tuple[re2.Set, tuple[tuple[FactRow, re2._Regexp], ...]]:
-    named = [(row, pattern.replace("{LINE}", LINE)) for row in log_facts() for pattern in row.match]
+def _patterns() -> tuple[re2.Set, tuple[tuple[FactRow, re2._Regexp, bool], ...]]:
+    """`True` with the words of a person."""
+    rows = log_facts()
+    named = [(row, each.replace("{LINE}", LINE), each in row.told) for row in rows for each in (*row.match, *row.told)]
     every = re2.Set.SearchSet(re2.Options())
-    for _, pattern in named:
+    for _, pattern, _ in named:
         every.Add(pattern)
     every.Compile()
-    return every, tuple((row, re2.compile(pattern)) for row, pattern in named)
+    return every, tuple((row, re2.compile(pattern), spoken) for row, pattern, spoken in named)

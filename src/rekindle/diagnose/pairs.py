@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from rekindle.compat.companion import release_for
-from rekindle.compat.judgement import Fits
+from rekindle.compat.judgement import Clash, Fits
 from rekindle.compat.torch_python import takes
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
@@ -22,6 +22,10 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     story = _index(fields.get("package", ""), facts)
     python = re.search(r"uv venv --python (3\.\d+)", story or "")
     found = present(pairing=_pairing(), index_story=story, index_python=python and python[1]) | _parties(facts.demands)
+    if facts.torch and facts.python:
+        answer = takes(facts.torch, facts.python, facts.os or "linux")
+        fitting = {each.what: each.value for each in answer.changes} if isinstance(answer, Clash) else {}
+        found |= present(python_for_torch=fitting.get("python"), torch_for_python=fitting.get("torch"))
     if facts.torch:
         built = facts.variant if facts.variant != "cpu" else None
         pinned = _companions(facts.torch, built, facts.os) if built else None

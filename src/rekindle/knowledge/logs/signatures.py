@@ -141,10 +141,13 @@ class FactRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a fact shows itself: the first group of a pattern is its value. `{LINE}` stands for the name of a CUDA line.
 
     `flag`: it is only yes or no. `listed`: it is named with its line. `values`: what stands for another value.
+    `told`: how a person says it, which counts where no program does; not behind `unless` in the same sentence.
     """
 
     name: str
-    match: tuple[str, ...]
+    match: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    unless: str | None = None
     flag: bool = False
     listed: bool = False
     values: dict[str, str] = msgspec.field(default_factory=dict)
