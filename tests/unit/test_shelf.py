@@ -79,6 +79,8 @@ def test_the_shelf_checks_for_itself(tmp_path: Path) -> None:
     for wheel, code in ((failed, 8), (changed, 4), (unreadable, 4)):
         seen = rekindle_command("shelf", "add", str(wheel), "--shelf", str(root))
         assert (seen.code, "hint:" in seen.err) == (code, True), wheel
+        # The wheel itself may be without fault: who wants it on the shelf looks for what speaks against it.
+        assert (f", by `{report_beside(wheel).name}`, failed" in seen.err) is (wheel is failed)
     assert not list(root.glob("wheels/*"))
     assert rekindle_command("shelf", "add", str(plain), "--shelf", str(root)).code == 0
     assert [entry.state for entry in shelf.entries(root)] == [State.UNVERIFIED]

@@ -260,3 +260,11 @@ def test_a_driver_that_a_typed_machine_leaves_out_is_not_known(
     node.write_text(json.dumps({"schema": "rekindle.machine/1", "machine": typed | {"driver": None}}), encoding="utf-8")
     ended, out, _ = told(capsys, "plan", "--machine", str(node))
     assert (ended, "driver is running" in out) == (5, True)
+
+
+def test_an_audit_of_a_wheel_names_what_reads_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    wheel = tmp_path / "x-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"PK\x03\x04" + bytes(60))
+    ended, _, err = told(capsys, "audit", str(wheel))
+    assert ended == 14
+    assert "inspect` reads wheels" in err

@@ -38,8 +38,6 @@ def init_command(folder: Path, matrix: Path | None, rekindle: str | None, accept
     console.out("What is left to do:")
     for number, step in enumerate(made.steps, 1):
         console.out(console.wrap(f"{number}. {step}", first="  ", indent="     "))
-    for each in made.left_out:
-        console.say(console.wrap(f"not built: {each}", first="", indent="  "))
     return 0
 
 

@@ -235,8 +235,6 @@ def export_command(form: str, matrix: Path, output: Path | None, as_json: bool, 
         console.out_json(made)
     else:
         console.out(f"{made.file}: {console.plural(made.jobs, 'job')} in {console.plural(made.rounds, 'round')}")
-        for each in made.left_out:
-            console.say(console.wrap(f"not built: {each}", first="", indent="  "))
     return 0
 
 

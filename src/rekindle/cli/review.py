@@ -84,14 +84,12 @@ def command(
             console.say(f"not corrected, because it would bring another fault: line {lines}")
             for line, fault in result.refused.items():
                 console.say(console.wrap(f"line {line} would bring {fault}", indent="    ", first="  "))
-        if not result.difference and output is not None:
-            console.say("nothing was written")
-        elif not result.difference:
-            pass
-        elif output is not None:
+        if result.difference and output is not None:
             correct.write(result, output)
             console.say(f"wrote {output}")
-        else:
+        elif output is not None:
+            console.say("nothing was written")
+        elif result.difference:
             console.say("nothing was written; add `-o FILE` to write the corrected script")
     if any(one.refused for one in answer.scripts):
         return ChecksFailed.exit_code

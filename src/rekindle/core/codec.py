@@ -10,7 +10,6 @@ nobody else decodes into types.
 
 from __future__ import annotations
 
-import codecs
 import re
 import threading
 from collections.abc import Callable
@@ -77,7 +76,7 @@ class JsonAnswer:
 
 
 def from_json(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:
-    return _decoded(lambda: _decoder(kind).decode(_unmarked(data)), kind, name, data)
+    return _decoded(lambda: _decoder(kind).decode(text_of(data)), kind, name, data)
 
 
 def from_toml(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:
@@ -130,25 +129,18 @@ def plain_toml(data: bytes | str) -> Any:
     # Three times as fast as the parser of the standard library, which is the same one without its compiled part.
     import tomli
 
-    text = data if isinstance(data, str) else text_of(data)
-    found = tomli.loads(text)
+    found = tomli.loads(text := text_of(data))
     # Python writes no number of thousands of digits, and reads one that is not decimal.
     if _LONG_NUMBER.search(text):
         _no_long_number(found)
     return found
 
 
-def text_of(data: bytes) -> str:
+def text_of(data: bytes | str) -> str:
     """A text as Windows writes it, too: with a mark before it (Notepad), or in UTF-16 (`>` of PowerShell 5)."""
-    plain = _unmarked(data)
-    return plain if isinstance(plain, str) else plain.decode("utf-8")
-
-
-def _unmarked(data: bytes | str) -> bytes | str:
     if isinstance(data, str):
         return data
-    marked = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return data.decode("utf-16") if marked else data.removeprefix(codecs.BOM_UTF8)
+    return data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
 
 
 def expect(schema: object, wanted: str, what: str, *, name: str, hint: str) -> None:

@@ -133,15 +133,11 @@ def error(message: str, hint: str | None, *, code: int | None = None) -> None:
     """On stderr; with `code` also as an object on stdout, for whoever asked for JSON and has no other answer yet."""
     if code is not None and not _answered:
         out_json(ErrorReport(code=code, message=message, hint=hint))
-    said = f"{paint('error:', 'red', sys.stderr)} {_after('error: ', message)}"
+    said = sentence(f"error: {message}", stream=sys.stderr).replace("error:", paint("error:", "red", sys.stderr), 1)
     if hint:
-        said += f"\n\n{paint('hint:', 'cyan', sys.stderr)} {_after('hint: ', hint)}"
+        told = sentence(f"hint: {hint}", stream=sys.stderr).replace("hint:", paint("hint:", "cyan", sys.stderr), 1)
+        said += f"\n\n{told}"
     _write(sys.stderr, said, answer=False)
-
-
-def _after(label: str, text: str) -> str:
-    """The lines of a text whose first one stands behind a label."""
-    return "\n".join(sentence(line, stream=sys.stderr) for line in f"{label}{text}".split("\n"))[len(label) :]
 
 
 def begin() -> None:
@@ -186,9 +182,9 @@ def wrap(text: str, *, indent: str = "", first: str | None = None, columns: int 
 def sentence(text: str, *, indent: str = "", stream: TextIO | None = None) -> str:
     """One line that scripts and people search logs for: it is broken only in a window, where it is looked at."""
     stream = stream or sys.stdout
-    if stream is None or not stream.isatty() or len(text) <= width() or not text[:1].strip():
+    if stream is None or not stream.isatty():
         return text
-    return wrap(text, first="", indent=indent)
+    return "\n".join(wrap(row, first="", indent=indent) if row[:1].strip() else row for row in text.split("\n"))
 
 
 def _lines(text: str, columns: int, first: str = "", indent: str = "") -> list[str]:
@@ -251,8 +247,7 @@ def table(
     room = (columns or width()) - len(indent) - sum(widths[:-1]) - 2 * (count - 1)
     narrow = (columns or width()) < 80
     longest = max((len(word) for row in every if len(row) == count for word in row[-1].split()), default=0)
-    below = len(indent) + 4 + max(map(len, head), default=-2) + 2
-    if narrow and (room < min(widths[-1], 20) or room < longest <= (columns or width()) - below):
+    if narrow and room < max(min(widths[-1], 20), min(longest, 30)):
         return _stacked(body, head, indent, columns or width())
     last = max(room, 20 if narrow else 12)
     wrapped = [(_lines(row[-1], last) or [""]) if len(row) == count else [""] for row in every]

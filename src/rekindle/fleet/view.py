@@ -98,7 +98,7 @@ def plan_lines(plan: FleetPlan) -> Iterator[str]:
         if len(jobs) > _MOST:
             yield f"  … and {len(jobs) - _MOST} more (`--json` lists them all)"
         yield ""
-    yield from _totals(plan)
+    yield from map(console.wrap, _totals(plan))
 
 
 def _totals(plan: FleetPlan) -> Iterator[str]:
@@ -108,10 +108,8 @@ def _totals(plan: FleetPlan) -> Iterator[str]:
     if all_.build:
         unknown = f"; no time is known for {all_.unknown} of them" if all_.unknown else ""
         yield (
-            console.wrap(
-                f"about {spoken_minutes(all_.wall_minutes)} on {machines} of eight cores "
-                f"({spoken_minutes(all_.minutes)} one after another){unknown}"
-            )
+            f"about {spoken_minutes(all_.wall_minutes)} on {machines} of eight cores "
+            f"({spoken_minutes(all_.minutes)} one after another){unknown}"
             if all_.unknown < all_.build
             else "how long they take is not known"
         )

@@ -13,7 +13,7 @@ from rekindle.core import files
 from rekindle.core.findings import State
 from rekindle.review.document import Document, load, read
 from rekindle.review.question import Asked
-from rekindle.review.remark import Raised, Remark
+from rekindle.review.remark import Raised
 from rekindle.review.review import Reviewed, every, review_script, shown, trace_of
 from rekindle.review.subject import Subject
 
@@ -22,13 +22,11 @@ _EACH = 40
 
 
 class Corrected(msgspec.Struct, frozen=True, kw_only=True):
-    """`text` has the line ends of the file; `left` is how many wrong lines a person has to decide."""
+    """`text` has the line ends of the file."""
 
     text: str
     encoding: str
-    changed: int
     difference: str
-    left: int
     refused: dict[int, str] = {}
     """Lines whose correction was not made, and the fault that it would bring, both with the lines of the file."""
 
@@ -45,32 +43,25 @@ def corrected(path: Path, asked: Asked | None = None) -> Corrected:
         if again is None:
             break
         document = again
-    after = review_script(document, asked)
     ends = original.ends
     text = ends.join(document.lines) + ends
     old, new_lines = [shown(line) for line in original.lines], [shown(line) for line in document.lines]
     difference = "\n".join(difflib.unified_diff(old, new_lines, str(path), f"{path} (corrected)", lineterm="", n=1))
-    changed = sum(1 for line in difference.splitlines() if line.startswith("+") and not line.startswith("+++"))
-    removed = sum(1 for line in difference.splitlines() if line.startswith("-") and not line.startswith("---"))
-    left = sum(remark.state is State.FAIL for remark in after.remarks)
-    return Corrected(
-        text=text, encoding=original.encoding, changed=max(changed, removed), difference=difference, left=left,
-        refused=dict(sorted(refused.items())),
-    )  # fmt: skip
+    refused = dict(sorted(refused.items()))
+    return Corrected(text=text, encoding=original.encoding, difference=difference, refused=refused)
 
 
 def write(result: Corrected, output: Path) -> None:
     """As the file was: its encoding, its line ends and its mode. A link in its place is replaced, not followed."""
-    encoding = {"utf-8-sig": "utf-8-sig", "utf-16": "utf-16"}.get(result.encoding, result.encoding)
     there = output.is_file() and not files.is_link(output)
     mode = stat.S_IMODE(output.stat().st_mode) if there else None
-    files.write_bytes(output, result.text.encode(encoding, "strict"))
+    files.write_bytes(output, result.text.encode(result.encoding, "strict"))
     if mode is not None:
         output.chmod(mode)
 
 
 def _better(
-    document: Document, asked: Asked, known: dict[str, Remark | None], original: Document
+    document: Document, asked: Asked, known: dict[str, tuple[int, str]], original: Document
 ) -> tuple[Document | None, dict[int, str]]:
     """The script with one round of corrections; None when each one left brings a new finding, which is named then."""
     subject = Subject(document, trace_of(document), asked)
@@ -84,29 +75,19 @@ def _better(
     refused: dict[int, str] = {}
     for found in certain[:_EACH]:
         alone = _applied(subject, [found])
-        if alone.lines == document.lines:
-            continue
         brought = [each for name, each in _faults(review_script(alone, asked)).items() if name not in known]
-        if not brought:
+        if not brought and alone.lines != document.lines:
             return alone, {}
-        refused.setdefault(_line_of(original, document, found.line), _named(original, alone, brought))
+        for line, fault in brought[:1]:
+            refused[_line_of(original, document, found.line)] = f"on line {_line_of(original, alone, line)}: {fault}"
     return None, refused
-
-
-def _named(original: Document, after: Document, brought: Sequence[Remark | None]) -> str:
-    worst = max((each for each in brought if each), key=lambda each: each.state.rank, default=None)
-    if worst is None:
-        return "a command that cannot be read"
-    return f"on line {_line_of(original, after, worst.line)}: {worst.found}"
 
 
 def _line_of(original: Document, after: Document, line: int) -> int:
     """Where a line of the changed script stands in the file: a correction may have removed lines above it."""
-    matcher = difflib.SequenceMatcher(None, original.lines, after.lines, autojunk=False)
-    for _, first, last, begin, end in matcher.get_opcodes():
-        if begin < line <= end:
-            return min(first + line - begin, max(last, 1))
-    return line
+    parts = difflib.SequenceMatcher(None, original.lines, after.lines, autojunk=False).get_opcodes()
+    here = (min(first + line - begin, last) for _, first, last, begin, end in parts if begin < line <= end)
+    return next(here, line)
 
 
 def _applied(subject: Subject, corrections: Sequence[Raised]) -> Document:
@@ -135,7 +116,8 @@ def _close(lines: list[str | None], first: int, last: int) -> None:
             return
 
 
-def _faults(answer: Reviewed) -> dict[str, Remark | None]:
-    """What a script has against it, and how much of it cannot be read (None): neither may grow."""
-    unread: dict[str, Remark | None] = {f"unread {number}": None for number in range(len(answer.not_understood))}
-    return unread | {f"{each.id}: {each.found}": each for each in answer.remarks if each.state is not State.PASS}
+def _faults(answer: Reviewed) -> dict[str, tuple[int, str]]:
+    """What a script has against it, worst first, and how much of it cannot be read: neither may grow."""
+    worst = sorted(answer.remarks, key=lambda each: -each.state.rank)
+    found = {f"{each.id}: {each.found}": (each.line, each.found) for each in worst if each.state is not State.PASS}
+    return found | {f"unread {at}": (each.line, each.why) for at, each in enumerate(answer.not_understood)}

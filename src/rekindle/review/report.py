@@ -53,13 +53,9 @@ def _verdict(one: Reviewed, gpus: Sequence[str]) -> str:
         return "no fault found; no card was named"
     if not one.questions:
         return "accepted"
-    first, more = _without_line(one.questions[0]), len(one.questions) - 1
+    first, more = re.sub(r"^line \d+: ", "", one.questions[0]), len(one.questions) - 1
     known = f"{'; '.join(one.settled)}; " if one.settled else ""
     return f"UNVERIFIED: {known}not known: {first}{f', and {more} more' if more else ''}"
-
-
-def _without_line(question: str) -> str:
-    return re.sub(r"^line \d+: ", "", question)
 
 
 def sarif(answer: Review) -> dict[str, Any]:
@@ -94,15 +90,11 @@ def _script(one: Reviewed, gpus: Sequence[str]) -> str:
     facts = [f"{name} {value}" for name, value in known.items() if value]
     facts += ["built by `rekindle build`"] if one.by_rekindle else []
     colour = "red" if one.refused else "green" if one.answered else "yellow"
-    verdict = _verdict(one, gpus)
-    head, tail = (
-        sentence(f"{one.script}: {verdict}", indent="  "),
-        "; ".join(filter(None, [one.dialect, ", ".join(facts)])),
-    )
-    # What is known of the script goes below where there is no room: the verdict is a line that scripts take.
-    tail = f" ({tail})" if len(f"{head} ({tail})") <= width() else "\n" + wrap(f"({tail})", indent="  ")
-    painted = verdict if verdict in head else verdict.partition(":")[0]
-    head = head.replace(f": {painted}", f": {paint(painted, colour)}", 1) + tail
+    verdict, said = _verdict(one, gpus), f"({'; '.join(filter(None, [one.dialect, ', '.join(facts)]))})"
+    head = sentence(f"{one.script}: {verdict}", indent="  ")
+    # The verdict is one line, which scripts take; what is known goes below where there is no room.
+    said = f" {said}" if len(head) + len(said) < width() else "\n" + wrap(said, indent="  ")
+    head = head.replace(f": {verdict}", f": {paint(verdict, colour)}", 1) + said
     groups: dict[tuple[str, str], list[Remark]] = {}
     for remark in one.remarks:
         groups.setdefault((remark.id, remark.found), []).append(remark)

@@ -213,7 +213,7 @@ def read(path: Path, *, unlocked: bool = False) -> BuildFile:
     head = codec.from_toml(data, dict[str, Any], name=f"`{path}`")
     if not data.strip():
         raise codec.empty(f"`{path}`")
-    if _of_plan(head):
+    if str(head.get("schema")).startswith(plan_room.SCHEMA[:-1]):
         plan = plan_room.read(path)
         wanted = from_plan(plan, path)
         plan_room.check_seal(plan, unlocked=unlocked)
@@ -226,12 +226,7 @@ def read(path: Path, *, unlocked: bool = False) -> BuildFile:
 def is_plan(path: Path) -> bool:
     """Whether the file is a plan of `rekindle plan -o`, and not a build file."""
     data = files.read_bytes(path, limit=4 * 1024 * 1024)
-    return _of_plan(codec.from_toml(data, dict[str, Any], name=f"`{path}`"))
-
-
-def _of_plan(head: dict[str, Any]) -> bool:
-    """A plan of this Rekindle, or of a newer one, which its reader names."""
-    return str(head.get("schema")).rpartition("/")[0] == plan_room.SCHEMA.rpartition("/")[0]
+    return codec.from_toml(data, dict[str, Any], name=f"`{path}`").get("schema") == plan_room.SCHEMA
 
 
 def from_plan(plan: Plan, path: Path) -> BuildFile:

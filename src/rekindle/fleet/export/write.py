@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.core import files, own
+from rekindle.core import console, files, own
 from rekindle.core.command import Command, ShellVariable, rekindle, sh, workflow_step
 from rekindle.core.errors import UsageError
 from rekindle.fleet.job import FleetJob, JobKind, JobState
@@ -202,8 +202,6 @@ class FleetExport(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     jobs: int
     rounds: int
-    left_out: tuple[str, ...] = ()
-    """Of the matrix, what is not built, with the reason."""
 
 
 def write(form: str, exported: Exported, output: Path | None) -> FleetExport:
@@ -212,9 +210,7 @@ def write(form: str, exported: Exported, output: Path | None) -> FleetExport:
         message = f"`{place}` is there already and was not written by Rekindle"
         raise UsageError(message, hint="name another file with `-o`")
     files.write_text(place, text(form, exported))
-    return FleetExport(
-        form=form, file=str(place), jobs=len(exported.jobs), rounds=exported.rounds, left_out=exported.left_out
-    )
+    return FleetExport(form=form, file=str(place), jobs=len(exported.jobs), rounds=exported.rounds)
 
 
 def text(form: str, exported: Exported) -> str:
@@ -384,7 +380,6 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[ExportedJob, ...]
     rounds: int
     settings: ExportSettings
-    left_out: tuple[str, ...] = ()
 
 
 class ExportRound(msgspec.Struct, frozen=True, kw_only=True):
@@ -400,8 +395,9 @@ def exported(plan: FleetPlan, settings: ExportSettings) -> Exported:
     jobs = tuple(_exported_job(job) for job in plan.jobs if job.state is JobState.BUILD)
     if not jobs:
         raise UsageError("there is nothing to build in this matrix", hint="`rekindle fleet plan` says why")
-    rounds = settings.rounds or _rounds(jobs, settings)
-    return Exported(jobs=jobs, rounds=rounds, settings=settings, left_out=plan.left_out)
+    for each in plan.left_out:
+        console.say(console.wrap(f"not built: {each}", first="", indent="  "))
+    return Exported(jobs=jobs, rounds=settings.rounds or _rounds(jobs, settings), settings=settings)
 
 
 def _exported_job(job: FleetJob) -> ExportedJob:

@@ -52,8 +52,6 @@ class FactoryTemplate(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     steps: tuple[str, ...]
     """What is left to do by hand, in order."""
-    left_out: tuple[str, ...] = ()
-    """Of the matrix, what is not built, with the reason."""
 
 
 def init(
@@ -99,9 +97,7 @@ def init(
     files.write_text(folder / WORKFLOW, head + as_yaml(flow))
     files.write_text(folder / page, _readme(plan, made.rounds, steps))
     _ignore(folder / ".gitignore", (f"/{SHELF}/", "/fleet-work/", f"/{SITE}/"))
-    return FactoryTemplate(
-        folder=str(folder), files=wanted, jobs=len(made.jobs), rounds=made.rounds, steps=steps, left_out=made.left_out
-    )
+    return FactoryTemplate(folder=str(folder), files=wanted, jobs=len(made.jobs), rounds=made.rounds, steps=steps)
 
 
 def _ignore(path: Path, lines: Sequence[str]) -> None:
@@ -217,9 +213,7 @@ def _readme(plan: FleetPlan, rounds: int, steps: Sequence[str]) -> str:
     jobs = [job for job in plan.jobs if job.state is JobState.BUILD]
     names = "\n".join(f"- `{job.name}`" for job in jobs)
     projects = " ".join(dict.fromkeys(job.lock.project for job in jobs if job.lock is not None)) or "PROJECT"
-    missing = "\n".join(
-        ["", "It does not build:", "", *(f"- {each}" for each in plan.left_out), ""] if plan.left_out else []
-    )
+    missing = "\n".join(["", "It does not build:", "", *(f"- {each}" for each in plan.left_out), ""])
     numbered = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
     return f"""# A wheel factory
 
@@ -240,7 +234,7 @@ The coverage page is `https://OWNER.github.io/REPOSITORY/coverage.html`.
 ## What it builds
 
 {names}
-{missing}
+{missing if plan.left_out else ""}
 What is published is not built again: the key of a job is the hash of all that decides its bytes.
 
 ## Limits of hosted runners

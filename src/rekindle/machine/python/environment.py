@@ -40,7 +40,7 @@ def find(where: Path | None = None) -> Environment:
     if found is not None:
         return found
     message = f"{files.not_a(where, 'a Python environment')}: it has no site-packages"
-    hint = "name the folder of a venv or conda environment, its python executable, or a ComfyUI portable folder"
+    hint = "name a venv or conda environment, its python or a ComfyUI portable folder; `rekindle inspect` reads wheels"
     raise NotFound(message, hint=hint)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from rekindle.review.readers.script import read_script
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
 from rekindle.review.trace import PIXI, Trace, Word
 
+_Placed = dict[tuple[tuple[str, ...], bool], list[Word]]  # by the options that name the place, and whether it is sure
 _SELECTOR = re.compile(r"#\s*\[([^\]]*)\]")
 _SET = re.compile(r"set\s+(\w+)\s*=(.*)", re.DOTALL)
 
@@ -151,20 +151,6 @@ def _rows(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-class _Placed:
-    """Packages by the place they come from. Those of one place are one command, as the tool resolves them at once: a
-    companion keeps to the torch beside it. A name that stands there twice is an alternative of its own."""
-
-    def __init__(self) -> None:
-        self.groups: dict[tuple[tuple[str, ...], bool, int], list[Word]] = {}
-        self._seen: Counter[tuple[str, bool, str]] = Counter()
-
-    def add(self, word: Word, options: Sequence[str], *, conditional: bool) -> None:
-        key = (" ".join(options), conditional, re.split(r"[^\w.-]", word.text)[0])
-        self.groups.setdefault((tuple(options), conditional, self._seen[key]), []).append(word)
-        self._seen[key] += 1
-
-
 class _ProjectReader:
     def __init__(self, trace: Trace, text: str, data: dict[str, Any], chosen: frozenset[str] | None) -> None:
         self.recorder = Recorder(trace)
@@ -226,7 +212,7 @@ class _ProjectReader:
     def _requirements(self, rows: Iterable[Any], *, conditional: bool = False, part: str = "") -> None:
         """`part`: the extra or the group that asks; a place for another one is not for it."""
         usual: list[Word] = []
-        placed = _Placed()
+        placed: _Placed = {}
         for word in self._words(rows):
             name = re.match(r"[\w.-]+", word.text)
             source = _table(self.uv, "sources").get(name[0]) if name else None
@@ -244,8 +230,8 @@ class _ProjectReader:
                 address = self.indexes.get(str(choice.get("index"))) or own
                 marker = str(choice.get("marker") or "")
                 several = len(choices) > 1 and ("extra" in choice or "group" in choice)
-                taken, options = self._from(word, address, marker, is_index="index" in choice)
-                placed.add(taken, options, conditional=conditional or several)
+                taken, place = self._from(word, address, marker, is_index="index" in choice)
+                placed.setdefault((place, conditional or several), []).append(taken)
         self._placed(("uv", "pip", "install"), placed)
         self._ran(["uv", "pip", "install", *self._extra()], usual, conditional=conditional)
 
@@ -258,10 +244,11 @@ class _ProjectReader:
         return found + [word for address in self.usual for word in ("--extra-index-url", address)]
 
     def _placed(self, command: Sequence[str], placed: _Placed) -> None:
-        for (options, conditional, _), words in placed.groups.items():
+        """Packages of one place are one command, as they are resolved at once: a companion keeps to its torch."""
+        for (options, conditional), words in placed.items():
             self._ran([*command, *options], words, conditional=conditional)
 
-    def _from(self, word: Word, address: str, marker: str, *, is_index: bool) -> tuple[Word, list[str]]:
+    def _from(self, word: Word, address: str, marker: str, *, is_index: bool) -> tuple[Word, tuple[str, ...]]:
         """A package with a place of its own: an index, or the file itself."""
         if is_index or not address:
             text = f"{word.text}; {marker}" if marker and ";" not in word.text else word.text
@@ -269,11 +256,11 @@ class _ProjectReader:
         else:
             name = re.match(r"[\w.-]+", word.text)
             text, options = f"{name[0] if name else ''} @ {address}", []
-        return Word(text, word.raw, word.line), options
+        return Word(text, word.raw, word.line), tuple(options)
 
     def _poetry(self, rows: dict[str, Any], *, conditional: bool = False) -> None:
         usual: list[Word] = []
-        placed = _Placed()
+        placed: _Placed = {}
         for name, value in rows.items():
             if name == "python":
                 continue
@@ -286,7 +273,8 @@ class _ProjectReader:
                 index = self.indexes.get(str(row.get("source") or row.get("index")))
                 word = Word(text, text, line)
                 if address or index:
-                    placed.add(*self._from(word, index or address, "", is_index=bool(index)), conditional=conditional)
+                    taken, place = self._from(word, index or address, "", is_index=bool(index))
+                    placed.setdefault((place, conditional), []).append(taken)
                 else:
                     usual.append(word)
         self._placed(("uv", "pip", "install"), placed)
@@ -311,7 +299,7 @@ class _ProjectReader:
         options = _table(around, "pypi-options") or _table(self.pixi, "pypi-options")
         indexes = [options.get("index-url"), *_rows(options.get("extra-index-urls"))]
         words = [word for each in indexes if isinstance(each, str) for word in ("--extra-index-url", each)]
-        placed = _Placed()
+        placed: _Placed = {}
         for name, value in rows.items():
             row = value if isinstance(value, dict) else {"version": value}
             own = ["--index-url", str(row["index"])] if row.get("index") else words
@@ -319,7 +307,7 @@ class _ProjectReader:
             text = f"{name} @ {address}" if address else name + by_caret(str(row.get("version") or "*"))
             text = "." if row.get("path") in (".", "./") else text  # the project itself
             line = self._where(name)
-            placed.add(Word(text, text, line), own, conditional=conditional)
+            placed.setdefault((tuple(own), conditional), []).append(Word(text, text, line))
         self._placed(("pip", "install"), placed)
 
 

@@ -133,7 +133,7 @@ def checked(
 
     `own` is the shelf's copy of the wheel, which is what is checked."""
     seen = verify.verify(own, run=run, against=against)
-    _refuse(wheel, seen)
+    _refuse(f"`{wheel.name}`", seen)
     place = report or report_beside(wheel)
     if not place.is_file():
         if report is not None:
@@ -143,7 +143,7 @@ def checked(
     if found.report.sha256 != seen.sha256:
         message = f"the report is not of this file: `{wheel.name}` has another hash"
         raise BadInput(message, hint=f"run `{rekindle('verify', str(wheel))}` again")
-    _refuse(wheel, found.report)
+    _refuse(f"`{wheel.name}`, by `{place.name}`,", found.report)
     if run or found.signed_by is None:
         if found.signed_by is None and not run:
             console.say(f"`{place.name}` is not believed: {found.why}; what it says was run is UNVERIFIED")
@@ -202,9 +202,9 @@ def _better(check: NumberedCheck, theirs: Verification) -> NumberedCheck:
     return next((other for other in theirs.checks if other.id == check.id and other.state is not State.FAIL), check)
 
 
-def _refuse(wheel: Path, verification: Verification) -> None:
+def _refuse(named: str, verification: Verification) -> None:
     if verification.state is State.FAIL:
         failed = [check for check in verification.checks if check.state is State.FAIL]
         why = "; ".join(f"{check.id}: {check.found}" for check in failed) or "its report says so"
         fix = next((check.fix.text for check in failed if check.fix), "`rekindle verify` says more")
-        raise ChecksFailed(f"`{wheel.name}` failed its verification: {why}", hint=fix)
+        raise ChecksFailed(f"{named} failed its verification: {why}", hint=fix)
