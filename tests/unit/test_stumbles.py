@@ -499,3 +499,10 @@ def test_a_target_that_no_card_has_is_not_looked_for(tmp_path: Path) -> None:
 
 def test_of_names_that_are_equally_near_the_first_are_offered() -> None:
     assert "`Tesla K40c` or `Tesla K40d`" in " ".join(rekindle_command("gpu", "Tesla K40x").err.split())
+
+
+def test_a_new_shelf_whose_first_wheel_is_refused_is_not_made(tmp_path: Path) -> None:
+    bad = tmp_path / "bad-1.0-py3-none-any.whl"
+    bad.write_text("no zip", encoding="utf-8")
+    assert rekindle_command("shelf", "add", str(bad), "--shelf", str(tmp_path / "s")).code == 4
+    assert not (tmp_path / "s").exists()

@@ -82,14 +82,15 @@ def add(folder: Path, wheels: Sequence[Path], how: Addition | None = None) -> tu
     every = [found for given in wheels for found in wheels_in(given)]
     if how.report is not None and len(every) != 1:
         raise UsageError("`--report` goes with one wheel", hint="add the others by themselves")
-    added = []
-    for wheel in every:
-        if not wheel.is_file():
-            raise NotFound.path(wheel)
-        wheel_tags(wheel)
-        added.append(_add(folder, wheel, how))
-    with store.locked(folder):
-        index.write(folder, entries(folder))
+    with store.unmade(folder):
+        added = []
+        for wheel in every:
+            if not wheel.is_file():
+                raise NotFound.path(wheel)
+            wheel_tags(wheel)
+            added.append(_add(folder, wheel, how))
+        with store.locked(folder):
+            index.write(folder, entries(folder))
     return tuple(added)
 
 

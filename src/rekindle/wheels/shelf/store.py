@@ -132,6 +132,20 @@ def locked(folder: Path) -> Iterator[None]:
         raise NotWritable(message, hint="check the permissions, or name another with `--shelf`") from error
 
 
+@contextlib.contextmanager
+def unmade(folder: Path) -> Iterator[None]:
+    """A new shelf whose first wheel is refused leaves nothing behind."""
+    new = not folder.exists()
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if new and [each.name for each in folder.iterdir()] == [".lock"]:
+                (folder / ".lock").unlink()
+                folder.rmdir()
+        raise
+
+
 class ShelvedWheel(WheelIdentity, frozen=True, kw_only=True):
     """A wheel on the shelf. `state` is that of the shelf's own checks and of a report that a trusted key signed.
 
