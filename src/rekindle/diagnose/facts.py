@@ -14,7 +14,7 @@ import msgspec
 from rekindle.compat import container
 from rekindle.compat.judgement import Clash
 from rekindle.core.regex import re2
-from rekindle.core.version import Version
+from rekindle.core.version import Version, unreal
 from rekindle.diagnose import cards, coverage
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
@@ -240,9 +240,11 @@ def _gather(lines: Iterable[tuple[int, str]], known: Facts | None) -> tuple[Fact
                 words = [each for match in pattern.finditer(text) for each in match.group(1).split()]
                 found[name] = (*found.get(name, ()), *(each for each in words if each[:1].isalpha()))[:_MOST]
             elif name == "demands":
-                found[name] = (*found.get(name, ()), " ".join(pattern.search(text).groups()))[:_MOST]
+                asked = " ".join(pattern.search(text).groups())
+                found[name] = (*found.get(name, ()), *([] if unreal(asked) else [asked]))[:_MOST]
             else:
-                told = _read(row, pattern, text if name != "torch" else _ADDRESS.sub(" ", text))
+                read = _read(row, pattern, text if name != "torch" else _ADDRESS.sub(" ", text))
+                told = {each: value for each, value in read.items() if not unreal(value)}
                 if name in wished and told and not _WISHED.search(text):
                     found = {each: value for each, value in found.items() if each not in wished}
                     wished.clear()
