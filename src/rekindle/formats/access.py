@@ -85,8 +85,11 @@ class File:
         if offset < 0 or offset >= self.size:
             return b""
         self.budget.read(min(size, self.size - offset))
-        self._stream.seek(offset)
-        return self._stream.read(size)
+        try:
+            self._stream.seek(offset)
+            return self._stream.read(size)
+        except OSError as error:
+            raise broken(self, f"it cannot be read: {files.describe_error(error)}") from error
 
     def fileno(self) -> int:
         return self._stream.fileno()

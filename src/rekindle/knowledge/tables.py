@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rekindle.core import codec
+from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.paths import knowledge_folder
 from rekindle.knowledge import keys, refusal
@@ -166,7 +166,7 @@ def update_folder() -> Path | None:
     """The tables taken with `rekindle knowledge update`; None when there are none."""
     home = knowledge_folder()
     try:
-        name = (home / "current").read_text(encoding="ascii").strip()
+        name = files.plain_bytes(home / "current", limit=1000).decode("ascii", "replace").strip()
     except OSError:
         return None
     folder = home / name
