@@ -242,11 +242,11 @@ def test_a_changed_name_in_a_tree_is_no_command(tmp_path: Path) -> None:
 def test_the_name_of_the_tables_in_use_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REKINDLE_UPDATES", str(tmp_path))
     os.mkfifo(tmp_path / "current")
-    assert tables.update_folder() is None
+    with pytest.raises(BadInput, match="is damaged"):
+        tables.update_folder()
 
 
 def test_a_file_that_ends_in_an_error_is_broken(tmp_path: Path) -> None:
-    """A library of an environment that was a link to a process's memory was an internal error."""
     (tmp_path / "a.so").write_bytes(b"\x7fELF" + bytes(200))
     with File(tmp_path / "a.so") as file:
         stream = file._stream
@@ -255,6 +255,15 @@ def test_a_file_that_ends_in_an_error_is_broken(tmp_path: Path) -> None:
             with pytest.raises(BadInput, match="cannot be read"):
                 file.read(0, 10)
         file._stream = stream
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="/proc is of Linux")
+def test_a_module_that_is_a_process_is_a_finding(tmp_path: Path) -> None:
+    """A library of an environment that was a link to a process's memory was an internal error of `audit`."""
+    module = tmp_path / "lib" / "python3.11" / "site-packages" / "a" / "_C.cpython-311-x86_64-linux-gnu.so"
+    module.parent.mkdir(parents=True)
+    module.symlink_to("/proc/self/mem")
+    assert "cannot be read" in api.audit(tmp_path, gpus=["V100"], os="linux").to_json()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a right of their own there")

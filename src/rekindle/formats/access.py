@@ -76,7 +76,11 @@ class File:
         """`hops`: little will be read, here and there; the system is told not to read ahead."""
         self.name = name or path.name
         self._stream: BinaryIO = open_file(path)
-        self.size = self._stream.seek(0, 2)
+        try:
+            self.size = self._stream.seek(0, 2)
+        except OSError as error:
+            self._stream.close()
+            raise broken(self, f"it cannot be read: {files.describe_error(error)}") from error
         self.budget = Budget(self.name, self.size)
         if hops and sys.platform != "win32" and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
@@ -149,5 +153,5 @@ def blocks(source: Bytes, offset: int, end: int) -> Iterator[bytes]:
         offset += len(data)
 
 
-def broken(source: Bytes, problem: str) -> BadInput:
+def broken(source: Bytes | File, problem: str) -> BadInput:
     return BadInput(f"`{source.name}` is broken: {problem}", hint="download or build the file again")
