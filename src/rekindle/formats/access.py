@@ -6,6 +6,7 @@ never a crash; nothing reads more than it asked for; and every read is counted a
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import sys
@@ -94,6 +95,15 @@ class File:
             return self._stream.read(size)
         except OSError as error:
             raise broken(self, f"it cannot be read: {files.describe_error(error)}") from error
+
+    def past_hole(self, offset: int) -> int:
+        """Where the next bytes lie that were ever written: terabytes of nothing take no room on a disk."""
+        if sys.platform != "win32" and hasattr(os, "SEEK_DATA"):
+            try:
+                return os.lseek(self.fileno(), offset, os.SEEK_DATA)
+            except OSError as error:
+                return self.size if error.errno == errno.ENXIO else offset
+        return offset
 
     def fileno(self) -> int:
         return self._stream.fileno()
