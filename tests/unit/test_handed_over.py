@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shlex
 import stat
 from pathlib import Path
 
 import pytest
 
-from rekindle.core import codec
-from rekindle.core.errors import BadInput
+from rekindle import api
+from rekindle.build.configure import tree
+from rekindle.core import codec, files
+from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.findings import State
+from rekindle.formats.access import File
+from rekindle.knowledge import tables
 from rekindle.machine import snapshot
 from rekindle.wheels.shelf import health, shelf
 from support import torch_like
@@ -139,3 +145,159 @@ def test_a_matrix_that_would_be_an_option(tmp_path: Path, monkeypatch: pytest.Mo
 
     with pytest.raises(UsageError, match="option"):
         relative_matrix(matrix, tmp_path)
+
+
+def _snapshot(place: Path, **facts: object) -> Path:
+    machine = {"os": "linux", "arch": "x86_64", **facts}
+    place.write_text(json.dumps({"schema": "rekindle.machine/1", "machine": machine}), encoding="utf-8")
+    return place
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"gpus": [{"name": "Tesla V100"}] * 300},
+        {"disks": [{"role": "here", "path": "/"}] * 2000},
+        {"processor": {"cores": 0}},
+        {"processor": {"physical": -3}},
+    ],
+)
+def test_a_computer_that_cannot_be(tmp_path: Path, facts: dict[str, object]) -> None:
+    """Twenty thousand cards were each looked up for minutes; no core at all was divided by."""
+    done = rekindle_command("doctor", "--machine", str(_snapshot(tmp_path / "m.json", **facts)))
+    assert done.code == BadInput.exit_code and "no computer" in done.err
+
+
+def test_a_recording_of_a_computer_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "_MOST_CARDS", 0)
+    with pytest.raises(BadInput, match=r"machine\.gpus"):
+        snapshot.load(MACHINES / "k40c-windows.json")
+
+
+def test_two_long_paths_are_compared_entry_by_entry(tmp_path: Path) -> None:
+    """Each entry was looked for among all of the other: a hundred thousand of them took an hour."""
+    asked = 0
+
+    class Entry(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal asked
+            asked += 1
+            return super().__eq__(other)
+
+        __hash__ = str.__hash__
+
+    one, other = ([Entry(f"/{side}{number}") for number in range(500)] for side in "ab")
+    paths = iter([[*one, Entry("/same")], [*other, Entry("/same")]])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(snapshot, "_path", lambda machine: next(paths))
+        machine = snapshot.load(_snapshot(tmp_path / "m.json"))
+        found = snapshot.path_differences(machine, machine)
+    assert len(found) == 1000 and asked < 5000
+
+
+def test_a_wheel_for_thousands_of_cards(tmp_path: Path) -> None:
+    """Each of them was asked for by itself, and with each of the others."""
+    matrix = tmp_path / "matrix.toml"
+    matrix.write_text(f'torch = ["2.7.1"]\ncuda = ["11.8"]\ngpu = ["{"3.5;" * 200}5.0"]\n', encoding="utf-8")
+    done = rekindle_command("fleet", "plan", str(matrix))
+    assert done.code == BadInput.exit_code and "64 cards" in done.err
+
+
+def test_a_source_whose_folder_is_gone_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+
+    def gone(folder: Path) -> object:
+        raise FileNotFoundError(2, "No such file or directory", str(folder))
+
+    monkeypatch.setattr(os, "scandir", gone)
+    with pytest.raises(NotFound, match="cannot be read"):
+        list(tree.names(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["9" * 5000 + ".1", "2." + "7" * 5000, "2.7.1"])
+def test_a_tree_of_no_release(tmp_path: Path, text: str) -> None:
+    (tmp_path / "version.txt").write_text(text, encoding="utf-8")
+    assert rekindle_command("patch", str(tmp_path), "--list").code not in (0, 1)
+
+
+def test_a_changed_name_in_a_tree_is_no_command(tmp_path: Path) -> None:
+    """`--undo` said how a file is brought back, with the name as the tree's journal writes it."""
+    name = "torch/a; touch x; $(touch x).py"
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "version.txt").write_text("2.7.1", encoding="utf-8")
+    (tmp_path / name).write_bytes(b"x")
+    entry = {"path": name, "original": "0" * 64, "current": hashlib.sha256(b"x").hexdigest(), "patches": ["a"]}
+    folder = tmp_path / ".rekindle" / "patches"
+    folder.mkdir(parents=True)
+    (folder / "journal.json").write_text(json.dumps({"files": [entry]}), encoding="utf-8")
+    done = rekindle_command("patch", str(tmp_path), "--undo")
+    shown = done.err.split("restore it with `")[1].rpartition("`")[0]
+    if os.name != "nt":
+        assert shlex.split(shown) == ["git", "checkout", "--", name]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such files in folders")
+def test_the_name_of_the_tables_in_use_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REKINDLE_UPDATES", str(tmp_path))
+    os.mkfifo(tmp_path / "current")
+    with pytest.raises(BadInput, match="is damaged"):
+        tables.update_folder()
+
+
+def test_a_file_that_ends_in_an_error_is_broken(tmp_path: Path) -> None:
+    (tmp_path / "a.so").write_bytes(b"\x7fELF" + bytes(200))
+    with File(tmp_path / "a.so") as file:
+        stream = file._stream
+        with (tmp_path / "b").open("wb") as unreadable:
+            file._stream = unreadable
+            with pytest.raises(BadInput, match="cannot be read"):
+                file.read(0, 10)
+        file._stream = stream
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="/proc is of Linux")
+def test_a_module_that_is_a_process_is_a_finding(tmp_path: Path) -> None:
+    """A library of an environment that was a link to a process's memory was an internal error of `audit`."""
+    module = tmp_path / "lib" / "python3.11" / "site-packages" / "a" / "_C.cpython-311-x86_64-linux-gnu.so"
+    module.parent.mkdir(parents=True)
+    module.symlink_to("/proc/self/mem")
+    assert "cannot be read" in api.audit(tmp_path, gpus=["V100"], os="linux").to_json()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right of their own there")
+def test_what_a_folder_names_is_not_read_elsewhere(tmp_path: Path) -> None:
+    """`mcp` was told one folder, and read above it what a Dockerfile copies, and behind it what a link led to."""
+    inside = tmp_path / "inside"
+    (inside / "wheels").mkdir(parents=True)
+    (tmp_path / "private.txt").write_text("torch==1.0.0\n", encoding="utf-8")
+    text = "FROM ubuntu\nCOPY private.txt /x/private.txt\nRUN pip install -r /x/private.txt\n"
+    (inside / "Dockerfile").write_text(text, encoding="utf-8")
+    wheel = torch_like.wheel(
+        tmp_path, project="torch", version="2.7.1+cu118", libraries={"torch/lib/kernels.fatbin": (("sm_35",),)},
+        tag="cp311-cp311-manylinux_2_28_x86_64",
+    )  # fmt: skip
+    (inside / "wheels" / wheel.name).symlink_to(wheel)
+    assert "1.0.0" in api.review(inside / "Dockerfile", gpus=["V100"]).to_json()
+    with files.only_below((inside,)):
+        assert "1.0.0" not in api.review(inside / "Dockerfile", gpus=["V100"]).to_json()
+        with pytest.raises(NotFound, match="cannot read"):
+            api.inspect(inside / "wheels" / wheel.name)
+    assert api.inspect(inside / "wheels" / wheel.name).torch
+
+
+def test_an_assistant_is_answered_from_its_folders_alone(tmp_path: Path) -> None:
+    pytest.importorskip("mcp")
+    import asyncio
+
+    from rekindle.web import assistant
+
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "private.txt").write_text("torch==1.0.0\n", encoding="utf-8")
+    text = "FROM ubuntu\nCOPY private.txt /x/private.txt\nRUN pip install -r /x/private.txt\n"
+    (inside / "Dockerfile").write_text(text, encoding="utf-8")
+    asked = {"script": str(inside / "Dockerfile"), "gpu": "V100"}
+    answer = str(asyncio.run(assistant.server([inside]).call_tool("review", asked)))
+    assert "rekindle.review/1" in answer and "1.0.0" not in answer

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rekindle import api
 from rekindle.core.errors import UsageError
+from rekindle.diagnose.diagnosis import diagnose_text
+from rekindle.knowledge.logs import signatures
 from rekindle.model.wheel import WheelIdentity, python_of, tagged_glibc
 from rekindle.wheels.inspect.identity import admits, cuda_of
 from rekindle.wheels.verify.verify import verify
@@ -60,3 +64,25 @@ def test_a_label_with_one_names_no_cuda(label: str) -> None:
 def test_a_wish_with_one_is_no_version(wish: str) -> None:
     with pytest.raises(UsageError, match=r"is not a (version number|range of versions)"):
         api.plan(gpus=["GTX 1080"], os="linux", torch=wish)
+
+
+def _stretched(every: list[str], number: str) -> Iterator[str]:
+    for text in every:
+        for match in re.finditer(r"\d+", text):
+            yield f"{text[: match.start()]}{number}{text[match.end() :]}"
+
+
+EXAMPLES = [each.example for cause in signatures.causes() for each in cause.signature]
+
+
+@pytest.mark.parametrize("every", [EXAMPLES[::25], pytest.param(EXAMPLES, marks=pytest.mark.long)], ids=["some", "all"])
+@pytest.mark.parametrize("number", ["7" * 12, "9" * 5000, "1." * 12 + "1"], ids=["twelve", "thousands", "parts"])
+def test_no_number_of_a_log_is_an_error_of_ours(every: list[str], number: str) -> None:
+    """One try in seventeen was an internal error of `diagnose`."""
+    for text in _stretched(every, number):
+        assert diagnose_text(text.encode()).summary
+
+
+def test_a_version_of_a_log_is_still_read() -> None:
+    found = diagnose_text(b"torch 2.7.1+cu118\nRuntimeError: CUDA error: no kernel image is available\n")
+    assert found.facts["torch"] == "2.7.1"

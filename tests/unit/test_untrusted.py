@@ -562,3 +562,18 @@ def test_a_row_of_a_bundle_is_no_option_of_pips(changes: dict[str, Any]) -> None
     assert codec.from_builtins(row, library_packages.DllWheel).package == "x"
     with pytest.raises(BadInput):
         codec.from_builtins(row | changes, library_packages.DllWheel)
+
+
+@links
+def test_undo_takes_no_record_from_elsewhere(handed_over: Path, tmp_path: Path) -> None:
+    """A record that was a link brought the files of another folder into the environment."""
+    other = tmp_path / "other"
+    kept = other / "files" / "lib" / "python3.11" / "site-packages" / "theirs.py"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("theirs", encoding="utf-8")
+    assert undo(handed_over) == 0
+    (other / "record.json").write_text('{"when": "x", "route": "official-wheel", "freeze": [], "kept": []}')
+    (handed_over / ".rekindle").mkdir(exist_ok=True)
+    (handed_over / ".rekindle" / "undo-30000101T000000000000").symlink_to(other)
+    assert run(["install", str(handed_over), "--undo"]) == BadInput.exit_code
+    assert not list(handed_over.rglob("theirs.py")) and kept.is_file()

@@ -18,6 +18,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -227,10 +228,30 @@ def no_links(path: Path, inside: Path) -> None:
             raise BadInput(message, hint="replace the link with what it leads to, or remove it")
 
 
+_BELOW: ContextVar[tuple[Path, ...]] = ContextVar("below", default=())
+
+
+@contextlib.contextmanager
+def only_below(folders: tuple[Path, ...]) -> Iterator[None]:
+    """While the block runs, files of others are read below these folders alone: `ordinary`, `plain_bytes` see to it."""
+    before = _BELOW.set(folders)
+    try:
+        yield
+    finally:
+        _BELOW.reset(before)
+
+
+def _within(path: Path) -> None:
+    folders = _BELOW.get()
+    if folders and not any(path.resolve().is_relative_to(folder) for folder in folders):
+        raise PermissionError(errno.EACCES, "it lies outside of the folders that may be read", str(path))
+
+
 def ordinary(path: Path) -> None:
     """Refuse what is no plain file. A pipe in a stranger's folder would be waited for without an end; the shell's own
     (`<(…)`) is what the user asked for.
     """
+    _within(path)
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         raise NotFound(f"`{path}` is a folder, not a file", hint="name the file itself")
@@ -289,6 +310,7 @@ def read_bytes(path: Path, *, limit: int = 256 * 1024 * 1024) -> bytes:
 
 def plain_bytes(path: Path, *, limit: int = 128 * 1024 * 1024) -> bytes:
     """The bytes of a plain file of somebody's folder. OSError says why not, for whoever reports it or goes without."""
+    _within(path)
     # Without O_NONBLOCK, opening a fifo waits for a writer that never comes.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(handle, "rb") as stream:

@@ -16,6 +16,12 @@ K = TypeVar("K", bound="Keyed")
 
 _LONGEST = 400
 _NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,7}\Z")
+_UNREAL = re.compile(r"(?:\A|[=<>v+. ])\d{10,}(?:[.+ ]|\Z)|(?:\d{1,9}\.){8}\d")
+
+
+def unreal(text: object) -> bool:
+    """Whether a text that somebody wrote has a number in it where a version stands, and no version has such a one."""
+    return isinstance(text, str) and _UNREAL.search(text) is not None
 
 
 class Keyed:

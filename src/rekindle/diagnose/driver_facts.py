@@ -72,7 +72,7 @@ def version_of(text: str | None) -> Version | None:
 
 def _cuda_of(number: str) -> str | None:
     """`11040` is CUDA 11.4."""
-    if not number.isdigit() or int(number) < 10000:
+    if not re.fullmatch("[1-9][0-9]{4,5}", number):
         return None
     return f"{int(number) // 1000}.{int(number) % 1000 // 10}"
 

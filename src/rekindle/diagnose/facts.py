@@ -15,7 +15,7 @@ from rekindle.compat import container
 from rekindle.compat.host_compiler import toolsets_of
 from rekindle.compat.judgement import Clash
 from rekindle.core.regex import re2
-from rekindle.core.version import Version
+from rekindle.core.version import Version, unreal
 from rekindle.diagnose import cards, coverage
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
@@ -259,9 +259,11 @@ def _gather(
                 words = [each for every in asked for each in every.split()]
                 found[name] = (*found.get(name, ()), *(each for each in words if each[:1].isalpha()))[:_MOST]
             elif name == "demands":
-                found[name] = (*found.get(name, ()), " ".join(pattern.search(text).groups()))[:_MOST]
+                demand = " ".join(pattern.search(text).groups())
+                found[name] = (*found.get(name, ()), *([] if unreal(demand) else [demand]))[:_MOST]
             else:
-                told = _read(row, pattern.search(text if name != "torch" else _ADDRESS.sub(" ", text)))
+                read = _read(row, pattern.search(text if name != "torch" else _ADDRESS.sub(" ", text)))
+                told = {each: value for each, value in read.items() if not unreal(value)}
                 if name in wished and told and not _WISHED.search(text):
                     found = {each: value for each, value in found.items() if each not in wished}
                     wished.clear()

@@ -10,6 +10,7 @@ from operator import attrgetter
 import msgspec
 
 from rekindle.core.regex import re2
+from rekindle.core.version import unreal
 from rekindle.diagnose.events import Event, LineKind
 from rekindle.diagnose.expressions import World, facts_of, holds
 from rekindle.diagnose.facts import Facts
@@ -214,7 +215,7 @@ def _fields(patterns: Sequence[str], text: str) -> dict[str, str]:
     for pattern in patterns:
         match = compiled(pattern).search(text) if "(?P<" in pattern else None
         if match:
-            fields = {name: value for name, value in match.groupdict().items() if value} | fields
+            fields = _caught(match) | fields
     return fields
 
 
@@ -226,6 +227,10 @@ def _near_fields(signature: LogSignature, events: Sequence[Event], index: int) -
         for event in _window(signature, events, index):
             match = compiled(pattern).search(event.text)
             if match:
-                fields |= {name: value for name, value in match.groupdict().items() if value}
+                fields |= _caught(match)
                 break
     return fields
+
+
+def _caught(match: re2._Match[str]) -> dict[str, str]:
+    return {name: value for name, value in match.groupdict().items() if value and not unreal(value)}

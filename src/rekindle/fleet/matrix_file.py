@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from pathlib import Path
@@ -28,6 +29,7 @@ CPU = "cpu"
 _LIMIT = 4 * 1024 * 1024
 MOST_JOBS = 100_000
 _MOST_RULES = 1_000
+_MOST_CARDS = 64
 
 Words = str | tuple[str, ...]
 T = TypeVar("T")
@@ -129,6 +131,10 @@ def _check(matrix: MatrixFile, name: str) -> None:
             own = f"declare your own as `[projects.{project[:60]}]`, with `source` (a folder) or `build` (a build file)"
             hint = f"{did_you_mean(project, known)}{own}; known are {', '.join(known)}"
             raise UnknownName(f"{name}: unknown project `{project[:60]}`", hint=hint)
+    for word in (word for each in (matrix, *matrix.include) for word in _words(each.gpu)):
+        if len(re.findall("[;,]", word)) >= _MOST_CARDS:
+            message = f"{name}: `{word[:40]}…` are more than {_MOST_CARDS} cards for one wheel"
+            raise BadInput(message, hint="name their capabilities, each once: `5.0;6.1;7.0`")
     for project, entry in matrix.projects.items():
         untrusted.checked(ProjectName, project, name)
         if (entry.build is None) is (entry.source is None):

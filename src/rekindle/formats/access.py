@@ -6,6 +6,7 @@ never a crash; nothing reads more than it asked for; and every read is counted a
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import sys
@@ -76,7 +77,11 @@ class File:
         """`hops`: little will be read, here and there; the system is told not to read ahead."""
         self.name = name or path.name
         self._stream: BinaryIO = open_file(path)
-        self.size = self._stream.seek(0, 2)
+        try:
+            self.size = self._stream.seek(0, 2)
+        except OSError as error:
+            self._stream.close()
+            raise broken(self, f"it cannot be read: {files.describe_error(error)}") from error
         self.budget = Budget(self.name, self.size)
         if hops and sys.platform != "win32" and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
@@ -85,8 +90,20 @@ class File:
         if offset < 0 or offset >= self.size:
             return b""
         self.budget.read(min(size, self.size - offset))
-        self._stream.seek(offset)
-        return self._stream.read(size)
+        try:
+            self._stream.seek(offset)
+            return self._stream.read(size)
+        except OSError as error:
+            raise broken(self, f"it cannot be read: {files.describe_error(error)}") from error
+
+    def past_hole(self, offset: int) -> int:
+        """Where the next bytes lie that were ever written: terabytes of nothing take no room on a disk."""
+        if sys.platform != "win32" and hasattr(os, "SEEK_DATA"):
+            try:
+                return os.lseek(self.fileno(), offset, os.SEEK_DATA)
+            except OSError as error:
+                return self.size if error.errno == errno.ENXIO else offset
+        return offset
 
     def fileno(self) -> int:
         return self._stream.fileno()
@@ -146,5 +163,5 @@ def blocks(source: Bytes, offset: int, end: int) -> Iterator[bytes]:
         offset += len(data)
 
 
-def broken(source: Bytes, problem: str) -> BadInput:
+def broken(source: Bytes | File, problem: str) -> BadInput:
     return BadInput(f"`{source.name}` is broken: {problem}", hint="download or build the file again")

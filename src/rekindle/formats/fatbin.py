@@ -23,7 +23,7 @@ import msgspec
 
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
-from rekindle.formats.access import Buffer, Bytes
+from rekindle.formats.access import Buffer, Bytes, File
 from rekindle.formats.budget import Budget
 from rekindle.formats.gpu_payload import LZ4, ZSTD, Content, content, wanted, work
 from rekindle.knowledge.gpu.capability import Capability, Target
@@ -124,6 +124,8 @@ def scan(source: Bytes | bytes | bytearray | memoryview) -> list[Container]:
     while scanner.wanted < source.size:
         # Inside a container the next header is one hop away: read little. Searching, read more and more.
         step = max(_NEAR, scanner.needs) if scanner.inside else min(step * 2, _FAR)
+        if step == _FAR and isinstance(source, File):
+            scanner.wanted = source.past_hole(scanner.wanted)
         at = scanner.wanted
         data = source.read(at, step)
         if not data:

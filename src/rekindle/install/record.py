@@ -195,6 +195,7 @@ def latest(environment: Environment) -> Path:
     found = sorted(environment.folder.glob("undo-*")) if environment.folder.is_dir() else []
     if not found:
         raise NotFound(f"nothing was installed by Rekindle in `{environment.root}`", hint="there is nothing to undo")
+    files.no_links(found[-1], environment.folder)
     return found[-1]
 
 

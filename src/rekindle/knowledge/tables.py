@@ -165,10 +165,11 @@ def built_in_date() -> str:
 def update_folder() -> Path | None:
     """The tables taken with `rekindle knowledge update`; None when there are none."""
     home = knowledge_folder()
-    try:
-        name = (home / "current").read_text(encoding="ascii").strip()
-    except OSError:
+    current = home / "current"
+    if not os.path.lexists(current):
         return None
+    # A pipe in its place would be waited for.
+    name = current.read_text(encoding="ascii", errors="replace").strip() if current.is_file() else "no file"
     folder = home / name
     if not re.fullmatch(r"bundle-[\w-]+", name) or not folder.is_dir():
         message = f"the update `{name[:60]}` in `{home}` is damaged"

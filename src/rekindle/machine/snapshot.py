@@ -25,6 +25,7 @@ from rekindle.machine.model import FoundGpu, Machine, Unread
 from rekindle.machine.probe import look
 
 SCHEMA = "rekindle.machine/1"
+_MOST, _MOST_CARDS = 1_000, 256
 _LINE_ENDS = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 
@@ -70,7 +71,7 @@ def read(data: bytes | str, *, name: str = "the snapshot") -> Machine:
     codec.expect(head.get("schema"), SCHEMA, "a snapshot that this Rekindle reads", name=name, hint=hint)
     snapshot = codec.from_json(data, Snapshot, name=name)
     if snapshot.recording is not None:
-        machine = look(Replay(snapshot.recording))
+        machine = _possible(look(Replay(snapshot.recording)), name)
         if snapshot.machine is not None and snapshot.rekindle == __version__:
             _say_if_edited(snapshot.machine, machine, name)
         return machine
@@ -78,12 +79,26 @@ def read(data: bytes | str, *, name: str = "the snapshot") -> Machine:
         message = f"{name} holds neither facts nor raw answers"
         raise BadInput(message, hint=hint)
     _say_if_misspelt(head["machine"], name)
-    machine = _written_down(snapshot.machine)
+    machine = _written_down(_possible(snapshot.machine, name))
     if "driver" in head["machine"] or not machine.gpus:
         return machine
     # Who leaves it out has not said that there is none.
     unsaid = Unread(probe="driver", reason=f"{name} does not say")
     return msgspec.structs.replace(machine, unread=(*machine.unread, unsaid))
+
+
+def _possible(machine: Machine, name: str) -> Machine:
+    """A computer that there can be: the work for each of its parts is small, a hundred thousand cards are not."""
+    crowded = [what for what in Machine.__struct_fields__ if _many(getattr(machine, what)) > _MOST]
+    numbers = (machine.processor.cores, machine.processor.physical)
+    if crowded or _many(machine.gpus) > _MOST_CARDS or any(number is not None and number < 1 for number in numbers):
+        what = crowded[0] if crowded else "gpus" if _many(machine.gpus) > _MOST_CARDS else "processor"
+        raise BadInput(f"{name} describes no computer that there is: `machine.{what}`", hint="write it anew there")
+    return machine
+
+
+def _many(value: Any) -> int:
+    return len(value) if isinstance(value, tuple) else 0
 
 
 def _say_if_misspelt(typed: dict[str, Any], name: str) -> None:
@@ -170,10 +185,11 @@ def differences(first: Machine, second: Machine) -> tuple[Difference, ...]:
 def path_differences(first: Machine, second: Machine) -> tuple[Difference, ...]:
     """Entries of PATH that only one has; and, when both have the same ones, the first that changed its turn."""
     one, other = _path(first), _path(second)
-    found = [Difference(what="PATH entry", first=entry, second=None) for entry in one if entry not in other]
-    found += [Difference(what="PATH entry", first=None, second=entry) for entry in other if entry not in one]
-    common = [entry for entry in one if entry in other]
-    turned = [entry for entry in other if entry in one]
+    ones, others = set(one), set(other)
+    found = [Difference(what="PATH entry", first=entry, second=None) for entry in one if entry not in others]
+    found += [Difference(what="PATH entry", first=None, second=entry) for entry in other if entry not in ones]
+    common = [entry for entry in one if entry in others]
+    turned = [entry for entry in other if entry in ones]
     if common != turned:
         place = next(turn for turn, entry in enumerate(common) if turned[turn] != entry)
         what = f"PATH order, from entry {place + 1} of those in both"

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rekindle.core import files, run, untrusted
+from rekindle.core.command import Command
 from rekindle.core.errors import BadInput, FetchFailed, MissingTool, NotFound
 from rekindle.core.fetch import setting_behind
 from rekindle.core.untrusted import InsidePath
@@ -411,7 +412,7 @@ class Mirrors:
             raise NotFound(message, hint="complete it, or leave that folder out with `--without FOLDER`")
         have = f"`{named[0]}` lacks it" if named else "no folder of that name is there"
         message = f"no mirror in `{self.folder}` has the commit {commit} of `{wanted}`: {have}"
-        raise NotFound(message, hint=f"fetch it there: `git clone --mirror {url}`")
+        raise NotFound(message, hint=f"fetch it there: `{Command('git', 'clone', '--mirror', url)}`")
 
     def named(self, url: str) -> list[Path]:
         owner, name = repository_owner(url), repository_name(url)

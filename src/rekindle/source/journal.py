@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core import codec, files
+from rekindle.core.command import Command
 from rekindle.core.errors import BadInput, Locked, NotWritable
 from rekindle.core.files import describe_error
 from rekindle.core.paths import STATE_FOLDER
@@ -197,10 +198,10 @@ class PatchJournal:
             data = files.plain_bytes(path)
         except OSError as error:
             message = f"the original of `{entry.path}` is gone from `{path}`"
-            raise BadInput(message, hint=f"restore it with `git checkout -- {entry.path}`") from error
+            raise BadInput(message, hint=_from_git(entry)) from error
         if _hash(data) != entry.original:
             message = f"the stored original of `{entry.path}` was changed"
-            raise BadInput(message, hint=f"restore it with `git checkout -- {entry.path}`")
+            raise BadInput(message, hint=_from_git(entry))
         return data
 
     def _read(self) -> PatchRecord:
@@ -225,6 +226,10 @@ def _leave_no_trace(folder: Path) -> None:
         if {entry.name for entry in folder.iterdir()} <= {".gitignore"}:
             (folder / ".gitignore").unlink(missing_ok=True)
             folder.rmdir()
+
+
+def _from_git(entry: PatchedFile) -> str:
+    return f"restore it with `{Command('git', 'checkout', '--', entry.path)}`"
 
 
 def _write_synced(path: Path, data: bytes) -> None:

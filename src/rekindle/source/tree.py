@@ -17,7 +17,7 @@ from rekindle.core.version import Version
 LARGEST_CMAKE = 16 * 1024 * 1024  # the largest of PyTorch and its submodules has 0.5 MB
 _SKIPPED = {".git", STATE_FOLDER}
 _MOST_STATE = 100_000
-_RELEASE = re.compile(r"\d+\.\d+(?:\.\d+)?")
+_RELEASE = re.compile(r"\d{1,9}\.\d{1,9}(?:\.\d{1,9})?(?!\d)")
 
 
 def release(root: Path, stated: str | None = None) -> Version:

@@ -54,7 +54,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     """One card. Several capabilities: its name stands for several chips and nothing tells which one it is."""
 
     name: str
-    capabilities: Annotated[tuple[Capability, ...], msgspec.Meta(min_length=1)]
+    capabilities: Annotated[tuple[Capability, ...], msgspec.Meta(min_length=1, max_length=32)]
     architecture: str | None = None
     last_driver_branch: str | None = None
     tcc: bool = False

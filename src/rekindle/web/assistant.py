@@ -12,7 +12,7 @@ from typing import Any
 from mcp.server.mcpserver import MCPServer
 
 from rekindle import api
-from rekindle.core import codec
+from rekindle.core import codec, files
 from rekindle.core.errors import NotFound, RekindleError
 from rekindle.core.redact import secrets, without_secrets
 
@@ -31,6 +31,11 @@ def server(folders: Sequence[Path] = ()) -> MCPServer:
 
     def here(name: str) -> Path:
         return _here(name, allowed)
+
+    def below(ask: Any) -> dict[str, Any]:
+        """A folder's links and what a script names may lead elsewhere: nothing there is opened."""
+        with files.only_below(allowed):
+            return _answer(ask)
 
     def read(given: str) -> str | bytes:
         """The text of a log as bytes, which nobody takes for a path."""
@@ -58,19 +63,17 @@ def server(folders: Sequence[Path] = ()) -> MCPServer:
         Where no cause is known, `entities`, `judged` and `unexplained` hold what was read, what fits and the lines that
         matter.
         """
-        return _answer(lambda: api.diagnose(read(log), gpus=[gpu] if gpu else [], os=os or None))
+        return below(lambda: api.diagnose(read(log), gpus=[gpu] if gpu else [], os=os or None))
 
     @made.tool()
     def inspect(path: str) -> dict[str, Any]:
         """Which GPUs a wheel or library on this computer serves, and what it needs to load."""
-        return _answer(lambda: api.inspect(here(path)))
+        return below(lambda: api.inspect(here(path)))
 
     @made.tool()
     def review(script: str, gpu: str = "", torch: str = "", os: str = "") -> dict[str, Any]:
         """What is wrong with a build script (.bat, .ps1, .sh, Dockerfile, workflow) on this computer; it is not run."""
-        return _answer(
-            lambda: api.review([here(script)], gpus=[gpu] if gpu else [], torch=torch or None, os=os or None)
-        )
+        return below(lambda: api.review([here(script)], gpus=[gpu] if gpu else [], torch=torch or None, os=os or None))
 
     @made.tool()
     def doctor() -> dict[str, Any]:

@@ -106,8 +106,16 @@ def _inside(root: Path, leads: Path) -> Path | None:
 
 
 def _walk(root: Path, prefix: str = "") -> Iterator[tuple[str, Path]]:
-    with os.scandir(root / prefix) as entries:
-        for entry in sorted(entries, key=lambda each: each.name):
+    try:
+        with os.scandir(root / prefix) as entries:
+            found = sorted(entries, key=lambda each: each.name)
+    except OSError as error:
+        message = f"`{root / prefix}` cannot be read: {describe_error(error)}"
+        raise NotFound(
+            message, hint="name a folder that is the source's own, with nothing in it that changes"
+        ) from error
+    else:
+        for entry in found:
             name = f"{prefix}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in _SKIPPED and not (not prefix and entry.name in _SKIPPED_AT_TOP):

@@ -30,6 +30,7 @@ import msgspec
 
 from rekindle.compat.variant import ARCHITECTURE, NVIDIA, honest
 from rekindle.core import codec, console, files
+from rekindle.core.command import rekindle
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding, passed, unverified, warned
 from rekindle.formats import binary, package
@@ -273,7 +274,7 @@ def prune(wheel: Path, folder: Path, *, cards: Sequence[str], dry_run: bool = Fa
         binaries = read_binaries(whole)
         planned = {found.name: many for found in binaries if (many := cuts(found, wanted))}
         if not planned:
-            hint = f"`rekindle inspect {wheel.name}` shows what is in it"
+            hint = f"`{rekindle('inspect', wheel.name)}` shows what is in it"
             raise UsageError(f"`{wheel.name}` has no GPU code that {', '.join(cards)} could do without", hint=hint)
         known = identity.identify(whole, binaries)
         version = _pruned_version(known.version or "0", wanted)
@@ -352,7 +353,7 @@ def label(wheel: Path, folder: Path, *, dry_run: bool = False) -> Repair:
         properties = honest(binary.codes(binaries), cuda)
         if not properties:
             message = f"`{wheel.name}` has no GPU code that a label could promise for any card"
-            raise UsageError(message, hint=f"`rekindle inspect {wheel.name}` shows what is in it")
+            raise UsageError(message, hint=f"`{rekindle('inspect', wheel.name)}` shows what is in it")
         name = _label_name(properties[ARCHITECTURE], str(cuda.major_minor).replace(".", "") if cuda else "")
         member = f"{rewrite.info_folder(archive)}/{FILE}"
         said = VariantFile(
