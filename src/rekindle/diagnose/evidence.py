@@ -118,7 +118,7 @@ def _of_card(facts: Facts, sure: bool, trouble: bool) -> Iterator[Judged]:
         clash = Clash(sentence=f"{torch} has no CUDA in it, and {name} needs one that has", source="PyPI")
         yield _said(f"{torch} and card", clash, "torch_cpu_only", alone=sure)
     plain = {"unused", "plain_torch"} <= signs and not facts.variant and not facts.index and not facts.vendor
-    if plain and (facts.os == "windows" or "arm" in signs):
+    if plain and (facts.os == "windows" or {"arm", "portable"} & signs):
         text = "`pip install torch` without an index brings a torch for the processor on Windows, as on a Jetson"
         yield _said("the index and the card", Clash(sentence=text, source="PyPI"), "torch_cpu_only")
     if card and facts.unserved:
