@@ -261,8 +261,8 @@ def test_a_fix_says_what_the_thread_accepted(log: str, words: tuple[str, ...]) -
 
 
 def test_a_release_before_the_tables_is_known_to_be_older_than_a_card() -> None:
-    from rekindle.diagnose.coverage import torch_lacks
     from rekindle.knowledge.gpu.capability import Capability
+    from rekindle.stack.coverage import torch_lacks
 
     assert torch_lacks("1.4.0", None, "linux", Capability(8, 6)) is True
     assert torch_lacks("1.8.0", None, "linux", Capability(8, 6)) is None

@@ -88,3 +88,25 @@ def test_harmless_lines_are_harmless(text: str) -> None:
 )
 def test_a_question_is_no_failure(text: str) -> None:
     assert diagnose_text(text).causes == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which card should I buy, an RTX 3060 or a 4060? I use torch 2.4.",
+        "Release notes: built with CUDA 13.0, supports RTX 50, drops Pascal. Python 3.9 is no longer supported.",
+        "The docs ask for CUDA 11.8. I have CUDA 12.8 installed. Should I downgrade before I begin?",
+        "My GTX 1080 Ti with torch 2.4.1+cu121 gives 3 it/s. Is that normal?",
+        "The build of our frontend fails: npm ERR! code ELIFECYCLE. The host has an RTX 3090, CUDA 11.7, gcc 12.",
+        "Does anybody have benchmarks of 4x P40 with vllm and llama.cpp?",
+        "I get an error in the evaluation: KeyError: 'labels'. gcc 9.4, CUDA 11.8, torch 1.13.1+cu117, python 3.8",
+        "Training does not converge with batch size 1024. pytorch 1.12, V100, cuda 11.3.",
+        "I fixed it: my torch was the cpu version. Reinstalled with cu121 and it works now on the RTX 3060.",
+        "Update: solved by installing driver 550, torch 2.4 works now. Thanks!",
+        "I get an error when I install it. The error is so long that I cannot add it. GTX 1060, pip install gsplat",
+        "[45604:0717/094847.345:ERROR:gpu_process_host.cc(991)] GPU process exited unexpectedly: exit_code=-1073741515",
+    ],
+)
+def test_versions_and_questions_alone_are_no_cause(text: str) -> None:
+    found = diagnose_text(f"{text}\n")
+    assert not found.causes, [cause.label for cause in found.causes]

@@ -71,7 +71,6 @@ MISSED = frozenset(
         "sc16",
         "sc22",
         "sd13",
-        "sd14",
         "se26",
         "sf13",
         "sf48",

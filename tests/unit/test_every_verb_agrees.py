@@ -29,7 +29,6 @@ from rekindle.compat.torch_python import takes
 from rekindle.compat.wheel_platform import built_for, goes_with, loads
 from rekindle.core.findings import State
 from rekindle.core.version import Version
-from rekindle.diagnose import coverage
 from rekindle.diagnose.evidence import judged
 from rekindle.diagnose.facts import facts_from_options
 from rekindle.extension import question
@@ -41,6 +40,7 @@ from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge.gpu.capabilities import needs
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.torch_wheels import torch_wheels
+from rekindle.stack import coverage
 from rekindle.stack.driver import card_window
 from rekindle.stack.offers import official_of
 from rekindle.stack.prebuilt import coverage as covered

@@ -11,13 +11,13 @@ from rekindle.compat import driver_card, driver_cuda, torch_cuda
 from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.compat.judgement import holds
 from rekindle.core.version import Version
-from rekindle.diagnose import coverage
 from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.torch import releases
 from rekindle.knowledge.torch.wheel_platforms import linux_systems
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.driver import Driver
+from rekindle.stack import coverage
 
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:

@@ -16,7 +16,7 @@ from rekindle.compat.host_compiler import toolsets_of
 from rekindle.compat.judgement import Clash
 from rekindle.core.regex import re2
 from rekindle.core.version import Version, unreal
-from rekindle.diagnose import cards, coverage
+from rekindle.diagnose import cards
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
 from rekindle.inputs.torch import read_any_torch
@@ -28,6 +28,7 @@ from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.machine.model import Machine
 from rekindle.model.cuda_line import LINE, CudaLine
+from rekindle.stack import coverage
 from rekindle.stack.from_machine import situation_of
 from rekindle.stack.situation import Situation
 

@@ -16,7 +16,7 @@ from rekindle.core.console import clean
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
-from rekindle.diagnose import advice, architectures, compilers, coverage, driver_facts, package_facts, pairs, symbols
+from rekindle.diagnose import advice, architectures, compilers, driver_facts, package_facts, pairs, symbols
 from rekindle.diagnose.evidence import refused
 from rekindle.diagnose.expressions import World, facts_of, holds
 from rekindle.diagnose.facts import Facts, present
@@ -31,6 +31,7 @@ from rekindle.knowledge.logs.signatures import CauseRow, FixStep, of_cause
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.options import options
 from rekindle.model.cuda_line import CudaLine
+from rekindle.stack import coverage
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _FIRST_IN_WORD = re.compile(r"(?<![^\s\"'])\{(\w+)\}")

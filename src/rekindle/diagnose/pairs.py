@@ -10,10 +10,10 @@ from rekindle.compat.judgement import Clash, Fits
 from rekindle.compat.torch_python import takes
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.diagnose import coverage
 from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.torch import companions, releases
 from rekindle.model.cuda_line import LINE, index_of
+from rekindle.stack import coverage
 
 _SYSTEMS = ("linux", "windows")
 
