@@ -127,6 +127,7 @@ def test_a_line_of_a_build_log_without_end(tmp_path: Path, line: bytes) -> None:
 
 def test_thousands_of_lines_that_may_be_a_cause() -> None:
     """Each was held against all around it; nothing that was found out about a line was kept for the next."""
+    diagnose_text("what all logs are held against is made once")
     within(1.5, lambda: diagnose_text("".join(f"ImportError: ::: {number % 50}\n" for number in range(30_000))))
 
 
