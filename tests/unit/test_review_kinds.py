@@ -436,3 +436,77 @@ def test_what_plan_prints_for_a_project_is_accepted(tmp_path: Path, form: str, n
     seen = rekindle_command("review", str(tmp_path / name), *card)
     assert seen.code == 0, seen.out
     assert ": accepted" in seen.out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- tasks:\n    - apt: {name: [nvidia-driver-450, nvidia-utils-450]}\n    - pip: {name: torch==2.4.0}\n",
+        "- tasks:\n    - ansible.builtin.package: {name: nvidia-driver-450}\n    - pip: {name: torch==2.4.0}\n",
+        "#cloud-config\npackages: [nvidia-driver-450, python3-pip]\nruncmd:\n  - pip3 install torch==2.4.0\n",
+        "#!/bin/sh\nsudo sh cuda_11.0.2_450.51.05_linux.run --silent --driver --toolkit\npip install torch==2.4.0\n",
+    ],
+)
+def test_a_driver_counts_however_it_is_installed(text: str) -> None:
+    found = reviewed(text, "setup" if text.startswith("#!") else "site.yml", "RTX 2080 Ti")
+    assert found.refused
+    assert any("driver 450" in each.found and "CUDA 12.1" in each.found for each in found.remarks)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "dialect"),
+    [
+        ("gpu.toml", '[project]\nname = "a"\nrequires-python = ">=3.12"\ndependencies = ["torch==2.6.0"]\n', "project"),
+        ("tests.ini", "[testenv]\ndeps = torch==2.6.0\n", "ini"),
+        ("Makefile.cuda", "all:\n\tpip install torch==2.6.0\n", "makefile"),
+        ("gpu.makefile", "all:\n\tpip install torch==2.6.0\n", "makefile"),
+    ],
+)
+def test_a_known_kind_under_another_name(name: str, text: str, dialect: str) -> None:
+    found = reviewed(text, name)
+    assert (found.dialect, found.torch) == (dialect, "2.6.0")
+
+
+def test_numpy_is_held_against_the_torch_that_a_range_takes() -> None:
+    found = reviewed(
+        '[project]\nname = "a"\ndependencies = ["torch>=2.2,<2.3", "numpy>=2"]\n', "pyproject.toml", "A100"
+    )
+    assert [each.id for each in found.remarks] == ["numpy-two-pinned"]
+
+
+@pytest.mark.parametrize("listed", ["py39,py312", "py{39,312}", "\n    py3.9\n    py3.12"])
+def test_each_python_that_tox_is_told_is_a_run_of_its_own(listed: str) -> None:
+    found = reviewed(f"[tox]\nenvlist = {listed}\n[testenv]\ndeps = torch==2.10.0\n", "tox.ini")
+    assert any(each.found == "torch 2.10.0 does not support Python 3.9" for each in found.remarks)
+    assert not reviewed("[tox]\nenvlist = py312\n[testenv]\ndeps = torch==2.10.0\n", "tox.ini").refused
+
+
+@pytest.mark.parametrize(
+    ("python", "tool", "refused"),
+    [
+        (">=3.9,<3.10", "", True),
+        (">=3.8", "", False),  # pip asks for the one that is there
+        (">=3.8", "[tool.uv]\npackage = false\n", True),
+        (">=3.10", "[tool.uv]\npackage = false\n", False),
+        ("^3.9", "poetry", True),
+        (">=3.10,<3.14", "poetry", False),
+    ],
+)
+def test_a_project_is_held_against_every_python_that_it_is_locked_for(python: str, tool: str, refused: bool) -> None:
+    text = f'[project]\nname = "a"\nrequires-python = "{python}"\ndependencies = ["torch==2.9.1"]\n{tool}'
+    if tool == "poetry":
+        text = f'[tool.poetry.dependencies]\npython = "{python}"\ntorch = "2.9.1"\n'
+    found = reviewed(text, "pyproject.toml", "RTX 3090")
+    assert [each.id for each in found.remarks if each.id == "python-not-supported"] == [
+        "python-not-supported"
+    ] * refused
+
+
+def test_a_toolkit_without_its_driver_says_nothing_of_the_driver() -> None:
+    text = "sudo sh cuda_11.0.2_450.51.05_linux.run --silent --toolkit\npip install torch==2.4.0\n"
+    assert not reviewed(text, "setup.sh", "RTX 2080 Ti").refused
+
+
+def test_an_image_of_another_maker_has_no_code_for_the_card() -> None:
+    for image in ("rocm/pytorch:latest", "vllm/vllm-openai-rocm:v0.10.1", "rocm/dev-ubuntu-22.04:6.4"):
+        assert reviewed(f"FROM {image}\nRUN pip list\n", "Dockerfile", "RTX 3090").refused

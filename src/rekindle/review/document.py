@@ -137,13 +137,18 @@ _SUFFIXES = {
     **dict.fromkeys((".md", ".markdown"), Dialect.NOTES),
     ".ipynb": Dialect.NOTEBOOK,
     ".py": Dialect.PYTHON,
-    ".mk": Dialect.MAKEFILE,
+    **dict.fromkeys((".mk", ".makefile"), Dialect.MAKEFILE),
 }
 _NAMES = {
     **dict.fromkeys(("makefile", "gnumakefile"), Dialect.MAKEFILE),
     **dict.fromkeys(("pyproject.toml", "pixi.toml", "pipfile"), Dialect.PROJECT),
     **dict.fromkeys(("tox.ini", "setup.cfg"), Dialect.INI),
 }
+# Under another name, as `gpu.toml`, the tables say it.
+_TABLES = (
+    ({".toml"}, re.compile(r"(?m)^\[(?:project|tool\.(?:poetry|uv|pixi|pdm|hatch))\b"), Dialect.PROJECT),
+    ({".ini", ".cfg"}, re.compile(r"(?m)^\[(?:tox|testenv|options)\b"), Dialect.INI),
+)
 _KNOWN_OTHERS = frozenset(
     {".json", ".toml", ".js", ".ts", ".c", ".cpp", ".cu", ".cuh", ".h", ".xml", ".html", ".cfg"}
     | {".ini", ".lua", ".rb", ".go", ".rs", ".java", ".cmake", ".nix", ".csv", ".log", ".lock"}
@@ -169,6 +174,11 @@ def _dialect(name: str, text: str) -> Dialect | None:
         return Dialect.DOCKERFILE
     if base in _NAMES:
         return _NAMES[base]
+    if base.startswith(("makefile.", "gnumakefile.")):
+        return Dialect.MAKEFILE
+    tables = next((kind for ends, heads, kind in _TABLES if suffix in ends and heads.search(text)), None)
+    if tables is not None:
+        return tables
     if base.endswith("devcontainer.json"):
         return Dialect.STEPS
     if suffix in (".yml", ".yaml"):

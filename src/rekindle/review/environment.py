@@ -34,7 +34,7 @@ from rekindle.review.packages import (
 )
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
-from rekindle.review.subject import Subject
+from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import APPTAINER, PIXI, Copied, Image, Invocation, last_part, started
 
 _INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL",
@@ -84,6 +84,12 @@ class ScriptEnvironments:
             label = self.subject.trace.scopes[scope].label
             ends.setdefault((label if label.endswith(" row") else scope, name), []).extend(state)
         return [state for state in ends.values() if state]
+
+    def release(self) -> Known | None:
+        """The torch that the environments end with, where all of them have one, and where it is asked for."""
+        found = {torch.version: torch.line for state in self.final for torch in state}
+        version, line = next(iter(found.items()), (None, 0))
+        return Known(Version(version), line) if version and len(found) == 1 else None
 
     def at(self, item: Invocation) -> tuple[ScriptTorch, ...]:
         """What the environment of a command has when it starts."""

@@ -122,6 +122,7 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
     ordered = sorted(remarks.values(), key=lambda remark: (remark.line, -remark.state.rank))
     step = next(iter(subject.torch_builds or subject.builds), None)
     torch = subject.torch_at(step.item if step else None)
+    spoken = torch if torch and step else environments_of(subject).release() or torch
     last = step.item if step else subject.trace.invocations[-1] if subject.trace.invocations else None
     cuda = subject.cuda_at(last) if last is not None else None
     toolset, studio, _ = toolchain.toolset_at(subject, last) if last is not None else (None, None, 0)
@@ -152,7 +153,7 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
             msgspec.structs.replace(item, text=shown(item.text))
             for item in sorted(subject.trace.not_understood, key=lambda each: each.line)
         ),
-        torch=str(torch.version) if torch and step else _taken(subject) or (str(torch.version) if torch else None),
+        torch=str(spoken.version) if spoken else None,
         cuda=str(cuda.version) if cuda else None,
         architectures=archs,
         toolset=str(toolset) if toolset else studio and f"newest of {studio}",
@@ -167,12 +168,6 @@ def _reviewed(subject: Subject, found: Iterable[Raised]) -> Reviewed:
         or bool(unsaid(subject))
         or any(facts),
     )
-
-
-def _taken(subject: Subject) -> str | None:
-    """The torch that the environments end with, where all of them have one."""
-    found = {torch.version for state in environments_of(subject).final for torch in state}
-    return found.pop() if len(found) == 1 else None
 
 
 def _calls_rekindle(item: Invocation) -> bool:
@@ -200,7 +195,7 @@ def _remark(subject: Subject, found: Raised) -> Remark:
         line=found.line,
         text=text,
         found=shown(_filled(row.found, found.fields)),
-        why=shown(_filled(why, found.fields)),
+        why=shown(_filled(why, found.fields), most=1500),  # an address in it is pasted
         source=found.source or _filled(row.source, found.fields),
         corrected=shown(corrected) if corrected is not None else None,
         certain=found.certain and corrected is not None,
@@ -220,9 +215,9 @@ def _filled(sentence: str, fields: dict[str, str]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def shown(text: str) -> str:
+def shown(text: str, *, most: int = 400) -> str:
     """A line as it may be printed: passwords and tokens taken out, and nothing longer than a screen."""
-    return redact(text if len(text) <= 400 else text[:397] + "…", names=())
+    return redact(text if len(text) <= most else text[: most - 3] + "…", names=())
 
 
 LINES = 6_000

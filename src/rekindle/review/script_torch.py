@@ -156,6 +156,8 @@ def of_image(image: Image) -> ScriptTorch | None:
     base = ScriptTorch(
         line=image.line, order=image.order, version=None, kind="image", name=image.name, by="the base image"
     )
+    if "rocm" in re.split(r"[/:_-]|(?<=rocm)\d", image.name.lower()):
+        return msgspec.structs.replace(base, variant="rocm")
     match = _IMAGE.search(image.name)
     if match:
         return msgspec.structs.replace(base, version=complete(match[1]), variant="cu" + match[2].replace(".", ""))

@@ -53,6 +53,14 @@ class Known(msgspec.Struct, frozen=True):
         return f"{self.version}{'t' if self.threads else ''}"
 
 
+def release_of(known: Known | None) -> TorchRelease | None:
+    """Its row in the tables; None where none is known or they do not have it."""
+    try:
+        return torch_release(str(known.version)) if known is not None else None
+    except RekindleError:
+        return None
+
+
 class Subject(ScriptBuilds):
     """The builds of a script, and the versions that each of them sees."""
 
@@ -140,12 +148,8 @@ class Subject(ScriptBuilds):
     def release_at(self, item: Invocation | None = None) -> tuple[TorchRelease, Known] | None:
         """The release in the tables; None when none is known or the tables do not have it."""
         known = self.torch_at(item)
-        if known is None:
-            return None
-        try:
-            return torch_release(str(known.version)), known
-        except RekindleError:
-            return None
+        row = release_of(known)
+        return (row, known) if row is not None and known is not None else None
 
     def cuda_at(self, item: Invocation) -> Known | None:
         """The toolkit that this command compiles with; of several branches, that of the last."""

@@ -253,6 +253,14 @@ class Copied(NamedTuple):
     line: int
 
 
+class Admitted(NamedTuple):
+    """The Pythons that a project allows. `every`: it is locked for all of them, and not for the one that is there."""
+
+    pythons: tuple[str, ...]
+    line: int
+    every: bool
+
+
 class WithoutCards(NamedTuple):
     """A service of docker-compose that asks for no GPU, and what was read of it."""
 
@@ -274,6 +282,7 @@ class Trace:
         self.slips: list[Raised] = []  # faults that show while reading
         self.without_cards: list[WithoutCards] = []
         self.copies: list[Copied] = []
+        self.admitted: Admitted | None = None
         self.missing: dict[tuple[str, Dialect], int] = {}
         self.empty: dict[str, int] = {}  # what an ENV of a Dockerfile reads and nobody set before
         self.asked: set[str] = set()

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rekindle.core import codec
+from rekindle.knowledge.torch.releases import newest_python
 from rekindle.review.packages import by_caret, listed
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
-from rekindle.review.trace import PIXI, Trace, Word
+from rekindle.review.trace import PIXI, Admitted, Trace, Word
 
 _Placed = dict[tuple[tuple[str, ...], bool], list[Word]]  # by the options that name the place, and whether it is sure
 _SELECTOR = re.compile(r"#\s*\[([^\]]*)\]")
@@ -176,6 +177,7 @@ class _ProjectReader:
         only = re.fullmatch(r"(?:[=~^]=?\s*)?(3\.\d{1,3})(?:\.[\d*]+)?", asked)
         pinned = str(_table(self.data, "requires").get("python_version") or (only[1] if only else ""))
         self._ran(["uv", "venv", "--python"], [Word(pinned, pinned, self._where("", pinned))] if pinned else [])
+        self.recorder.trace.admitted = self._admitted(asked)
         # The oldest that is allowed says something where it is a new one: what a torch had no wheel for.
         if floor := re.match(r">=\s*(3\.1[2-9])", asked):
             self.recorder.set("PYTHON", f"python{floor[1]}", self._where("", floor[1]), how="shell")
@@ -192,6 +194,18 @@ class _ProjectReader:
         self._pixi(self.pixi)
         for feature in _table(self.pixi, "feature").values():
             self._pixi(_table(feature), conditional=True)
+
+    def _admitted(self, asked: str) -> Admitted | None:
+        """uv and poetry lock a project for each Python that it allows; pip asks only for the one that is there."""
+        from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+        try:
+            allowed = SpecifierSet(by_caret(asked))
+        except InvalidSpecifier:
+            return None
+        every = [f"3.{minor}" for minor in range(6, int(str(newest_python()).split(".")[1]) + 1)]
+        found = tuple(each for each in every if {*allowed.filter([f"{each}.0", f"{each}.20"])})
+        return Admitted(found, self._where("", asked), bool(self.uv or self.poetry)) if asked and found else None
 
     def _ran(self, command: Sequence[str], words: Sequence[Word], *, conditional: bool = False) -> None:
         self.recorder.conditional = int(conditional)

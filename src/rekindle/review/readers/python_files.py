@@ -154,9 +154,7 @@ class _CodeReader(ast.NodeVisitor):
         outer = self.recorder
         # Each Python of a session of nox is a run of its own.
         for word in [word for each in pythons for word in self.texts(each)][:_PYTHONS]:
-            self.recorder = outer.inner(f"job {node.name} row")
-            given = {"python-version": (word.text, word.line)}
-            outer.trace.uses("setup-python", word.line, self.recorder.scope, given=given)
+            self.recorder = _run_of(outer, node.name, word.text, word.line)
             self.generic_visit(node)
         if self.recorder is outer:
             self.generic_visit(node)
@@ -339,13 +337,30 @@ def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.JoinedStr) or isinstance(_constant(node), str)
 
 
+def _run_of(recorder: Recorder, name: str, python: str, line: int) -> Recorder:
+    """One run of several, with a Python of its own."""
+    inner = recorder.inner(f"job {name} row")
+    inner.trace.uses("setup-python", line, inner.scope, given={"python-version": (python, line)})
+    return inner
+
+
 def read_ini(trace: Trace, text: str) -> None:
-    """tox.ini and setup.cfg: what each section installs, then what it runs."""
-    rows = text.split("\n")
-    recorder = Recorder(trace)
+    """tox.ini and setup.cfg: what each section installs, then what it runs, with each Python that tox is told."""
+    found = re.search(r"(?m)^env_?list[ \t]*=.*(?:\n[ \t]+\S.*)*", text)
+    listed_in = found[0][:LONGEST_VALUE] if found is not None else ""
+    # `py39`, `py3.12-cuda`, `py{310,311}`
+    numbers = [each for part in re.findall(r"\bpy(?:\{([\d.,]+)\}|(3\.?\d+))", listed_in) for each in part]
+    pythons = {f"3.{each[1:].lstrip('.')}": None for part in numbers for each in part.split(",") if each[:1] == "3"}
+    line = text.count("\n", 0, found.start()) + 1 if found is not None else 0
+    outer = Recorder(trace)
+    for recorder in [_run_of(outer, "tox", each, line) for each in [*pythons][:_PYTHONS]] or [outer]:
+        _sections(recorder, text)
+
+
+def _sections(recorder: Recorder, text: str) -> None:
     key, pending = "", list[Word]()
-    for number, row in enumerate([*rows, "[end]"], start=1):
-        if trace.full:
+    for number, row in enumerate([*text.split("\n"), "[end]"], start=1):
+        if recorder.trace.full:
             return
         found = re.match(r"(\[)|([\w.-]+)[ \t]*[=:](.*)", row)
         if found:

@@ -45,6 +45,9 @@ _VARIABLES = ("variables", "env", "environment", "vars", "containerEnv", "remote
 _BUILD = {"context", "dockerfile", "dockerFile", "dockerfile_inline", "args"}
 _ROWS = 40
 _PYTHONS = ("versionSpec", "python_version", "python")
+# Ansible's modules for the packages of a system, where each takes its list; cloud-init's and Cog's own lists.
+_SYSTEM = {"apt": ("name", "pkg"), **dict.fromkeys(("package", "dnf", "yum", "zypper", "pacman"), ("name",))}
+_SYSTEM_LISTS = ("packages", "system_packages")
 # `{{ name }}` of Ansible, `<< parameters.name >>` of CircleCI, `$(name)` of Azure.
 _FILLED = re.compile(r"\$?\{\{[ \t]*([\w.]+)[ \t]*\}\}|<<[ \t]*([\w.]+)[ \t]*>>|\$\((\w+)\)")
 
@@ -190,19 +193,28 @@ class _StepsReader(YamlReader):
         self.trace.stands_on(name, node.start_mark.line + 1, scope, "$" not in name)
 
     def _packages(self, given: dict[str, Node], scope: Scope) -> None:
-        """Ansible's `pip`, and cog's lists."""
+        """What a list installs without a command: packages of the system, then those of pip."""
         recorder = Recorder(self.trace, scope=scope)
-        task = self.mapping(given.get("pip") or given.get("ansible.builtin.pip"))
+        modules = {name.removeprefix("ansible.builtin."): each for name, each in given.items()}
+        found = [self.mapping(modules.get(name)).get(key) for name, keys in _SYSTEM.items() for key in keys]
+        for node in (*found, *(given.get(name) for name in _SYSTEM_LISTS)):
+            words = [Word(text, text, line) for text, line in self._names(node, recorder)]
+            recorder.takes(["apt-get", "install", "-y"], words)
+        task = self.mapping(modules.get("pip"))
         folder = self.text(task.get("virtualenv"))
         pip = f"{folder}/bin/pip install" if folder else "pip install"
         lists = [("", each) for each in (task.get("name"), given.get("python_packages"))]
         lists += [("-r ", each) for each in (task.get("requirements"), given.get("python_requirements"))]
         for option, node in lists:
-            names = [each for each in [node, *self.items(node)] if self.text(each)]
-            texts = [(_FILLED.sub(lambda match: self._value(match, recorder), each.value), each) for each in names]
-            words = [word for text, each in texts for word in listed(option + text, each.start_mark.line + 1)]
+            words = [word for text, line in self._names(node, recorder) for word in listed(option + text, line)]
             head = f"{pip} {self.text(task.get('extra_args')) or ''}".split()
             recorder.takes([*head, *self._cog(given, words)], words)
+
+    def _names(self, node: Node | None, recorder: Recorder) -> Iterator[tuple[str, int]]:
+        """One name or a list of them, their variables filled in, with the lines."""
+        for each in [node, *self.items(node)]:
+            if each is not None and self.text(each):
+                yield _FILLED.sub(lambda match: self._value(match, recorder), each.value), each.start_mark.line + 1
 
     def _cog(self, given: dict[str, Node], words: list[Word]) -> list[str]:
         """The index that Cog adds for a torch that is pinned to a number."""

@@ -18,10 +18,11 @@ from rekindle.knowledge.builds.script_rules import needs_python, script_rules
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.document import Dialect
+from rekindle.review.environment import environments_of
 from rekindle.review.packages import CUDNN, Install, Wanted, exact_text, exact_version, excludes, parts_of
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.remark import Raised, raised
-from rekindle.review.subject import Known, Subject
+from rekindle.review.subject import Known, Subject, release_of
 from rekindle.review.trace import Invocation
 
 _LIST = 4
@@ -158,16 +159,16 @@ def _holds_numpy(subject: Subject) -> bool:
 
 
 def _numpy(subject: Subject) -> Iterator[Raised]:
-    release = subject.release_at()
     wanted = [(found, item) for found, item in _asked_for(subject, "numpy") if found.verb != "uninstall"]
     if not wanted and not any(found.lists for found in subject.installs) and not subject.trace.images:
         # torchvision asks for NumPy, in any version.
         pips = ((found, item) for found, item in _asked_for(subject, "torchvision") if found.tool != "conda")
         brought = ((found, item) for found, item in pips if item.wheel is None and found.verb == "install")
         wanted = [(found, msgspec.structs.replace(item, requirement="")) for found, item in brought][:1]
-    if release is None or not wanted:
+    torch = subject.torch_at() or environments_of(subject).release()
+    row = release_of(torch)
+    if torch is None or row is None or not wanted:
         return
-    row, torch = release
     # A build from source takes the NumPy that is there; what one system's wheels were made with counts for wheels.
     systems = ("linux", "windows") if subject.torch_builds else (subject.system(),)
     first = min((each for name in systems if (each := row.numpy2_from(name)) is not None), default=None)
