@@ -263,8 +263,7 @@ def _gather(
                 demand = " ".join(pattern.search(text).groups())
                 found[name] = (*found.get(name, ()), *([] if unreal(demand) else [demand]))[:_MOST]
             else:
-                read = _read(row, pattern.search(text if name != "torch" else _ADDRESS.sub(" ", text)))
-                told = {each: value for each, value in read.items() if not unreal(value)}
+                told = _real(row, pattern.search(text if name != "torch" else _ADDRESS.sub(" ", text)))
                 if name in wished and told and not _WISHED.search(text):
                     found = {each: value for each, value in found.items() if each not in wished}
                     wished.clear()
@@ -319,7 +318,11 @@ def _spoken(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
     """What a person says of what is here, not of what was before it or is asked for."""
     aside = re2.compile(row.unless or "$^")
     every = (each for each in pattern.finditer(text) if not _LEAST.search(text[each.end() :]))
-    return _read(row, next((each for each in every if not aside.search(text[: each.start()])), None))
+    return _real(row, next((each for each in every if not aside.search(text[: each.start()])), None))
+
+
+def _real(row: FactRow, match: Any) -> dict[str, object]:
+    return {name: value for name, value in _read(row, match).items() if not unreal(value)}
 
 
 def _read(row: FactRow, match: Any) -> dict[str, object]:

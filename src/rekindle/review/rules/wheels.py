@@ -14,7 +14,6 @@ from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import goes_with as package_goes_with
 from rekindle.compat.package import has_library, is_bound, runs_on, taken_from_page, wheel_runs_on
 from rekindle.compat.torch_cuda import CPU, has_line, published
-from rekindle.compat.torch_python import takes
 from rekindle.compat.wheel_platform import built_for, goes_here, goes_with
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import asks_torch, extension, on_pytorchs_index, pins_torch
@@ -27,10 +26,10 @@ from rekindle.review.document import LISTS, Dialect
 from rekindle.review.environment import TorchReplaced, broken_by, environments_of
 from rekindle.review.judging import answered, instead, serving
 from rekindle.review.packages import Install, exact_text, exact_version
-from rekindle.review.pythons import environment_python, image_of, python_at, python_of
+from rekindle.review.pythons import image_of, python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.script_torch import ScriptTorch
-from rekindle.review.subject import Known, Subject
+from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation
 from rekindle.stack.driver import cards_driven, window_of
 from rekindle.stack.offers import Offer
@@ -38,7 +37,6 @@ from rekindle.stack.offers import Offer
 
 def check(subject: Subject) -> Iterator[Raised]:
     yield from _wheels(subject)
-    yield from _python(subject)
     yield from _musl(subject)
     yield from (_replacement(subject, change) for change in _changes(subject))
     yield from _kernels(subject)
@@ -133,63 +131,6 @@ def _repinned(subject: Subject, torch: ScriptTorch, offer: Offer) -> dict[int, s
 def _of(torch: ScriptTorch, sentence: str) -> str:
     """The sentence with the torch that it is about, if it does not name it."""
     return sentence if "torch" in sentence or torch.kind == "program" else f"{torch.spoken}: {sentence}"
-
-
-def _python(subject: Subject) -> Iterator[Raised]:
-    told: set[tuple[Version, Version]] = set()
-    for torch, python, system, wheel in _met(subject):
-        answer = takes(str(torch), str(python), system)
-        key = (python.version, torch)
-        if not isinstance(answer, Clash) or key in told:
-            continue
-        told.add(key)
-        near = next((f". {each.text}" for each in answer.changes if each.what == "torch"), "")
-        yield raised(
-            "python-not-supported", python.line, torch=torch, python=python, sentence=answer.sentence,
-            wheel=f"; {wheel}{near}" if wheel else "", source=answer.source,
-        )  # fmt: skip
-
-
-_NO_WHEEL = "pip ends with: No matching distribution found"
-
-
-def _met(subject: Subject) -> Iterator[tuple[Version, Known, str, str]]:
-    """Where a release meets a Python: the two, the system, and how an installer that has to find a wheel ends."""
-    step = next(iter(subject.torch_builds), None)
-    torch, python = subject.torch_at(step.item) if step else None, python_of(subject, step.item) if step else None
-    if step is not None and torch is not None and python is not None:
-        yield torch.version, python, subject.system(step.item), ""
-    for found in subject.installs:
-        number = found.torch.exact if found.torch is not None else None
-        own, told = python_of(subject, found.item), subject.asked.place.python if subject.asked.place else None
-        if told and found.torch is not None and environment_python(subject, found.item) is None:
-            own = Known.python(told, found.torch.line)  # nothing in the script says it
-        at = python_at(subject, found.item) if found.verb == "install" and found.tool != "conda" else None
-        for each in (at, own):
-            if number is not None and each is not None:
-                yield number, each, subject.system(found.item), _NO_WHEEL if found.tool != "conda" else ""
-    for newest in environments_of(subject).every:
-        if newest.kind == "wheel" and newest.version and newest.python:
-            yield Version(newest.version), Known.python(newest.python, newest.line), newest.system, _NO_WHEEL
-    for build in subject.torch_builds:
-        built, known = subject.torch_at(build.item), python_at(subject, build.item)
-        if built is not None and known is not None:
-            yield built.version, known, subject.system(build.item), ""
-    yield from _allowed(subject)
-
-
-def _allowed(subject: Subject) -> Iterator[tuple[Version, Known, str, str]]:
-    """The Pythons that a project allows: what is locked for all of them needs each, else one is enough."""
-    admitted = subject.trace.admitted
-    for found in subject.installs if admitted is not None else ():
-        number, system = found.torch.exact if found.torch is not None else None, subject.system(found.item)
-        if admitted is None or number is None or (found.torch and found.torch.marker):
-            continue
-        without = [each for each in admitted.pythons if isinstance(takes(str(number), each, system), Clash)]
-        # Nothing that locks minds a Python that is too new: the metadata of a wheel names the oldest alone.
-        if without[:1] == [admitted.pythons[0]] and (admitted.every or len(without) == len(admitted.pythons)):
-            ends = f"uv and poetry find no solution while the project allows {without[0]}"
-            yield number, Known.python(without[0], admitted.line), system, ends if admitted.every else _NO_WHEEL
 
 
 def _musl(subject: Subject) -> Iterator[Raised]:
