@@ -510,3 +510,11 @@ def test_a_toolkit_without_its_driver_says_nothing_of_the_driver() -> None:
 def test_an_image_of_another_maker_has_no_code_for_the_card() -> None:
     for image in ("rocm/pytorch:latest", "vllm/vllm-openai-rocm:v0.10.1", "rocm/dev-ubuntu-22.04:6.4"):
         assert reviewed(f"FROM {image}\nRUN pip list\n", "Dockerfile", "RTX 3090").refused
+
+
+def test_what_the_index_has_as_source_alone_is_built_beside_the_torch() -> None:
+    found = reviewed("torch==2.4.0\nmmcv-full==1.7.1\n", "requirements.txt", "RTX 4090")
+    assert [each.id for each in found.remarks if each.state.value == "FAIL"] == ["isolation"]
+    page = "-f https://download.openmmlab.com/mmcv/dist/cu117/torch1.13/index.html"
+    text = f'pip install torch==1.13.1+cu117 "numpy<2" --extra-index-url {WHL}/cu117\npip install mmcv==2.0.1 {page}\n'
+    assert reviewed(text, "setup.sh", "V100").answered
