@@ -506,3 +506,13 @@ def test_a_new_shelf_whose_first_wheel_is_refused_is_not_made(tmp_path: Path) ->
     bad.write_text("no zip", encoding="utf-8")
     assert rekindle_command("shelf", "add", str(bad), "--shelf", str(tmp_path / "s")).code == 4
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("words", [("fleet", "certs", "-o"), ("plan", "--gpu", "A100", "--bundle")])
+def test_a_file_where_a_folder_was_to_be_is_no_fault_of_ours(tmp_path: Path, words: tuple[str, ...]) -> None:
+    there = tmp_path / "there"
+    there.write_text("mine\n", encoding="utf-8")
+    seen = rekindle_command(*words, str(there))
+    assert seen.code == 13
+    assert f"cannot write `{there}" in seen.err.replace("\n", " ")
+    assert there.read_text(encoding="utf-8") == "mine\n"

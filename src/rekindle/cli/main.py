@@ -65,6 +65,7 @@ GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 _EVERYTHING = "rekindle.everything"
 _NOT_OURS = frozenset({*files.FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
+_NO_FOLDER = frozenset({errno.ENOTDIR, errno.EISDIR, errno.EEXIST})  # a file where a folder was to be, or the reverse
 
 
 # Verbs whose answer leans on which releases there are.
@@ -271,14 +272,14 @@ def _end(argv: list[str], ended: int | RekindleError) -> int:
 
 
 def _of_system(error: OSError) -> RekindleError:
-    """What no verb foresaw and the system refused: a full or read-only disk, a place that is not ours."""
+    """What no verb foresaw and the system refused: a full or read-only disk, a place that is not ours, or is a file."""
     if error.errno == errno.ENAMETOOLONG:
         return NotFound(f"no file can be called `{str(error.filename)[:80]}…`", hint="give the path of a file")
     if error.errno in (errno.EACCES, errno.EPERM) and error.filename:
         named = str(error.filename)
         if Path(named).exists() and not os.access(named, os.R_OK):
             return NotFound(f"cannot read `{named}`: {error.strerror}", hint="check the permissions of the file")
-    if error.errno in _NOT_OURS:
+    if error.errno in _NOT_OURS or (error.errno in _NO_FOLDER and error.filename):
         return files.not_writable(error.filename or "a file", error)
     return _bug(error)
 
