@@ -257,7 +257,7 @@ def test_a_file_that_ends_in_an_error_is_broken(tmp_path: Path) -> None:
         file._stream = stream
 
 
-@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="/proc is of Linux")
+@pytest.mark.skipif(os.name == "nt", reason="/proc is of Linux")
 def test_a_module_that_is_a_process_is_a_finding(tmp_path: Path) -> None:
     """A library of an environment that was a link to a process's memory was an internal error of `audit`."""
     module = tmp_path / "lib" / "python3.11" / "site-packages" / "a" / "_C.cpython-311-x86_64-linux-gnu.so"

@@ -204,7 +204,7 @@ def test_an_error_is_wrapped_for_a_window_and_one_line_in_a_log(
 
 
 def as_windows_writes_it(path: Path, how: str) -> None:
-    data = path.read_bytes().replace(b"\n", b"\r\n")
+    data = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
     path.write_bytes(b"\xef\xbb\xbf" + data if how == "Notepad" else data.decode("utf-8").encode("utf-16"))
 
 

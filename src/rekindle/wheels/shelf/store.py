@@ -140,8 +140,8 @@ def unmade(folder: Path) -> Iterator[None]:
         yield
     except BaseException:
         with contextlib.suppress(OSError):
-            if new and [each.name for each in folder.iterdir()] == [".lock"]:
-                (folder / ".lock").unlink()
+            if new and {each.name for each in folder.iterdir()} <= {".lock"}:
+                (folder / ".lock").unlink(missing_ok=True)  # on Windows it is gone with the lock
                 folder.rmdir()
         raise
 
