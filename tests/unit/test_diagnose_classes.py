@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rekindle.diagnose import report
+from rekindle.diagnose.answer import LogOutcome
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.fix import MOST_WORDS
@@ -65,3 +67,13 @@ def test_what_the_plan_leaves_out_is_said() -> None:
     fix = diagnose_text(log, known=Facts(os="linux")).causes[0].fix
     assert ("torchaudio is left out" in fix.text) is not any("torchaudio" in command for command in fix.commands)
     assert "nvidia-smi" in fix.text
+
+
+def test_whoever_names_a_card_and_no_message_is_told_what_runs_on_it() -> None:
+    found = diagnose_text("# Tesla P40\nHow far did you get with this program? It is not what I expected.\n")
+    assert found.outcome is LogOutcome.UNKNOWN and found.runs is not None
+    assert "Tesla P40" in found.runs.text and "What runs on this card:" in report.text(found)
+
+
+def test_nothing_is_proposed_for_a_card_that_torch_serves() -> None:
+    assert diagnose_text("RTX 3090, torch 2.7.1+cu126\nHow far did you get with this program?\n").runs is None

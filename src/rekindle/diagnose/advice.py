@@ -20,9 +20,10 @@ _BOTH = ("linux", "windows")
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """What to install for this card. No commands: nothing can be had, and `text` says why."""
+    """What to install for this card; `what` says it in short. Without commands nothing is there, and `text` says why."""
 
     text: str
+    what: str
     commands: tuple[Command, ...]
 
 
@@ -48,11 +49,11 @@ def advise(facts: Facts, *, keep_torch: bool = False) -> Advice | None:
     cards_named = tuple(word for name in _names(facts) for word in ("--gpu", name))
     again = rekindle("plan", *cards_named, "--torch", str(facts.torch), system=facts.os)
     keep = f"To keep {facts.torch} you would have to compile it: `{again}`."
-    return Advice(text=f"{_said(route, facts)} {keep}", commands=_commands(route, facts))
+    return Advice(text=f"{_said(route, facts)} {keep}", what=route.summary, commands=_commands(route, facts))
 
 
 def _of(route: Route, facts: Facts) -> Advice:
-    return Advice(text=_said(route, facts), commands=_commands(route, facts))
+    return Advice(text=_said(route, facts), what=route.summary, commands=_commands(route, facts))
 
 
 def _commands(route: Route, facts: Facts) -> tuple[Command, ...]:
@@ -89,15 +90,11 @@ def _for_both(facts: Facts, keep_torch: bool) -> Advice | None:
         return None
     if linux.commands == windows.commands:
         return linux
-    text = f"What there is differs: on Linux {_lower(linux.text)} On Windows {_lower(windows.text)}"
-    commands = (*linux.commands, *windows.commands)
+    what = f"on Linux {linux.what}; on Windows {windows.what}"
+    commands = (_install(facts, None), *linux.commands, *windows.commands)
     return Advice(
-        text=f"This installs the right one where it is run. {text}", commands=(_install(facts, None), *commands)
+        text=f"This installs what its system and driver take, where it is run: {what}.", what=what, commands=commands
     )
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 def _named(facts: Facts) -> Situation | None:

@@ -63,7 +63,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 class Diagnosis(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     """The first cause is the one to fix first. `wrappers` are the lines that merely report failure.
 
-    `next` is what would tell more, where nothing is recognised.
+    Where nothing is recognised, `next` is what would tell more, and `runs` what PyTorch the card that was read takes.
     """
 
     schema: str = "rekindle.diagnose/1"
@@ -78,6 +78,7 @@ class Diagnosis(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     entities: tuple[Entity, ...] = ()
     judged: tuple[Judged, ...] = ()
     next: tuple[str, ...] = ()
+    runs: Fix | None = None
 
 
 def shown(diagnosis: Diagnosis) -> Diagnosis:

@@ -19,6 +19,7 @@ from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.findings import Fix
 from rekindle.core.redact import redact
 from rekindle.diagnose import fix
+from rekindle.diagnose.advice import advise
 from rekindle.diagnose.answer import LIKELY, POSSIBLE, VERY_LIKELY, Cause, Diagnosis, EvidenceLine, LogOutcome
 from rekindle.diagnose.events import Event, LineKind, read
 from rekindle.diagnose.evidence import Judged, judged
@@ -61,6 +62,7 @@ _UNTOLD = frozenset(
         "runtime_image",
     }
 )
+_LACKS = "torch_lacks_gpu_arch"
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 
 
@@ -135,7 +137,16 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
         ),
         judged=pairs,
         next=next_steps({each.kind for each in entities}, facts.signs) if ending.outcome is LogOutcome.UNKNOWN else (),
+        runs=_for_card(facts, pairs) if ending.outcome is LogOutcome.UNKNOWN else None,
     )
+
+
+def _for_card(facts: Facts, pairs: Sequence[Judged]) -> Fix | None:
+    """Whoever names one card and nothing that is known to run on it is told what does."""
+    if len(set(facts.gpus)) != 1 or any(pair.verdict == "fits" and pair.label == _LACKS for pair in pairs):
+        return None
+    found = advise(facts)
+    return Fix(text=found.text, commands=found.commands[:1]) if found and found.commands else None
 
 
 def _cause(entry: RankedCause, order: Sequence[RankedCause], events: Sequence[Event], facts: Facts) -> Cause:

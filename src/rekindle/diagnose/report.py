@@ -52,6 +52,7 @@ def _bundle(diagnosis: Diagnosis) -> str:
     pairs = [f"  {pair.pair}: {pair.verdict} ({pair.text})" for pair in diagnosis.judged]
     groups = (("Read in the log:", read), ("Not known to Rekindle:", unread), ("Held against the tables:", pairs))
     parts = ["\n".join([title, *lines]) for title, lines in groups if lines]
+    parts += [f"What runs on this card:\n{fix(diagnosis.runs)}"] if diagnosis.runs else []
     parts.append("\n".join(["To learn more:", *(wrap(step, first="  - ", indent="    ") for step in diagnosis.next)]))
     return "\n\n".join(parts)
 
