@@ -20,7 +20,7 @@ _BOTH = ("linux", "windows")
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """What to install for this card; `what` says it in short. Without commands nothing is there, and `text` says why."""
+    """What to install for this card, `what` in short. Without commands there is nothing, and `text` says why."""
 
     text: str
     what: str
