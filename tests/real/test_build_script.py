@@ -57,7 +57,7 @@ def test_a_script_builds_with_the_real_nvcc_is_killed_and_goes_on(tmp_path: Path
         assert archive.testzip() is None
         library = archive.read("spark/lib/libspark_cuda.so")
     assert {str(target) for container in fatbin.scan(library) for target in container.targets} == {"sm_35"}
-    assert "rekindle repair" in second.stdout, "it says what a script alone cannot do"
+    assert second.stdout.rstrip().endswith(wheel.name), "the wheel is the last word; nothing has to be done to it here"
 
     broken = plan.read_text(encoding="utf-8").replace(
         'arch_list = "3.5"', 'arch_list = "3.5"\noptions = { USE_CUDA = "OFF" }'

@@ -53,7 +53,7 @@ def _extension(folder: Path, card: str, cuda: str, torch: str, level: str) -> Pa
 
 
 def _code(folder: Path, card: str, cuda: str) -> bytes:
-    """What the nvcc of that CUDA makes for the card, where there is one here; else a container with its header."""
+    """What the nvcc of that CUDA makes for the card, where one here works; else a container with its header."""
     kit = next((each for each in machine().toolkits if each.nvcc and str(each.version).startswith(f"{cuda}.")), None)
     if kit is None or card not in map(str, kit.targets):
         return container(card)
@@ -62,8 +62,8 @@ def _code(folder: Path, card: str, cuda: str) -> bytes:
     programs = f"{kit.root}/bin{os.pathsep}{os.environ['PATH']}"
     gcc = ["-ccbin", "g++-11"] if shutil.which("g++-11") else []
     words = [str(kit.nvcc), "-fatbin", f"-arch={card}", *gcc, "-o", "k.fatbin", "k.cu"]
-    subprocess.run(words, cwd=folder, env={**os.environ, "PATH": programs}, check=True, timeout=300)
-    return (folder / "k.fatbin").read_bytes()
+    done = subprocess.run(words, cwd=folder, env={**os.environ, "PATH": programs}, check=False, timeout=300)
+    return (folder / "k.fatbin").read_bytes() if done.returncode == 0 else container(card)
 
 
 @pytest.fixture(scope="module")
