@@ -90,7 +90,7 @@ class Version(Keyed):
     @property
     def major_minor(self) -> Version:
         if self._short is None:
-            self._short = self if len(self.parts) == 2 else Version(f"{self.major}.{self.minor}")
+            self._short = self if len(self.parts) == 2 else Version.parse(f"{self.major}.{self.minor}")
         return self._short
 
     @property

@@ -272,7 +272,7 @@ def _activation(situation: Situation, choice: PythonChoice) -> Command:
 
 def numpy_pin(torch: str, system: str) -> str | None:
     """`numpy<2` for a wheel that was compiled against NumPy 1 and cannot take the newer one."""
-    if Version(torch) < Version(releases.torch_releases()[0].minor):
+    if Version.parse(torch) < Version.parse(releases.torch_releases()[0].minor):
         return "numpy<2"
     since = releases.torch_release(torch).numpy2_from(system)
     return None if since is not None and Version.parse(torch) >= since else "numpy<2"

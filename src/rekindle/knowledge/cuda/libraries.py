@@ -91,13 +91,21 @@ def matches(name: str, pattern: str, system: str) -> bool:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """`fnmatchcase`, without a regular expression for the patterns that have one star: nearly all of them."""
-    if "?" in pattern or "[" in pattern or pattern.count("*") > 1:
+    """`fnmatchcase` without a regular expression, for patterns that have nothing but stars: nearly all of them."""
+    if "?" in pattern or "[" in pattern:
         return fnmatchcase(name, pattern)
-    first, star, last = pattern.partition("*")
-    if not star:
+    if "*" not in pattern:
         return name == pattern
-    return len(name) >= len(first) + len(last) and name.startswith(first) and name.endswith(last)
+    first, *between, last = pattern.split("*")
+    if not (name.startswith(first) and name.endswith(last) and len(name) >= len(first) + len(last)):
+        return False
+    at, end = len(first), len(name) - len(last)
+    for part in between:
+        found = name.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 def owner_of(name: str, system: str) -> Owner | None:

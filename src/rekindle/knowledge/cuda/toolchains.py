@@ -86,7 +86,7 @@ class RedistribSet(NamedRow, frozen=True, kw_only=True):
 
     def label_of(self, version: Version) -> str | None:
         """The name of the list of a release: `11.8` has `11.8.0`."""
-        fitting = [label for label in self.labels if Version(label).starts_with(version)]
+        fitting = [label for label in self.labels if Version.parse(label).starts_with(version)]
         if fitting:
             return max(fitting, key=Version)
         return ".".join(map(str, version.parts[:3])) if len(version.parts) >= 3 and not self.labels else None

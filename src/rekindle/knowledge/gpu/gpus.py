@@ -75,8 +75,9 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def guest(self) -> bool:
-        """A part of a card in a virtual machine."""
-        return names.is_virtual(self.query)
+        """A part of a card in a virtual machine. What a card itself is called, no machine is."""
+        plain = self.query.lower()
+        return not any(plain in gpu.name.lower() for gpu in self.gpus) and names.is_virtual(self.query)
 
     @property
     def slice(self) -> bool:

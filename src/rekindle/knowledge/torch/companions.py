@@ -7,6 +7,8 @@ torchaudio major and minor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Range, Version
 from rekindle.knowledge.tables import Row, cached, observed
@@ -35,14 +37,14 @@ class Companion(Row, frozen=True, kw_only=True):
         """Whether it runs with this release. One built with a newer torch is not trusted with an older one."""
         if self.torch == torch:
             return True
-        return self.stable and Version(self.torch) < Version(torch)
+        return self.stable and Version.parse(self.torch) < Version.parse(torch)
 
 
 @cached
 def _by_project() -> dict[str, tuple[Companion, ...]]:
     """Newest version first."""
     rows = observed("companions", dict[str, tuple[Companion, ...]])["companions"]
-    newest = sorted(rows, key=lambda row: Version(row.version), reverse=True)
+    newest = sorted(rows, key=lambda row: Version.parse(row.version), reverse=True)
     return {name: tuple(row for row in newest if row.project == name) for name in PROJECTS}
 
 
@@ -54,16 +56,20 @@ def companion(
 
     `line` is torch's own CUDA line; the wheel must be of the same one, because an index of PyTorch's holds one line.
     """
-    wanted = full_version(torch)
-    fitting = [
+    there = [
         row
         for row in _by_project()[project]
         if row.line == line
         and (row.system, row.machine) == (system, machine)
         and (python is None or python in row.pythons)
-        and row.serves(wanted)
     ]
-    return next((row for row in fitting if row.torch == wanted), fitting[0] if fitting else None)
+    return _belonging(there, full_version(torch))
+
+
+def _belonging(rows: Sequence[Companion], wanted: str) -> Companion | None:
+    """The newest that was built with this torch, else the newest that runs with it."""
+    exact = next((row for row in rows if row.torch == wanted), None)
+    return exact or next((row for row in rows if row.serves(wanted)), None)
 
 
 def without_gpu_code(project: str, torch: str, *, python: str | None, system: str, machine: str) -> Companion | None:
@@ -99,10 +105,8 @@ def made_with(project: str, wanted: str) -> frozenset[str]:
 @cached
 def version_for(project: str, torch: str) -> str | None:
     """The version that belongs to a torch, whatever its CUDA line and Python; None: the tables know of none."""
-    wanted = full_version(torch)
-    fitting = [row for row in _by_project().get(project, ()) if row.serves(wanted)]
-    exact = next((row for row in fitting if row.torch == wanted), None)
-    return (exact or fitting[0]).version if fitting else None
+    row = _belonging(_by_project().get(project, ()), full_version(torch))
+    return row.version if row else None
 
 
 def belongs(project: str, version: str, torch: str) -> bool | None:

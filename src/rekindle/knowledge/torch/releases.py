@@ -96,7 +96,7 @@ def torch_release(version: str) -> TorchRelease:
         wanted = Version(plain)
     except ValueError:
         raise UnknownName(f"`{version[:40]}` is not a PyTorch version", hint="write it like `2.7.1`") from None
-    row = next((row for row in torch_releases() if Version(row.minor) == wanted.major_minor), None)
+    row = next((row for row in torch_releases() if Version.parse(row.minor) == wanted.major_minor), None)
     newest = torch_releases()[-1]
     if row is None:
         if wanted > Version(newest.newest):
@@ -194,7 +194,7 @@ def _upstream() -> dict[str, tuple[UpstreamBuild, ...]]:
 
 def upstream_builds(torch: str) -> tuple[UpstreamBuild, ...]:
     """Oldest toolkit first; empty when the tables know nothing of this release."""
-    return _upstream().get(str(Version(torch.partition("+")[0]).major_minor), ())
+    return _upstream().get(str(Version.parse(torch.partition("+")[0]).major_minor), ())
 
 
 @cached
