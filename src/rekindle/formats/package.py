@@ -15,9 +15,9 @@ from typing import Protocol
 
 import msgspec
 
-from rekindle.core import files, untrusted
+from rekindle.core import files
 from rekindle.core.errors import BadInput, NotFound
-from rekindle.formats import binary
+from rekindle.formats import binary, unpacking
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.formats.binary import Binary
@@ -136,16 +136,7 @@ def open_package(where: str | Path) -> Package:
 
 def unpack(archive: Archive, folder: Path) -> None:
     """Every file of a wheel below `folder`, which must be new. Names that lead elsewhere are refused on opening."""
-    folder.mkdir(parents=True)
-    for name, member in archive.members.items():
-        why = untrusted.impossible_on_windows(name) if os.name == "nt" else None
-        if why:
-            message = f"cannot unpack `{archive.name}`: {why}"
-            raise BadInput(message, hint="have the wheel built again without that file")
-        target = folder.joinpath(*name.split("/"))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("xb") as stream:
-            stream.writelines(archive.chunks(member))
+    unpacking.write(unpacking.of_zip(archive), folder)
 
 
 def dist_info(package: Package, project: str | None = None) -> str | None:
