@@ -19,7 +19,7 @@ from rekindle.audit.module_checks import AuditContext, stable
 from rekindle.audit.symbols import WantedSymbols, uses_torch
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, warned
 
 if TYPE_CHECKING:
     from rekindle.audit.answer import AuditedModule
@@ -83,12 +83,11 @@ def findings(past: History, place: AuditContext, module: Module) -> list[Finding
     if not changed or (stable(place, module) and known.python == now.python):
         return []
     return [
-        Finding(
-            id="audit.changed",
-            state=State.WARN,
-            found=f"{module.path} was built before this changed: {', '.join(changed)}",
+        warned(
+            "audit.changed",
+            f"{module.path} was built before this changed: {', '.join(changed)}",
             why="compiled modules fit the Python, torch and CUDA they were built with",
-            fix=Fix(text="build it again"),
+            fix="build it again",
         )
     ]
 
