@@ -17,8 +17,6 @@ from rekindle.audit.contents import Module
 from rekindle.audit.kept import keep
 from rekindle.audit.module_checks import AuditContext, stable
 from rekindle.audit.symbols import WantedSymbols, uses_torch
-from rekindle.core import codec
-from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, warned
 
 if TYPE_CHECKING:
@@ -40,15 +38,6 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
     modules: dict[str, BuiltWith] = {}
     asked: dict[str, WantedSymbols] = {}
-
-
-def load(file: Path | None) -> History:
-    if file is None or not file.is_file():
-        return History()
-    try:
-        return codec.from_json(file.read_bytes(), History)
-    except (OSError, RekindleError):
-        return History()
 
 
 def remember(file: Path | None, past: History, place: AuditContext, modules: Iterable[AuditedModule]) -> None:
