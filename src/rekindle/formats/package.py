@@ -139,14 +139,11 @@ def unpack(archive: Archive, folder: Path) -> None:
     unpacking.write(unpacking.of_zip(archive), folder)
 
 
-def dist_info(package: Package, project: str | None = None) -> str | None:
-    """The package's `.dist-info` folder; that of `project`, or torch's, when there are several."""
+def dist_info(package: Package) -> str | None:
+    """The package's `.dist-info` folder; torch's when there are several."""
     found = sorted({name.split("/", 1)[0] for name in package.files if name.split("/", 1)[0].endswith(".dist-info")})
-    for wanted in (project, "torch"):
-        for folder in found:
-            if wanted and folder.lower().startswith(wanted.lower().replace("-", "_") + "-"):
-                return folder
-    return found[0] if len(found) == 1 else None
+    torchs = next((folder for folder in found if folder.lower().startswith("torch-")), None)
+    return torchs or (found[0] if len(found) == 1 else None)
 
 
 def headers(package: Package, name: str) -> dict[str, list[str]]:

@@ -99,7 +99,6 @@ def find(
     cards: Sequence[Capability] = (),
     *,
     project: str | None = None,
-    torch: str | None = None,
     python: str | None = None,
     cuda: Version | None = None,
 ) -> tuple[ShelvedWheel, ...]:
@@ -112,7 +111,6 @@ def find(
         for entry in entries(folder)
         if all(serves(entry, card) or (project is not None and _pure(entry, card)) for card in cards)
         and (project is None or canonicalize_name(entry.project) == canonicalize_name(project))
-        and (torch is None or _for_torch(entry, torch))
         and (python is None or runs_on(entry.tags, python))
         and (cuda is None or (entry.cuda is not None and entry.cuda.parts[: len(cuda.parts)] == cuda.parts))
         and entry.yanked is None
@@ -392,13 +390,6 @@ def _cuda(known: Inspection, linked: Version | None, against: Path | None) -> Ve
     if against is not None:
         return read_torch(against).cuda
     return cuda_of(known) or (linked if known.targets else None)
-
-
-def _for_torch(entry: ShelvedWheel, torch: str) -> bool:
-    """Is it this torch, or built for it? `2.7` admits every 2.7.x."""
-    have = (entry.torch or "").partition("+")[0]
-    wanted = torch.removeprefix("v").partition("+")[0]
-    return have == wanted or have.startswith(f"{wanted}.")
 
 
 _MOST_NAMED = 6
