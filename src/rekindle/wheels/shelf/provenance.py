@@ -88,6 +88,12 @@ def opened(envelope: Envelope, trusted: Sequence[PublicKey], *, name: str) -> St
     return Statement(entry=entry, verification=verification, build=facts, signed_by=key)
 
 
+def of_file(path: Path, trusted: Sequence[PublicKey]) -> Statement:
+    """The statement that lies in a file."""
+    name = f"`{path.name}`"
+    return opened(signing.read_envelope(files.read_bytes(path), name=name), trusted, name=name)
+
+
 def _payload(
     entry: ShelvedWheel, verification: Verification, build: BuildFacts | None, inside: Mapping[str, str]
 ) -> bytes:

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from rekindle.compat.gpu_code import Served, overall, served
 from rekindle.compat.judgement import Clash
 from rekindle.compat.package import runs_on as package_card
-from rekindle.core import codec, console, files, paths, signing
+from rekindle.core import codec, console, files, paths
 from rekindle.core.errors import NotFound, RekindleError, UsageError
 from rekindle.core.signing import PublicKey
 from rekindle.core.untrusted import PlainFileName, Sha256
@@ -178,8 +178,7 @@ def complete(folder: Path, file: str, report: Path, trusted: tuple[PublicKey, ..
     place = folder / "wheels"
     facts = None
     if (stated := place / f"{file}{store.STATEMENT}").is_file():
-        envelope = signing.read_envelope(files.read_bytes(stated), name=f"`{stated.name}`")
-        facts = provenance.opened(envelope, believed(trusted), name=f"`{stated.name}`").build
+        facts = provenance.of_file(stated, believed(trusted)).build
     (entry,) = add(folder, [place / file], Addition(report=report, trusted=trusted, labels=False, build=facts))
     return entry
 
