@@ -39,8 +39,7 @@ class Size(tables.Row, frozen=True, kw_only=True):
     longest_path: int
 
 
-class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    size: tuple[Size, ...]
+_sizes = tables.rows("source.toml", "size", Size)
 
 
 class SourceCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +80,7 @@ def bring(command: SourceCommand, say: Callable[[str], None]) -> checkout.Tree |
 
 def size_of(release: str) -> Size:
     """The row of the newest release that is not newer than this one."""
-    rows = sorted(tables.decided("source", Sizes).size, key=lambda row: row.torch)
+    rows = sorted(_sizes(), key=lambda row: row.torch)
     fitting = [row for row in rows if row.torch <= Version(release)]
     return fitting[-1] if fitting else rows[0]
 
