@@ -33,7 +33,8 @@ def script(folder: Path, name: str, plan: str, *words: str) -> str:
 def test_it_does_step_by_step_what_the_batch_file_does(tmp_path: Path, plan: str, words: tuple[str, ...]) -> None:
     batch = script(tmp_path, "build.cmd", plan, *words)
     shell = script(tmp_path, "build.ps1", plan, *words)
-    assert batch.partition(f"rem {PYTHON_BEGINS}\n")[2] == shell.partition("$PythonPart = @'\n")[2].partition("'@\n")[0]
+    part = shell.partition("$PythonPart = @'\n")[2].partition("'@\n")[0]
+    assert batch.partition(f"rem {PYTHON_BEGINS}\n")[2] == part.replace(r".\\build.ps1", "build.cmd")
     wanted, found = dict(_batch(batch)), dict(_shell(shell))
     assert list(found) == list(wanted)
     assert {"places", "preflight", "environment", "compile", "package", "the end"} <= set(wanted)

@@ -63,7 +63,7 @@ def test_more_jobs_than_a_matrix_may_have_are_divided_and_none_is_lost(tmp_path:
         ]
         keys = [entry.get("key") or entry.get("KEY") for part in parts for entry in part]
         assert len(parts) > 1 and max(map(len, parts)) <= most
-        assert sorted(keys) == sorted({job.key for job in made.jobs}) and len(keys) == len(made.jobs)
+        assert sorted(keys) == sorted({str(job.key)[:16] for job in made.jobs}) and len(keys) == len(made.jobs)
 
 
 def test_the_scripts_are_scripts(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from rekindle.cli.main import run
-from rekindle.knowledge import tables, updates
+from rekindle.knowledge import tables
 from support import packages
 from support.crashes import ends_the_same, fresh
 from support.shelves import pure_wheel
 from support.small_wheels import make
+from tools.observe import bundle
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="a copy of this process is made to die")
 
@@ -73,7 +74,7 @@ def undo(root: Path) -> list[str]:
 
 def update(root: Path) -> list[str]:
     source = Path(tables.__file__).parent
-    data = updates.make(source, ["torch/wheel_platforms.json", "cuda/toolkits.json"], date.today().isoformat())
+    data = bundle.make(source, ["torch/wheel_platforms.json", "cuda/toolkits.json"], date.today().isoformat())
     (root / "b.zip").write_bytes(data)
     return ["knowledge", "update", str(root / "b.zip"), "--sha256", hashlib.sha256(data).hexdigest()]
 

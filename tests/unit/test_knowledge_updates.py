@@ -20,6 +20,7 @@ from rekindle.knowledge import inventory, tables, updates
 from rekindle.knowledge.gpu import gpus
 from support.command import rekindle_command
 from support.rows import NEW_CARD
+from tools.observe.bundle import make
 
 CARD = {**NEW_CARD, "observed_at": "2027-01-15"}
 
@@ -39,7 +40,7 @@ def bundle(tmp_path: Path, made_at: str = "2027-01-20", row: dict[str, Any] | No
     folder = tmp_path / f"tables-{made_at}"
     (folder / "gpu").mkdir(parents=True, exist_ok=True)
     (folder / "gpu/gpus.json").write_text(json.dumps({"gpus": [row or CARD]}), encoding="utf-8")
-    data = updates.make(folder, ["gpu/gpus.json"], made_at)
+    data = make(folder, ["gpu/gpus.json"], made_at)
     path = tmp_path / f"bundle-{made_at}.zip"
     path.write_bytes(data)
     return path, hashlib.sha256(data).hexdigest()
@@ -149,7 +150,7 @@ def test_a_table_that_steers_decisions_is_not_taken(tmp_path: Path) -> None:
     (folder / "builds").mkdir(parents=True)
     (folder / "builds/rules.toml").write_text("", encoding="utf-8")
     path = tmp_path / "rules.zip"
-    path.write_bytes(updates.make(folder, ["builds/rules.toml"], "2027-01-20"))
+    path.write_bytes(make(folder, ["builds/rules.toml"], "2027-01-20"))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert rekindle_command("knowledge", "update", str(path), "--sha256", digest).code == BadInput.exit_code
 

@@ -69,7 +69,7 @@ def test_only_a_torch_wheel_that_ran_on_a_card_is_shared(more: dict[str, object]
 def test_a_report_becomes_field_evidence_that_plan_shows(tmp_path: Path) -> None:
     path = tmp_path / "k40c.json"
     path.write_text(codec.to_json(report()), encoding="utf-8")
-    rows = tool.rows_of(signed_report.read_share(path), "https://example.org/issues/1")
+    rows = tool.rows_of(tool.read_share(path), "https://example.org/issues/1")
     assert [(row["card"], row["passed"], row["failed"], row["state"]) for row in rows] == [
         ("Tesla K40c", 1, ["fft"], "FAIL")
     ]
@@ -101,7 +101,7 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "sent.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(BadInput):
-        signed_report.read_share(path)
+        tool.read_share(path)
 
 
 def test_a_report_with_a_made_up_hash_is_refused(tmp_path: Path) -> None:
@@ -109,4 +109,4 @@ def test_a_report_with_a_made_up_hash_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "sent.json"
     path.write_text(json.dumps({**known, "wheel_sha256": "../x"}), encoding="utf-8")
     with pytest.raises(BadInput, match="wheel_sha256"):
-        signed_report.read_share(path)
+        tool.read_share(path)

@@ -19,6 +19,7 @@ from rekindle.core import codec
 from rekindle.core.errors import BadInput, FetchFailed, NotFound, Unverified
 from rekindle.core.findings import State
 from rekindle.extension import companions
+from rekindle.formats.budget import Unpacking
 from rekindle.knowledge.torch.releases import commit_of, patches
 from rekindle.source import checkout, request
 from rekindle.source import git as source_git
@@ -494,6 +495,16 @@ def test_a_tarball_has_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     large = make_tarball(tmp_path / "large.tar.gz", [("p/version.txt", "2.0.0a0\n"), ("p/f", "x" * 200)])
     assert run([*words, str(large)]) == BadInput.exit_code
     assert not (tmp_path / "tree").exists()
+
+
+def test_a_release_may_have_more_folders_than_a_wheel() -> None:
+    wheel = Unpacking("a.whl", 300 << 20)
+    release = Unpacking("pytorch.tar.gz", 300 << 20, members=request.MOST_MEMBERS, most=request.MOST_BYTES)
+    for number in range(30_000):
+        release.folders(f"p/{number}/f")
+    with pytest.raises(BadInput, match="20,000 folders"):
+        for number in range(30_000):
+            wheel.folders(f"p/{number}/f")
 
 
 def raw(name: str, kind: bytes, body: bytes = b"") -> bytes:

@@ -8,6 +8,7 @@ from rekindle.compat import gpu_code
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.torch_wheels import TorchWheel, torch_wheels
+from tools.observe import library_code
 
 K40C, K80, PASCAL, TURING, HOPPER = (Capability.parse(text) for text in ("3.5", "3.7", "6.1", "7.5", "9.0"))
 LINALG = "torch/lib/libtorch_cuda_linalg.so"
@@ -30,7 +31,7 @@ def figures(release: str, card: Capability) -> dict[str, tuple[str, int, int]]:
 
 def covers(release: str, card: Capability) -> str:
     wheel = wheel_of(release)
-    return gpu_code.covers(wheel.gpu_code, card).value
+    return library_code.covers(wheel.gpu_code, card).value
 
 
 def test_every_minor_release_is_there_once() -> None:
@@ -68,5 +69,5 @@ def test_kernels_for_one_card_alone_do_not_spoil_the_answer() -> None:
 
 def test_the_stated_coverage_is_what_the_code_gives() -> None:
     for wheel in torch_wheels():
-        computed = {str(card): gpu_code.covers(wheel.gpu_code, card) for card in capabilities.known()}
+        computed = {str(card): library_code.covers(wheel.gpu_code, card) for card in capabilities.known()}
         assert computed == wheel.coverage, wheel.version

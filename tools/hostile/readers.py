@@ -33,10 +33,10 @@ from rekindle.stack import plan
 from rekindle.wheels.closure.search_path import closure
 from rekindle.wheels.inspect import identity, integrity
 from rekindle.wheels.inspect.identity import read_binaries
-from rekindle.wheels.verify import signed_report
 from tools.hostile import code, handed, judged, tars, texts, zips
 from tools.hostile import elf as elves
 from tools.hostile import pe as pes
+from tools.observe import field_reports
 
 ROOT = Path(__file__).parents[2]
 # What docs/concepts/untrusted-input.md promises about archives.
@@ -272,5 +272,5 @@ READERS: dict[str, Reader] = {
     "statement of a wheel": Reader(judged.signed(signing.IN_TOTO, judged._statement), judged.stated),
     "list of a factory": Reader(handed.as_json(judged.RECORDS), handed.in_folder("site/shelf.json", judged.brought)),
     "build file": Reader(handed.as_toml(lambda: judged.BUILD_FILE), handed.in_folder("b.toml", request.read)),
-    "field report": Reader(handed.as_json(handed.FIELD_REPORT), in_file(signed_report.read_share, "report.json")),
+    "field report": Reader(handed.as_json(handed.FIELD_REPORT), in_file(field_reports.read_share, "report.json")),
 }

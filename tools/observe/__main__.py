@@ -152,9 +152,10 @@ def regenerate(name: str, arguments: list[str], *, accept: bool, dry: bool = Fal
 
 def bundle(path: Path) -> int:
     from rekindle.knowledge import updates
+    from tools.observe import bundle as packing
     from tools.observe import table
 
-    data = updates.make(table.KNOWLEDGE, sorted(updates.updatable()), table.today())
+    data = packing.make(table.KNOWLEDGE, sorted(updates.updatable()), table.today())
     path.write_bytes(data)
     digest = hashlib.sha256(data).hexdigest()
     path.with_name(path.name + ".sha256").write_text(f"{digest}  {path.name}\n", encoding="ascii")

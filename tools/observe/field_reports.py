@@ -12,12 +12,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from rekindle.core import codec
+from rekindle.core.errors import BadInput
 from rekindle.core.findings import State, worst
-from rekindle.wheels.verify import signed_report
-from rekindle.wheels.verify.signed_report import FieldReport
+from rekindle.wheels.verify.signed_report import SCHEMA, FieldReport
 from tools.observe import table
 
 NAME = "torch/field_reports"
+_MOST_BYTES = 256 << 10
 
 
 def rows_of(report: FieldReport, source: str) -> list[dict[str, Any]]:
@@ -56,6 +58,19 @@ def merged(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[st
     return [known[key] for key in sorted(known)]
 
 
+def read_share(place: Path) -> FieldReport:
+    """A report that somebody sent: small, of this schema, and about something that ran on a card."""
+    size = place.stat().st_size if place.is_file() else 0
+    if not 0 < size <= _MOST_BYTES:
+        raise BadInput(f"`{place.name}` is no field report: {size} bytes", hint="ask for the file of `--share`")
+    report = codec.from_json(place.read_text(encoding="utf-8"), FieldReport, name=place.name)
+    if report.schema != SCHEMA:
+        raise BadInput(f"`{place.name}` is of schema `{report.schema[:40]}`", hint=f"expected `{SCHEMA}`")
+    if not any(check.card for check in report.checks) or not report.cards:
+        raise BadInput(f"`{place.name}` says nothing about a card", hint="ask for a run on the card")
+    return report
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
@@ -63,7 +78,7 @@ def main() -> None:
     asked = parser.parse_args()
     if not asked.source.startswith("https://"):
         parser.error("--source: an https:// address that others can open")
-    new = [row for file in asked.files for row in rows_of(signed_report.read_share(file), asked.source)]
+    new = [row for file in asked.files for row in rows_of(read_share(file), asked.source)]
     path = table.KNOWLEDGE / f"{NAME}.json"
     path.write_text(
         table.render({"reports": merged(table.read("field_reports")["reports"], new)}), encoding="utf-8", newline="\n"

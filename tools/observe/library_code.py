@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from rekindle.compat.gpu_code import served
+from rekindle.compat.gpu_code import overall, own, served
 from rekindle.formats.package import Package
-from rekindle.knowledge.gpu.capability import Target
+from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.wheels.inspect.identity import read_binaries
 
@@ -34,6 +34,11 @@ def in_every(found: Sequence[GpuCode]) -> tuple[list[str], list[str]]:
         and any(not served(code, target.capability).native for code in found if code.groups)
     }
     return in_order(every - stray), in_order(stray)
+
+
+def covers(found: Sequence[GpuCode], card: Capability) -> Coverage:
+    """How far a package serves a card, by the files whose code is its own."""
+    return overall(served(code, card).coverage for code in own(found))
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -18,7 +18,6 @@ from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
-from rekindle.compat.gpu_code import covers
 from rekindle.formats.archive import Archive
 from rekindle.formats.binary import codes, is_binary
 from rekindle.formats.package import Wheel
@@ -27,6 +26,7 @@ from rekindle.knowledge.gpu import capabilities
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import read_binaries
 from tools.observe import table, web
+from tools.observe.library_code import covers
 
 SOURCE = "fatbin headers of every library in the wheel of the package index, read by ranges"
 # The wheels of that time bring the runtime with a name of their own: `libcudart-1b201d85.so.10.0`.

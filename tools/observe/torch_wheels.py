@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rekindle.compat.gpu_code import covers
 from rekindle.formats import fatbin
 from rekindle.formats.binary import Binary, codes
 from rekindle.formats.package import Wheel, open_package
@@ -30,6 +29,7 @@ from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import read_binaries
 from tools.observe import index, table
+from tools.observe.library_code import covers
 
 SURPLUS = Path(__file__).parents[2] / "tests" / "real" / "gpu_code_surplus.json"
 SOURCE = "fatbin headers of every library in the wheel of the package index"

@@ -10,7 +10,7 @@ from rekindle.audit.contents import Contents, Module
 from rekindle.audit.kept import kept_file
 from rekindle.audit.mending import Mending, Trouble
 from rekindle.audit.symbols import Offered, uses_torch
-from rekindle.core import files
+from rekindle.core import codec, files
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import worst
 from rekindle.knowledge.gpu.capability import NamedCard
@@ -40,7 +40,7 @@ def audit(
     found = contents.read(environment, cache=kept_file(cache, environment, "modules"))
     torch = installed_torch(environment)
     offered = Offered(Path(torch.root)) if torch else None
-    past = history.load(kept_file(cache, environment, "built"))
+    past = codec.kept(kept_file(cache, environment, "built"), history.History) or history.History()
     place = module_checks.AuditContext(
         environment=environment,
         contents=found,

@@ -18,7 +18,6 @@ from rekindle import __version__
 from rekindle.audit.answer import Audit
 from rekindle.audit.kept import keep, kept_file
 from rekindle.core import codec
-from rekindle.core.errors import RekindleError
 from rekindle.core.processes import reads_only
 from rekindle.knowledge import tables
 from rekindle.machine.python.environment import find as find_environment
@@ -75,13 +74,8 @@ def _question(environment: Environment, cards: Iterable[str], driver: str | None
 
 
 def _known(file: Path | None, question: str | None) -> Audit | None:
-    if file is None or question is None or not file.is_file():
-        return None
-    try:
-        kept = codec.from_json(file.read_bytes(), _Kept)
-    except (OSError, RekindleError):
-        return None
-    return kept.answer if kept.asked == question and _stands(kept) else None
+    kept = codec.kept(file, _Kept) if question is not None else None
+    return kept.answer if kept and kept.asked == question and _stands(kept) else None
 
 
 def _stands(kept: _Kept) -> bool:

@@ -281,13 +281,8 @@ def _lines(path: Path) -> list[str]:
 
 
 def _load(cache: Path | None) -> _KeptFiles:
-    if cache is None or not cache.is_file():
-        return _KeptFiles()
-    try:
-        kept = codec.from_json(cache.read_bytes(), _KeptFiles)
-    except (OSError, RekindleError):
-        return _KeptFiles()
-    return kept if kept.format == _FORMAT else _KeptFiles()
+    kept = codec.kept(cache, _KeptFiles)
+    return kept if kept and kept.format == _FORMAT else _KeptFiles()
 
 
 def _store(cache: Path | None, kept: _KeptFiles, fresh: _KeptFiles) -> None:

@@ -20,7 +20,7 @@ from rekindle.compat.driver_card import drives, window
 from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import takes_numpy
 from rekindle.core import files
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, Fix, State, failed, unverified, warned
 from rekindle.core.paths import architecture
 from rekindle.knowledge.torch import companions
 from rekindle.model.driver import Driver
@@ -50,28 +50,26 @@ def findings(place: AuditContext) -> Iterator[Trouble]:
 def _gpu(place: AuditContext) -> Iterator[Trouble]:
     """Is there a torch that uses a GPU, and a GPU to hold the code against?"""
     if place.cards and place.torch is not None and place.cuda is None:
-        cpu = Finding(
-            id="audit.cpu-torch",
-            state=State.FAIL,
-            found=f"torch {place.torch} is built without CUDA: it does not use {place.cards[0].name}",
+        cpu = failed(
+            "audit.cpu-torch",
+            f"torch {place.torch} is built without CUDA: it does not use {place.cards[0].name}",
             why="`torch.cuda.is_available()` is False whatever the driver is",
-            fix=Fix(text="install a torch for it"),
+            fix="install a torch for it",
         )
         yield Trouble(finding=cpu, package="torch")
     if not place.cards and any(module.code for module in place.contents.modules):
-        unnamed = Finding(
-            id="audit.gpu-code",
-            state=State.UNVERIFIED,
-            found="no GPU was found or named: which of the GPU code here runs was not checked",
-            fix=Fix(text="name the GPU: `--gpu NAME`"),
+        unnamed = unverified(
+            "audit.gpu-code",
+            "no GPU was found or named: which of the GPU code here runs was not checked",
+            fix="name the GPU: `--gpu NAME`",
         )
         yield Trouble(finding=unnamed)
 
 
 def _refused(id: str, answer: Clash, why: str, *, package: str | None = None, source: str | None = None) -> Trouble:
     """Two things that do not go together, with what would change that."""
-    fix = Fix(text=", or ".join(each.text for each in answer.changes))
-    finding = Finding(id=id, state=State.FAIL, found=answer.sentence, why=why, fix=fix, source=source)
+    fix = ", or ".join(each.text for each in answer.changes)
+    finding = failed(id, answer.sentence, why=why, fix=fix, source=source)
     return Trouble(finding=finding, package=package)
 
 
@@ -86,7 +84,7 @@ def _companions(place: AuditContext) -> Iterator[Trouble]:
         answer = belongs(name, installed.version, place.torch)
         if isinstance(answer, Unknown):
             found = f"{answer.missing}; {installed.version} is installed"
-            yield Trouble(finding=Finding(id="audit.companions", state=State.UNVERIFIED, found=found), package=name)
+            yield Trouble(finding=unverified("audit.companions", found), package=name)
         elif isinstance(answer, Clash):
             why = "its operators are compiled against one torch: imports fail, or operators are missing"
             yield _refused("audit.companions", answer, why, package=name)
@@ -114,12 +112,11 @@ def _pinned(place: AuditContext) -> Iterator[Trouble]:
         if asked is None or installed is None or not holds(asked, around):
             continue
         if any(each.operator == "==" for each in asked.specifier) and installed.version not in asked.specifier:
-            other = Finding(
-                id="audit.pinned",
-                state=State.WARN,
-                found=f"torch {place.torch} asks for {asked.name}{asked.specifier}; {installed.version} is installed",
+            other = warned(
+                "audit.pinned",
+                f"torch {place.torch} asks for {asked.name}{asked.specifier}; {installed.version} is installed",
                 why="torch was tried with that one alone; pip replaces it without a word when another package asks",
-                fix=Fix(text=f"install {asked.name}{asked.specifier}"),
+                fix=f"install {asked.name}{asked.specifier}",
             )
             yield Trouble(finding=other, package=installed.name)
 
@@ -140,7 +137,7 @@ def _driver(place: AuditContext) -> Iterator[Trouble]:
         return
     answer = driver_cuda.runs(place.driver, place.cuda)
     if isinstance(answer, Unknown):
-        yield Trouble(finding=Finding(id="audit.driver", state=State.UNVERIFIED, found=answer.missing), package="torch")
+        yield Trouble(finding=unverified("audit.driver", answer.missing), package="torch")
     elif isinstance(answer, Clash):
         said = msgspec.structs.replace(answer, sentence=f"torch {place.torch}: {answer.sentence}")
         yield _refused("audit.driver", said, _NO_DEVICE, package="torch", source=answer.source)
@@ -157,21 +154,19 @@ def _twice(place: AuditContext) -> Iterator[Trouble]:
             cudnn.setdefault(match[1], module.path)
     for name, paths in where.items():
         if len(paths) > 1:
-            copies = Finding(
-                id="audit.duplicates",
-                state=State.WARN,
-                found=f"{name} is there {len(paths)} times: {', '.join(paths[:3])}",
+            copies = warned(
+                "audit.duplicates",
+                f"{name} is there {len(paths)} times: {', '.join(paths[:3])}",
                 why=f"two copies of {_ONCE[name]} in one process end it (OMP: Error #15), or slow it down",
-                fix=Fix(text="keep the one in torch/lib and remove the package that brings the other"),
+                fix="keep the one in torch/lib and remove the package that brings the other",
             )
             yield Trouble(finding=copies)
     if len(cudnn) > 1:
-        majors = Finding(
-            id="audit.duplicates",
-            state=State.WARN,
-            found="cuDNN of two majors: " + ", ".join(cudnn.values()),
+        majors = warned(
+            "audit.duplicates",
+            "cuDNN of two majors: " + ", ".join(cudnn.values()),
             why="whichever is loaded first wins, and the other's users fail",
-            fix=Fix(text="remove the one that torch was not built for"),
+            fix="remove the one that torch was not built for",
         )
         yield Trouble(
             finding=majors, about=_needless(place, [place.contents.owner.get(path) for path in cudnn.values()])
@@ -190,12 +185,11 @@ def _shared(place: AuditContext) -> Iterator[Trouble]:
         if len(owners) > 1 and file in there:
             pairs.setdefault(tuple(sorted(owners)), file)
     for names, path in pairs.items():
-        twice = Finding(
-            id="audit.duplicates",
-            state=State.WARN,
-            found=f"{' and '.join(names)} both bring {path}",
+        twice = warned(
+            "audit.duplicates",
+            f"{' and '.join(names)} both bring {path}",
             why="the file is that of whichever was installed last, and goes with whichever is removed first",
-            fix=Fix(text="keep one of them, and install that one again"),
+            fix="keep one of them, and install that one again",
         )
         yield Trouble(finding=twice, about=_needless(place, names))
 
@@ -217,23 +211,21 @@ def _mixed(place: AuditContext) -> Iterator[Finding]:
     ]
     for line in foreign:
         if not any(os.path.normcase(line).startswith(folder) for folder in own):
-            yield Finding(
-                id="audit.mixed",
-                state=State.WARN,
-                found=f"a .pth file adds the packages of another Python: {line}",
+            yield warned(
+                "audit.mixed",
+                f"a .pth file adds the packages of another Python: {line}",
                 why="modules of two environments meet in one process; which one is imported depends on the order",
-                fix=Fix(text="remove that line, and install what is needed here"),
+                fix="remove that line, and install what is needed here",
             )
 
 
 def _headers(place: AuditContext) -> Iterator[Finding]:
     if place.environment.kind == "embedded" and not place.environment.has_headers:
-        yield Finding(
-            id="audit.headers",
-            state=State.WARN,
-            found="this is an embedded Python without headers and import libraries",
+        yield warned(
+            "audit.headers",
+            "this is an embedded Python without headers and import libraries",
             why="it runs everything, but nothing can be compiled with it: a source install fails at `Python.h`",
-            fix=Fix(text="build wheels with a full Python of the same version and install them here"),
+            fix="build wheels with a full Python of the same version and install them here",
         )
 
 

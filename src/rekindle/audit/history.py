@@ -17,9 +17,7 @@ from rekindle.audit.contents import Module
 from rekindle.audit.kept import keep
 from rekindle.audit.module_checks import AuditContext, stable
 from rekindle.audit.symbols import WantedSymbols, uses_torch
-from rekindle.core import codec
-from rekindle.core.errors import RekindleError
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, warned
 
 if TYPE_CHECKING:
     from rekindle.audit.answer import AuditedModule
@@ -40,15 +38,6 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
     modules: dict[str, BuiltWith] = {}
     asked: dict[str, WantedSymbols] = {}
-
-
-def load(file: Path | None) -> History:
-    if file is None or not file.is_file():
-        return History()
-    try:
-        return codec.from_json(file.read_bytes(), History)
-    except (OSError, RekindleError):
-        return History()
 
 
 def remember(file: Path | None, past: History, place: AuditContext, modules: Iterable[AuditedModule]) -> None:
@@ -83,12 +72,11 @@ def findings(past: History, place: AuditContext, module: Module) -> list[Finding
     if not changed or (stable(place, module) and known.python == now.python):
         return []
     return [
-        Finding(
-            id="audit.changed",
-            state=State.WARN,
-            found=f"{module.path} was built before this changed: {', '.join(changed)}",
+        warned(
+            "audit.changed",
+            f"{module.path} was built before this changed: {', '.join(changed)}",
             why="compiled modules fit the Python, torch and CUDA they were built with",
-            fix=Fix(text="build it again"),
+            fix="build it again",
         )
     ]
 

@@ -15,7 +15,7 @@ from rekindle.compat.extension_torch import has_symbols, runtimes, same_cuda
 from rekindle.compat.gpu_code import Served, served
 from rekindle.compat.judgement import Clash
 from rekindle.core.command import rekindle
-from rekindle.core.findings import Finding, Fix, State
+from rekindle.core.findings import Finding, Fix, State, failed, unverified
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Coverage, NamedCard
 from rekindle.model.driver import Driver
@@ -96,12 +96,11 @@ def stable(place: AuditContext, module: Module) -> bool:
 def _unreadable(module: Module) -> Finding | None:
     if module.problem is None:
         return None
-    return Finding(
-        id="audit.readable",
-        state=State.UNVERIFIED,
-        found=f"{module.path} could not be read: {module.problem}",
+    return unverified(
+        "audit.readable",
+        f"{module.path} could not be read: {module.problem}",
         why="whatever is wrong with it cannot be told",
-        fix=Fix(text="install the package again"),
+        fix="install the package again",
     )
 
 
@@ -165,7 +164,7 @@ def _runtime(place: AuditContext, module: Module) -> Finding | None:
     if wrong is None:
         return None
     fix = Fix(text=wrong.changes[0].text) if wrong.changes else None
-    return Finding(id="audit.cuda-runtime", state=State.FAIL, found=wrong.sentence, why=wrong.source, fix=fix)
+    return failed("audit.cuda-runtime", wrong.sentence, why=wrong.source, fix=fix)
 
 
 def _symbols(place: AuditContext, module: Module) -> Finding | None:
@@ -173,16 +172,15 @@ def _symbols(place: AuditContext, module: Module) -> Finding | None:
     if asked is None:
         return None
     if asked.problem:
-        return Finding(id="audit.torch-symbols", state=State.UNVERIFIED, found=f"{module.path}: {asked.problem}")
+        return unverified("audit.torch-symbols", f"{module.path}: {asked.problem}")
     answer = has_symbols(module.path, len(asked.missing), f"torch {place.torch}")
     if not isinstance(answer, Clash):
         return None
-    return Finding(
-        id="audit.torch-symbols",
-        state=State.FAIL,
-        found=f"{answer.sentence}, such as {asked.missing[0][:90]}",
+    return failed(
+        "audit.torch-symbols",
+        f"{answer.sentence}, such as {asked.missing[0][:90]}",
         why=answer.source,
-        fix=Fix(text="build it against the torch that is installed, or install the torch it was built for"),
+        fix="build it against the torch that is installed, or install the torch it was built for",
     )
 
 
@@ -195,12 +193,11 @@ def _python(place: AuditContext, module: Module) -> Finding | None:
     beside = (other for other in place.contents.modules if other.python and other.path.partition(".")[0] == stem)
     if any(fits(other, mine) for other in beside):
         return None
-    return Finding(
-        id="audit.python",
-        state=State.FAIL,
-        found=f"{module.path} is for Python {module.python[0]}.{module.python[1:]}; this is {place.environment.python}",
+    return failed(
+        "audit.python",
+        f"{module.path} is for Python {module.python[0]}.{module.python[1:]}; this is {place.environment.python}",
         why="Python does not even see a module with another version in its name: the import says that it is missing",
-        fix=Fix(text="install or build it for this Python"),
+        fix="install or build it for this Python",
     )
 
 
@@ -214,12 +211,11 @@ def _numpy(place: AuditContext, module: Module) -> Finding | None:
         return None
     if module.path.startswith("numpy/"):
         return None
-    return Finding(
-        id="audit.numpy",
-        state=State.FAIL,
-        found=f"{module.path} was compiled with NumPy 1; NumPy {installed.version} is installed",
+    return failed(
+        "audit.numpy",
+        f"{module.path} was compiled with NumPy 1; NumPy {installed.version} is installed",
         why="it fails with `compiled using NumPy 1.x cannot be run in NumPy 2` or `_ARRAY_API not found`",
-        fix=Fix(text="go back to NumPy 1, or install a version built for NumPy 2"),
+        fix="go back to NumPy 1, or install a version built for NumPy 2",
     )
 
 

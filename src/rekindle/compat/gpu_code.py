@@ -84,11 +84,6 @@ def overall(parts: Iterable[Coverage]) -> Coverage:
     return Coverage.SERVES if seen == {Coverage.SERVES} else Coverage.PARTIAL
 
 
-def covers(codes: Sequence[GpuCode], card: Capability) -> Coverage:
-    """How far a package serves a card, by the files whose code is its own."""
-    return overall(served(code, card).coverage for code in own(codes))
-
-
 def own(codes: Sequence[GpuCode]) -> list[GpuCode]:
     """Of a package's files, those whose code is its own, on which the answer for the whole stands.
 

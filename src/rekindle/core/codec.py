@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from rekindle.core import files
-from rekindle.core.errors import BadInput, did_you_mean
+from rekindle.core.errors import BadInput, RekindleError, did_you_mean
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -77,6 +77,14 @@ class JsonAnswer:
 
 def from_json(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:
     return _decoded(lambda: _decoder(kind).decode(text_of(data)), kind, name, data)
+
+
+def kept(file: Path | None, kind: type[T]) -> T | None:
+    """What an earlier run wrote down; None where it is gone or unreadable: whoever asks can do without."""
+    try:
+        return from_json(file.read_bytes(), kind) if file is not None else None
+    except (OSError, RekindleError):
+        return None
 
 
 def from_toml(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -59,19 +59,19 @@ def download(
     *,
     sha256: str | None = None,
     most: int | None = None,
-    progress: Callable[[int, int | None], None] | None = None,
-    pool: PoolManager | None = None,
 ) -> Path:
     """Fetch `url` to the file `to`, going on where an earlier try stopped. The file appears only when it is whole.
 
     More than `most` bytes are refused: whoever answers decides how much comes.
     """
-    if pool is None:
-        own = pool_for(url)
-        try:
-            return download(url, to, sha256=sha256, most=most, progress=progress, pool=own)
-        finally:
-            own.clear()
+    pool = pool_for(url)
+    try:
+        return _downloaded(pool, url, to, sha256, most)
+    finally:
+        pool.clear()
+
+
+def _downloaded(pool: PoolManager, url: str, to: Path, sha256: str | None, most: int | None) -> Path:
     part = to.with_name(to.name + ".part")
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def download(
             time.sleep(min(2**attempt, 15) / 2)
         try:
             with console.waiting(f"downloading {url}"):
-                _receive(pool, url, part, most, progress)
+                _receive(pool, url, part, most)
         except FetchFailed:
             raise
         except OSError as error:
@@ -120,9 +120,9 @@ def fetch_range(url: str, start: int, end: int, *, pool: PoolManager | None = No
     return data
 
 
-def fetch_small(url: str, *, most: int, pool: PoolManager | None = None) -> bytes:
+def fetch_small(url: str, *, most: int) -> bytes:
     """All of `url`, which must be at most so many bytes and come in reasonable time."""
-    status, _, data = _answer(url, most, None, pool)
+    status, _, data = _answer(url, most, None, None)
     if status != 200:
         raise _refused(url, status)
     return data
@@ -195,7 +195,7 @@ def stated_size(url: str) -> int | None:
     return _number(answer.headers.get("Content-Length")) if answer.status == 200 else None
 
 
-def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
+def pool_for(url: str) -> PoolManager:
     """A connection pool with the system's certificate store and the proxy that the environment names for `url`."""
     # Here, not above: most commands fetch nothing, and it brings all of `http` and `ssl` with it.
     import urllib3
@@ -204,7 +204,7 @@ def pool_for(url: str, environ: Mapping[str, str] | None = None) -> PoolManager:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise BadInput(f"`{url}` is not an http or https address", hint="give a full address, or the path of a file")
     options: dict[str, Any] = {
-        "ssl_context": _certificates(os.environ if environ is None else environ),
+        "ssl_context": _certificates(os.environ),
         # A server may ask to wait before the next try: for a year, if it likes.
         "retries": urllib3.Retry(
             total=3,
@@ -292,9 +292,7 @@ def setting_behind(said: str) -> str | None:
     return next((told for pattern, told in _BEHIND if re.search(pattern, said)), None)
 
 
-def _receive(
-    pool: PoolManager, url: str, part: Path, most: int | None, progress: Callable[[int, int | None], None] | None
-) -> None:
+def _receive(pool: PoolManager, url: str, part: Path, most: int | None) -> None:
     have = part.stat().st_size if part.exists() else 0
     headers = {"Accept-Encoding": "identity"}
     if have:
@@ -306,7 +304,7 @@ def _receive(
             raise OSError("the partial file did not fit; starting anew")
         if answer.status not in (200, 206):
             raise _refused(url, answer.status)
-        _store(answer, part, have if answer.status == 206 else 0, most, progress)
+        _store(answer, part, have if answer.status == 206 else 0, most)
     except _TooMuch as error:
         part.unlink(missing_ok=True)
         answer.close()
@@ -323,13 +321,7 @@ class _TooMuch(Exception):
     pass
 
 
-def _store(
-    answer: BaseHTTPResponse,
-    part: Path,
-    have: int,
-    most: int | None,
-    progress: Callable[[int, int | None], None] | None,
-) -> None:
+def _store(answer: BaseHTTPResponse, part: Path, have: int, most: int | None) -> None:
     length = _number(answer.headers.get("Content-Length"))
     total = have + length if length is not None else None
     with part.open("ab" if have else "wb") as stream:
@@ -338,8 +330,6 @@ def _store(
             have += len(chunk)
             if most is not None and have > most:
                 raise _TooMuch
-            if progress:
-                progress(have, total)
         stream.flush()
         os.fsync(stream.fileno())
     if total is not None and have != total:

@@ -66,9 +66,9 @@ _LACKS = "torch_lacks_gpu_arch"
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 
 
-def diagnose_text(text: str | bytes, *, known: Facts | None = None, source: str = "") -> Diagnosis:
+def diagnose_text(text: str | bytes, *, known: Facts | None = None) -> Diagnosis:
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    return diagnose_blocks([data], known=known, source=source)
+    return diagnose_blocks([data], known=known)
 
 
 def diagnose_file(path: Path, *, known: Facts | None = None) -> Diagnosis:

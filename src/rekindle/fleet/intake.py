@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from rekindle.build.configure import request as build_request
-from rekindle.core import files, signing
+from rekindle.core import codec, files, signing
 from rekindle.core.errors import ChecksFailed, NotFound
 from rekindle.core.paths import sha256_of
 from rekindle.core.untrusted import Sha256
@@ -76,9 +76,7 @@ class Intake:
         """The order to check the wheel of a finished job on a card; the wheel is there when this returns."""
         assert job.key is not None and job.lock is not None
         done = await self._send_wheel(client, address, job.key)
-        return JobOrder(
-            key=job.lock.key, name=job.name, lock=job.lock, cards=job.cards, check=done.sha256, check_name=done.wheel
-        )
+        return codec.like(JobOrder, job, check=done.sha256, check_name=done.wheel)
 
     async def _send_wheel(self, client: Any, address: str, key: str) -> ShelvedJob:
         """What a job built, from the shelf."""
@@ -164,11 +162,9 @@ def order_of(
     cache: str | None = None,
 ) -> JobOrder:
     assert job.key is not None and job.lock is not None
-    return JobOrder(
-        key=job.lock.key,
-        name=job.name,
-        lock=job.lock,
-        cards=job.cards,
+    return codec.like(
+        JobOrder,
+        job,
         plan=planned.plans.get(job.key),
         build=_build_file(job.lock, written) if written else None,
         source=source,

@@ -5,7 +5,6 @@ The source of a project of your own travels to another machine in one archive, a
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
 import json
@@ -20,15 +19,14 @@ import msgspec
 from rekindle.build.configure import request as build_request
 from rekindle.build.configure import tree
 from rekindle.build.configure.request import BuildFile
-from rekindle.core import codec, paths, untrusted
+from rekindle.core import codec, files, untrusted
 from rekindle.core.errors import BadInput, NotFound, NotWritable
 from rekindle.core.files import describe_error
 from rekindle.core.untrusted import InsidePath, PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.diagnose.answer import Diagnosis
 from rekindle.fleet.matrix_file import MatrixCell
-from rekindle.formats import tar
-from rekindle.formats.budget import Unpacking
+from rekindle.formats import unpacking
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.model.cuda_line import CudaLine
@@ -221,6 +219,7 @@ class JobStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MOST = 256 * 1024 * 1024
+_TIME = 1_000_000_000
 
 
 def source_root(named: Path, job: FleetJob) -> Path:
@@ -251,7 +250,7 @@ def pack_source(root: Path) -> bytes:
         for name in _names(root):
             data = (root / name).read_bytes()
             member = tarfile.TarInfo(name)
-            member.size, member.mtime = len(data), 1_000_000_000
+            member.size, member.mtime = len(data), _TIME
             member.mode = 0o755 if (os.name != "nt" and bool((root / name).stat().st_mode & 0o100)) else 0o644
             archive.addfile(member, io.BytesIO(data))
             if stream.tell() > MOST:
@@ -262,15 +261,15 @@ def pack_source(root: Path) -> bytes:
 
 def unpack_source(data: bytes, into: Path) -> None:
     """Only plain files with plain names below `into`; anything else is refused."""
-    into.mkdir(parents=True, exist_ok=True)
+    if odd := next((each.name for each in unpacking.of_tar(data, "the source") if each.link is not None), None):
+        shown = untrusted.printable(odd)
+        raise BadInput(f"the source holds `{shown}`, which is no plain file", hint="send it again")
+    files.remove_tree(into)
     try:
-        _count_folders(data)
-        with tar.streamed(io.BytesIO(data), len(data)) as archive:
-            for member in archive:
-                _write_member(archive, member, into)
-    except (*tar.DAMAGE, OverflowError) as error:
-        raise BadInput(f"the source is not a whole archive: {error}", hint="send it again") from error
-    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        for path in unpacking.write(unpacking.of_tar(data, "the source"), into):
+            # The build tells by their times that files have not changed: they are the same wherever it goes on.
+            os.utime(path, (_TIME, _TIME))
+    except FileExistsError as error:
         raise BadInput(
             f"the source holds a file and a folder of one name: {describe_error(error)}", hint="rename one"
         ) from error
@@ -278,33 +277,6 @@ def unpack_source(data: bytes, into: Path) -> None:
         raise NotWritable(
             f"cannot unpack into `{into}`: {describe_error(error)}", hint="free some space there"
         ) from error
-
-
-def _count_folders(data: bytes) -> None:
-    """Before the first is made."""
-    budget = Unpacking("the source", len(data))
-    with tar.streamed(io.BytesIO(data), len(data)) as archive:
-        for member in archive:
-            budget.folders(member.name)
-
-
-def _write_member(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
-    odd = untrusted.refusal(member.name, windows=paths.system() == "windows")
-    if odd:
-        raise BadInput(f"the source holds {odd}", hint="rename the file, and run the matrix again")
-    # A sparse file is larger than what was sent.
-    if not member.isreg() or member.issparse():
-        shown = untrusted.printable(member.name)
-        raise BadInput(f"the source holds `{shown}`, which is no plain file", hint="send it again")
-    content = archive.extractfile(member)
-    target = into.joinpath(*member.name.split("/"))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if target.is_dir():  # Windows would call it a missing permission.
-        raise IsADirectoryError(errno.EISDIR, "is a folder", str(target))
-    target.write_bytes(content.read() if content else b"")
-    target.chmod(0o755 if member.mode & 0o100 else 0o644)
-    # The build tells by their times that files have not changed: they are the same wherever it goes on.
-    os.utime(target, (member.mtime, member.mtime))
 
 
 def _names(root: Path) -> list[str]:

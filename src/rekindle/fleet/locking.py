@@ -352,12 +352,7 @@ def _estimate(route: Route) -> JobEstimate:
     found = route.estimate
     if found is None:
         return JobEstimate(disk_gb=40.0, memory_gb=8.0)
-    return JobEstimate(
-        minutes=found.minutes,
-        disk_gb=found.disk_gb,
-        memory_gb=found.memory_gb or 8.0,
-        download_gb=found.download_gb,
-    )
+    return codec.like(JobEstimate, found, memory_gb=found.memory_gb or 8.0)
 
 
 def _told(entry: ProjectEntry | None) -> JobEstimate:

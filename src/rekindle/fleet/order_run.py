@@ -160,8 +160,7 @@ class Running:
         place = self.folder / "shelf" / "wheels" / f"{wheel.name}{STATEMENT}"
         with contextlib.suppress(RekindleError, OSError):
             own = signing.own_key()
-            envelope = signing.read_envelope(files.read_bytes(place), name=f"`{place.name}`")
-            return provenance.opened(envelope, (own.public,) if own else (), name=f"`{place.name}`").build
+            return provenance.of_file(place, (own.public,) if own else ()).build
         return None
 
     # -- extensions -----------------------------------------------------------------------------------------------

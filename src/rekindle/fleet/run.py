@@ -23,7 +23,6 @@ import msgspec
 from rekindle.build.configure import request as build_request
 from rekindle.core import files, python
 from rekindle.core.errors import FetchFailed, RekindleError, StepFailed, UsageError
-from rekindle.core.untrusted import Sha256
 from rekindle.fleet import announcement, order_run, planning, scheduler, shelved
 from rekindle.fleet import job as sources
 from rekindle.fleet.dispatch import Dispatcher, DispatchRules, SchedulerLost, call
@@ -293,14 +292,12 @@ def _order(planned: Planned, job: FleetJob, place: JobPlace) -> JobOrder:
             received.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(place.shelf / "wheels" / wheel.wheel, received)
     written = build_request.read(Path(folder)) if folder and job.lock.kind is JobKind.CMAKE else None
-    return order_of(planned, job, _packed(folder, job, place) if folder else None, wheel, written)
-
-
-def _packed(folder: str, job: FleetJob, place: JobPlace) -> Sha256:
-    sha256, data = sources.packed(folder, job)
-    (place.work / "received").mkdir(parents=True, exist_ok=True)
-    (place.work / "received" / sha256).write_bytes(data)
-    return sha256
+    sha256 = None
+    if folder:
+        sha256, data = sources.packed(folder, job)
+        (place.work / "received").mkdir(parents=True, exist_ok=True)
+        (place.work / "received" / sha256).write_bytes(data)
+    return order_of(planned, job, sha256, wheel, written)
 
 
 def _shelved(job: FleetJob, result: JobResult, folder: Path, place: Path) -> OneJob:

@@ -55,23 +55,26 @@ class Budget:
 class Unpacking:
     """What an archive may unpack to: counted member by member, by what its headers say and by what really came out."""
 
-    __slots__ = ("_folders", "_left", "_members", "_most", "name", "packed")
+    __slots__ = ("_folders", "_left", "_members", "_most", "_most_bytes", "_most_folders", "name", "packed")
 
-    def __init__(self, name: str, packed: int, *, members: int = _MOST_MEMBERS) -> None:
+    def __init__(self, name: str, packed: int, *, members: int = _MOST_MEMBERS, most: int | None = None) -> None:
         self.name = name
         self.packed = packed
         self._most = self._members = members
-        self._left = _SPARE + _RATIO * packed
+        self._left = self._most_bytes = most or _SPARE + _RATIO * packed
         self._folders: set[str] = set()
+        # Who says how many bytes are real says the same of members, and folders are among them.
+        self._most_folders = max(_MOST_FOLDERS, members if most else 0)
 
     def folders(self, name: str) -> None:
         """The folders of one more name: a short one may ask for fifty, and a small archive for a million."""
         folder = name.rpartition("/")[0]
         while folder and folder not in self._folders:
             self._folders.add(folder)
+            self.member()
             folder = folder.rpartition("/")[0]
-        if len(self._folders) > _MOST_FOLDERS:
-            message = f"`{self.name}` has more than {_MOST_FOLDERS:,} folders"
+        if len(self._folders) > self._most_folders:
+            message = f"`{self.name}` has more than {self._most_folders:,} folders"
             raise BadInput(message, hint="do not unpack this file; no real archive of this kind has as many")
 
     def member(self, size: int = 0) -> None:
@@ -85,5 +88,5 @@ class Unpacking:
     def more(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            message = f"`{self.name}` is an archive bomb: {self.packed:,} bytes unpack to more than {_RATIO} times that"
+            message = f"`{self.name}` is an archive bomb: {self.packed:,} bytes unpack to over {self._most_bytes:,}"
             raise BadInput(message, hint="do not unpack or install this file")

@@ -133,15 +133,15 @@ def sections(source: Bytes) -> list[tuple[str, int, int]]:
     return [(section.name, section.offset, section.size) for section in _ElfImage(source).sections()]
 
 
-def units(source: Bytes, section: str = ".nv_fatbin") -> dict[int, str]:
-    """Which source file brought the data at an offset of a section, where the file still has its full symbol table.
+def units(source: Bytes) -> dict[int, str]:
+    """Which source file brought the GPU code at an offset, where the file still has its full symbol table.
 
     That table lists the local names of each object behind the name of its source; nvcc marks every container of GPU
     code by one (`fatbinData`). Only in files at hand: inside a zip the table would have to be kept while inflating.
     """
     image = _ElfImage(source)
     table = {one.name: one for one in image.sections()}
-    place, symbols, strings = table.get(section), table.get(".symtab"), table.get(".strtab")
+    place, symbols, strings = table.get(".nv_fatbin"), table.get(".symtab"), table.get(".strtab")
     if place is None or symbols is None or strings is None or image.bits != 64:
         return {}
     if symbols.size > _LARGEST_TABLE or strings.size > _LARGEST_TABLE:

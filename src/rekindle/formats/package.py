@@ -15,9 +15,9 @@ from typing import Protocol
 
 import msgspec
 
-from rekindle.core import files, untrusted
+from rekindle.core import files
 from rekindle.core.errors import BadInput, NotFound
-from rekindle.formats import binary
+from rekindle.formats import binary, unpacking
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.formats.binary import Binary
@@ -136,26 +136,14 @@ def open_package(where: str | Path) -> Package:
 
 def unpack(archive: Archive, folder: Path) -> None:
     """Every file of a wheel below `folder`, which must be new. Names that lead elsewhere are refused on opening."""
-    folder.mkdir(parents=True)
-    for name, member in archive.members.items():
-        why = untrusted.impossible_on_windows(name) if os.name == "nt" else None
-        if why:
-            message = f"cannot unpack `{archive.name}`: {why}"
-            raise BadInput(message, hint="have the wheel built again without that file")
-        target = folder.joinpath(*name.split("/"))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("xb") as stream:
-            stream.writelines(archive.chunks(member))
+    unpacking.write(unpacking.of_zip(archive), folder)
 
 
-def dist_info(package: Package, project: str | None = None) -> str | None:
-    """The package's `.dist-info` folder; that of `project`, or torch's, when there are several."""
+def dist_info(package: Package) -> str | None:
+    """The package's `.dist-info` folder; torch's when there are several."""
     found = sorted({name.split("/", 1)[0] for name in package.files if name.split("/", 1)[0].endswith(".dist-info")})
-    for wanted in (project, "torch"):
-        for folder in found:
-            if wanted and folder.lower().startswith(wanted.lower().replace("-", "_") + "-"):
-                return folder
-    return found[0] if len(found) == 1 else None
+    torchs = next((folder for folder in found if folder.lower().startswith("torch-")), None)
+    return torchs or (found[0] if len(found) == 1 else None)
 
 
 def headers(package: Package, name: str) -> dict[str, list[str]]:

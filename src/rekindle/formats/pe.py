@@ -22,6 +22,7 @@ _EXPORT, _IMPORT, _RESOURCE, _SIGNATURE, _DELAY = 0, 1, 2, 4, 13
 _MOST_SYMBOLS = 1_000_000
 _MOST_LIBRARIES = 4096
 _SMALL = 96 << 20
+_LONGEST_NAME = 8192
 # The Windows loader takes 96 sections.
 _MOST_SECTIONS = 96
 _LETTERS_PER_STEP = 1024
@@ -44,7 +45,6 @@ class Pe(msgspec.Struct, frozen=True, kw_only=True):
     ordinals: frozenset[int] = frozenset()
     forwarders: dict[str, str] = {}
     file_version: str | None = None
-    product_version: str | None = None
     signed: bool = False
     sections: tuple[tuple[str, int, int], ...] = ()
 
@@ -64,7 +64,6 @@ class PeSection(msgspec.Struct, frozen=True, kw_only=True):
 def read(source: Bytes) -> Pe:
     image = _PeImage(source)
     exports, ordinals, forwarders = image.exports()
-    file_version, product_version = image.versions()
     return Pe(
         name=source.name,
         machine=image.machine,
@@ -75,8 +74,7 @@ def read(source: Bytes) -> Pe:
         exports=exports,
         ordinals=ordinals,
         forwarders=forwarders,
-        file_version=file_version,
-        product_version=product_version,
+        file_version=image.version(),
         signed=image.directory(_SIGNATURE)[1] > 0,
         sections=tuple((section.name, section.offset, section.stored) for section in image.sections),
     )
@@ -158,7 +156,7 @@ class _PeImage:
     def data(self, address: int, size: int, what: str) -> bytes:
         return exactly(self.source, self.place(address, what)[0], size, what)
 
-    def text(self, address: int, what: str, limit: int = 8192) -> str:
+    def text(self, address: int, what: str) -> str:
         """A zero-terminated name. Names lie side by side, so a page of them is read at a time."""
         at, section = self.place(address, what)
         # Pages are counted from the section, so that a member of a zip of which only this section was kept will do.
@@ -166,11 +164,11 @@ class _PeImage:
         if page not in self._strings:
             if len(self._strings) > 64:
                 self._strings.clear()
-            end = min(page + (1 << 16) + limit, section.offset + section.stored)
+            end = min(page + (1 << 16) + _LONGEST_NAME, section.offset + section.stored)
             self._strings[page] = self.source.read(page, end - page)
         data = self._strings[page]
         begin = at - page
-        end = data.find(b"\0", begin, begin + limit)
+        end = data.find(b"\0", begin, begin + _LONGEST_NAME)
         if end < 0:
             raise broken(self.source, f"{what} does not end")
         self.source.budget.spend(1 + (end - begin) // _LETTERS_PER_STEP)
@@ -251,18 +249,17 @@ class _PeImage:
         ordinals = frozenset(base + index for index, place in enumerate(places) if place)
         return frozenset(exports), ordinals, forwarders
 
-    def versions(self) -> tuple[str | None, str | None]:
-        """File and product version: the fixed block of the version resource, found by its signature."""
+    def version(self) -> str | None:
+        """The file's: in the fixed block of the version resource, found by its signature."""
         address, size = self.directory(_RESOURCE)
         section = self.section(address) if size else None
         if section is None:
-            return None, None
+            return None
         data = self.source.read(section.offset, min(section.stored, 8 << 20))
         at = data.find(b"\xbd\x04\xef\xfe")
         if at < 0 or at + 24 > len(data):
-            return None, None
-        _, _, file_high, file_low, high, low = struct.unpack_from("<6I", data, at)
-        return _dotted(file_high, file_low), _dotted(high, low)
+            return None
+        return _dotted(*struct.unpack_from("<2I", data, at + 8))
 
 
 def _section(row: bytes) -> PeSection:

@@ -10,7 +10,7 @@ from rekindle.core import fetch
 from rekindle.formats.budget import Budget
 
 if TYPE_CHECKING:
-    from urllib3 import PoolManager
+    pass
 
 _BLOCK = 256 << 10
 _AHEAD = 8 << 20
@@ -20,10 +20,10 @@ _KEPT = 4
 class Remote:
     """Asks for little where it jumps and for more where it reads on. `fetched` counts the bytes that came."""
 
-    def __init__(self, url: str, *, pool: PoolManager | None = None) -> None:
+    def __init__(self, url: str) -> None:
         self.url = url
         self.name = unquote(urlsplit(url).path.rpartition("/")[2]) or url
-        self._pool = pool or fetch.pool_for(url)
+        self._pool = fetch.pool_for(url)
         self.size = fetch.content_length(url, pool=self._pool)
         self.budget = Budget(self.name, self.size)
         self.fetched = 0

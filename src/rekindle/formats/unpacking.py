@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ from typing import IO, Any, NoReturn, cast
 
 import msgspec
 
-from rekindle.core import untrusted
+from rekindle.core import paths, untrusted
 from rekindle.core.errors import BadInput
 from rekindle.formats import static, tar
 from rekindle.formats.access import File
@@ -49,19 +50,62 @@ class ArchiveEntry(msgspec.Struct, frozen=True, kw_only=True):
     data: Iterable[bytes] = ()
 
 
-def entries(path: Path) -> Iterator[ArchiveEntry]:
+def entries(path: Path, budget: Unpacking | None = None) -> Iterator[ArchiveEntry]:
     """What the package at `path` holds, folders left out."""
     kind = next((ending for ending in ENDINGS if path.name.endswith(ending)), None)
     if kind is None:
         message = f"`{path.name}` is not a kind of package that can be unpacked"
         raise BadInput(message, hint=f"known are {', '.join(ENDINGS)}")
-    budget = Unpacking(path.name, path.stat().st_size)
+    budget = budget or Unpacking(path.name, path.stat().st_size)
+    yield from _checked(_members(path, kind, budget), budget)
+
+
+def of_tar(data: bytes, name: str) -> Iterator[ArchiveEntry]:
+    """What a plain tar holds that lies in memory."""
+    budget = Unpacking(name, len(data))
+    return _checked(_tar(io.BytesIO(data), ".tar", name, budget), budget)
+
+
+def of_zip(archive: Archive) -> Iterator[ArchiveEntry]:
+    """Of a zip that is open: all that is said of its members was checked then."""
+    for member in archive.members.values():
+        runs, data = bool(member.mode & _EXECUTABLE), archive.chunks(member)
+        yield ArchiveEntry(name=member.name, size=member.size, executable=runs, data=data)
+
+
+def write(members: Iterable[ArchiveEntry], into: Path) -> list[Path]:
+    """As files and links below `into`, a new folder. Nothing is written through a link, and FileExistsError says what
+    has one name twice. Where links lead is for the caller to see."""
+    into.mkdir(parents=True)
+    folders = {into}
+    written = []
+    for entry in members:
+        if paths.system() == "windows" and (why := untrusted.impossible_on_windows(entry.name)):
+            raise BadInput(f"cannot unpack it: {why}", hint="rename the file, and have the archive made again")
+        *above, name = entry.name.split("/")
+        folder = into
+        for part in above:
+            folder = folder / part
+            if folder not in folders:
+                folder.mkdir()
+                folders.add(folder)
+        written.append(folder / name)
+        if entry.link is not None:
+            written[-1].symlink_to(entry.link)
+            continue
+        with written[-1].open("xb") as stream:
+            stream.writelines(entry.data)
+        written[-1].chmod(0o755 if entry.executable else 0o644)
+    return written
+
+
+def _checked(members: Iterator[ArchiveEntry], budget: Unpacking) -> Iterator[ArchiveEntry]:
     try:
-        for entry in _members(path, kind, budget):
+        for entry in members:
             budget.folders(entry.name)
-            yield msgspec.structs.replace(entry, data=_whole(path.name, entry.data))
+            yield msgspec.structs.replace(entry, data=_whole(budget.name, entry.data))
     except _BROKEN as error:
-        raise _broken(path.name, error) from error
+        raise _broken(budget.name, error) from error
 
 
 def _members(path: Path, kind: str, budget: Unpacking) -> Iterator[ArchiveEntry]:
@@ -70,7 +114,8 @@ def _members(path: Path, kind: str, budget: Unpacking) -> Iterator[ArchiveEntry]
     elif kind == ".conda":
         yield from _conda(path, budget)
     elif kind in (".whl", ".zip"):
-        yield from _zip(path, budget)
+        with File(path) as source:
+            yield from of_zip(Archive(source))
     else:
         with path.open("rb") as stream:
             yield from _tar(stream, kind, path.name, budget)
@@ -86,15 +131,6 @@ def _whole(name: str, data: Iterable[bytes]) -> Iterator[bytes]:
 
 def _broken(name: str, error: Exception) -> BadInput:
     return BadInput(f"`{name}` is not a whole package: {error}", hint="download it again")
-
-
-def _zip(path: Path, budget: Unpacking) -> Iterator[ArchiveEntry]:
-    with File(path) as source:
-        archive = Archive(source)
-        for member in archive.members.values():
-            budget.member(member.size)
-            runs, data = bool(member.mode & _EXECUTABLE), archive.chunks(member)
-            yield ArchiveEntry(name=member.name, size=member.size, executable=runs, data=data)
 
 
 def _conda(path: Path, budget: Unpacking) -> Iterator[ArchiveEntry]:
@@ -128,7 +164,7 @@ def _tar(stream: IO[bytes] | _Window | _Pieces, kind: str, name: str, budget: Un
             if wrong := untrusted.problem(plain):
                 _hostile(name, wrong)
             if member.issym():
-                yield ArchiveEntry(name=plain, link=_kept_inside(plain, member.linkname))
+                yield ArchiveEntry(name=plain, link=kept_inside(plain, member.linkname))
             elif member.islnk():
                 # A second name of a file before it: as a link it is the same file.
                 target = _plain(member.linkname)
@@ -136,7 +172,7 @@ def _tar(stream: IO[bytes] | _Window | _Pieces, kind: str, name: str, budget: Un
                     _hostile(name, wrong)
                 link = posixpath.relpath(target, posixpath.dirname(plain) or ".")
                 yield ArchiveEntry(name=plain, link=link)
-            elif member.isreg():
+            elif member.isreg() and not member.issparse():
                 source = archive.extractfile(member)
                 assert source is not None
                 runs, data = bool(member.mode & _EXECUTABLE), _chunks(source, member.size)
@@ -151,12 +187,12 @@ def _plain(name: str) -> str:
     return "" if name in ("", ".") else name.rstrip("/")
 
 
-def _kept_inside(name: str, link: str) -> str:
+def kept_inside(name: str, link: str) -> str:
     """A link as it is written, if it stays in the package. `/etc/x` counts from the package's own root."""
     if link.startswith("/"):
         link = posixpath.relpath(link.lstrip("/") or ".", posixpath.dirname(name) or ".")
     meant = posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
-    if meant.startswith("..") or "\\" in link or "\0" in link:
+    if not link or meant.startswith("..") or "\\" in link or "\0" in link:
         _hostile(name, f"a link that leaves its folder, `{untrusted.printable(link)}`")
     return link
 

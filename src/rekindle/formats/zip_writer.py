@@ -64,9 +64,9 @@ def squeeze(name: str, data: Iterable[bytes], *, mode: int = 0o644, folder: Path
 class Writer:
     """Writes to an open file. `close` must be called for the directory to be written."""
 
-    def __init__(self, stream: IO[bytes], *, stamp: tuple[int, int] | None = None) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._date, self._time = stamp or timestamp()
+        self._date, self._time = timestamp()
         self._members: list[Member] = []
 
     def copy(self, member: Member, data: Iterable[bytes]) -> None:
@@ -159,9 +159,9 @@ def spelled(digest: bytes) -> str:
     return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
 
 
-def timestamp(epoch: str | None = None) -> tuple[int, int]:
+def timestamp() -> tuple[int, int]:
     """The date and time of every header, in DOS form: SOURCE_DATE_EPOCH if it is set, else 1980-01-01."""
-    text = os.environ.get("SOURCE_DATE_EPOCH") if epoch is None else epoch
+    text = os.environ.get("SOURCE_DATE_EPOCH")
     if not text:
         return 1 << 5 | 1, 0
     if not (text.isascii() and text.isdigit() and len(text) < 12):
@@ -174,8 +174,8 @@ def timestamp(epoch: str | None = None) -> tuple[int, int]:
     )
 
 
-def pieces(stream: IO[bytes], size: int = 1 << 20) -> Iterator[bytes]:
-    while data := stream.read(size):
+def pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    while data := stream.read(1 << 20):
         yield data
 
 

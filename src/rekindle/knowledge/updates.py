@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import re
 import shutil
 import zipfile
@@ -27,7 +26,7 @@ from rekindle.core.paths import knowledge_folder, sha256_of
 from rekindle.knowledge import keys, refusal, tables
 
 SCHEMA = "rekindle.knowledge-bundle/1"
-_MANIFEST = "bundle.json"
+MANIFEST = "bundle.json"
 _LARGEST = 64 << 20
 _MOST_MEMBERS = 1000
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -54,14 +53,14 @@ def installed() -> UpdateInUse | None:
     folder = tables.update_folder()
     if folder is None:
         return None
-    bundle = _manifest(_read(folder / _MANIFEST), str(folder))
+    bundle = _manifest(_read(folder / MANIFEST), str(folder))
     return UpdateInUse(made_at=bundle.made_at, tables=tuple(sorted(bundle.tables)), folder=folder)
 
 
 def take(source: Path, sha256: str | None) -> UpdateInUse:
     """Check a bundle (a zip or a folder) and put it into use."""
     content, digest = _content(source, sha256)
-    bundle = _manifest(content.get(_MANIFEST, b""), str(source))
+    bundle = _manifest(content.get(MANIFEST, b""), str(source))
     _check_hashes(bundle, content, source)
     _check_rows(bundle, content)
     with _changing():
@@ -81,26 +80,14 @@ def reset() -> bool:
     return there
 
 
-def make(folder: Path, names: list[str], made_at: str) -> bytes:
-    """The bytes of a bundle of these tables of `folder`: the same tables give the same bytes."""
-    content = {name: (folder / name).read_bytes() for name in sorted(names)}
-    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in content.items()}
-    manifest = codec.to_json(TableBundle(schema=SCHEMA, made_at=made_at, tables=hashes)).encode("utf-8")
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in {_MANIFEST: manifest, **content}.items():
-            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
-    return stream.getvalue()
-
-
 def _content(source: Path, sha256: str | None) -> tuple[dict[str, bytes], str]:
     """The files of a bundle by their paths, once the outer hash agrees."""
     if not source.exists():
         hint = "give a bundle (`.zip`), a folder with `bundle.json`, or an address"
         raise NotFound.path(source, "file or folder", hint=hint)
-    outer = source / _MANIFEST if source.is_dir() else source
+    outer = source / MANIFEST if source.is_dir() else source
     if not outer.is_file():
-        message = f"`{source}` has no `{_MANIFEST}`"
+        message = f"`{source}` has no `{MANIFEST}`"
         raise BadInput(message, hint="a bundle is written by `python -m tools.observe bundle FILE`")
     _check_outer(outer, sha256 or _hash_beside(outer), needed=not source.is_dir())
     if source.is_dir():
@@ -109,7 +96,7 @@ def _content(source: Path, sha256: str | None) -> tuple[dict[str, bytes], str]:
         for name in named:
             kind_of(name)
         there = [name for name in named if (source / name).is_file()]
-        return {name: _read(source / name) for name in (_MANIFEST, *there)}, sha256_of(outer)
+        return {name: _read(source / name) for name in (MANIFEST, *there)}, sha256_of(outer)
     return _unzipped(source), sha256_of(outer)
 
 
@@ -149,13 +136,13 @@ def _hash_beside(path: Path) -> str | None:
 
 def _manifest(data: bytes, where: str) -> TableBundle:
     if not data:
-        message = f"`{where}` has no `{_MANIFEST}`"
+        message = f"`{where}` has no `{MANIFEST}`"
         raise BadInput(message, hint="`rekindle knowledge reset` goes back to the built-in tables")
-    schema = codec.from_json(data, dict[str, Any], name=f"`{_MANIFEST}` of `{where}`").get("schema")
+    schema = codec.from_json(data, dict[str, Any], name=f"`{MANIFEST}` of `{where}`").get("schema")
     if schema != SCHEMA:
         message = f"`{where}` has the schema `{schema}`; this Rekindle reads `{SCHEMA}`"
         raise BadInput(message, hint="take the bundle that was made for this version of Rekindle")
-    bundle = codec.from_json(data, TableBundle, name=f"`{_MANIFEST}` of `{where}`")
+    bundle = codec.from_json(data, TableBundle, name=f"`{MANIFEST}` of `{where}`")
     if not _is_day(bundle.made_at):
         message = f"`{where}` was made at `{bundle.made_at[:40]}`, which is no day"
         raise BadInput(message, hint="write it like `2026-11-15`")
@@ -170,9 +157,9 @@ def _is_day(text: str) -> bool:
 
 
 def _check_hashes(bundle: TableBundle, content: Mapping[str, bytes], source: Path) -> None:
-    extra = sorted(set(content) - set(bundle.tables) - {_MANIFEST})
+    extra = sorted(set(content) - set(bundle.tables) - {MANIFEST})
     if extra:
-        message = f"`{source}` holds `{extra[0]}`, which its `{_MANIFEST}` does not name"
+        message = f"`{source}` holds `{extra[0]}`, which its `{MANIFEST}` does not name"
         raise BadInput(message, hint="download it again")
     for name, wanted in bundle.tables.items():
         if name not in content:

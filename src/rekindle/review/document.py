@@ -11,7 +11,7 @@ import msgspec
 
 from rekindle.core import codec, files
 from rekindle.core.console import clean
-from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.errors import BadInput
 
 LARGEST = 4 << 20
 _READS = (
@@ -105,16 +105,9 @@ def read(text: str, *, name: str = "", encoding: str = "utf-8", folder: Path | N
 
 
 def _bytes(path: Path) -> bytes:
-    try:
-        files.ordinary(path)
-        if path.stat().st_size > LARGEST:
-            raise BadInput(f"`{path}` is too large to be a build script (over {LARGEST >> 20} MB)", hint=_READS)
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise NotFound.path(path) from error
-    except OSError as error:
-        message = f"cannot read `{path}`: {error.strerror or error}"
-        raise NotFound(message, hint="check the path and the permissions of the file") from error
+    if path.is_file() and path.stat().st_size > LARGEST:
+        raise BadInput(f"`{path}` is too large to be a build script (over {LARGEST >> 20} MB)", hint=_READS)
+    return files.read_bytes(path)
 
 
 def _decoded(data: bytes) -> tuple[str, str]:

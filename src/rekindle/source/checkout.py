@@ -33,7 +33,6 @@ from rekindle.core.errors import (
     StepFailed,
     UsageError,
 )
-from rekindle.core.files import describe_error
 from rekindle.core.paths import STATE_FOLDER
 from rekindle.core.untrusted import Commit, InsidePath
 from rekindle.source import git, tree
@@ -449,14 +448,8 @@ def _held(root: Path) -> Iterator[None]:
     folder = root / STATE_FOLDER
     tree.check_state(root)
     busy = Locked(f"another Rekindle is working on `{root}`", hint="wait for it to finish, then rerun the command")
-    with contextlib.ExitStack() as ending:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            files.write_text(folder / ".gitignore", "*\n")
-            ending.enter_context(files.locked(folder / "lock", busy))
-        except OSError as error:
-            hint = "choose another place with `-o`"
-            raise NotWritable(f"cannot write to `{root}`: {describe_error(error)}", hint=hint) from error
+    files.write_text(folder / ".gitignore", "*\n")
+    with files.locked(folder / "lock", busy):
         yield
 
 

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import re
 import shutil
-import tarfile
-from collections.abc import Callable, Iterator
-from pathlib import Path, PurePosixPath
-from typing import NoReturn
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -20,7 +18,9 @@ from rekindle.core.files import describe_error
 from rekindle.core.paths import STATE_FOLDER, sha256_of
 from rekindle.core.untrusted import PlainFileName
 from rekindle.core.version import Version, typed
-from rekindle.formats import tar as tar_files
+from rekindle.formats import unpacking
+from rekindle.formats.budget import Unpacking
+from rekindle.formats.unpacking import ArchiveEntry
 from rekindle.inputs.system import read_system
 from rekindle.inputs.torch import read_torch
 from rekindle.inputs.versions import read_cuda
@@ -39,8 +39,7 @@ class Size(tables.Row, frozen=True, kw_only=True):
     longest_path: int
 
 
-class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    size: tuple[Size, ...]
+_sizes = tables.rows("source.toml", "size", Size)
 
 
 class SourceCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +80,7 @@ def bring(command: SourceCommand, say: Callable[[str], None]) -> checkout.Tree |
 
 def size_of(release: str) -> Size:
     """The row of the newest release that is not newer than this one."""
-    rows = sorted(tables.decided("source", Sizes).size, key=lambda row: row.torch)
+    rows = sorted(_sizes(), key=lambda row: row.torch)
     fitting = [row for row in rows if row.torch <= Version(release)]
     return fitting[-1] if fitting else rows[0]
 
@@ -121,24 +120,6 @@ MOST_RATIO = 40
 _FLOOR = 16 * 1024**2
 _SPARE_MEMBERS, _BYTES_PER_MEMBER = 1_000, 1_000
 """Files and folders cost time even if they are empty. PyTorch's take 3,000 packed bytes each, and more."""
-
-
-class _Room:
-    """What may still come out of a tarball: bytes, and files and folders, both by the size of the tarball."""
-
-    def __init__(self, archive: Path) -> None:
-        packed = archive.stat().st_size
-        self._archive = archive
-        self._most = self._bytes = min(MOST_BYTES, _FLOOR + MOST_RATIO * packed)
-        self._most_members = self._members = min(MOST_MEMBERS, _SPARE_MEMBERS + packed // _BYTES_PER_MEMBER)
-
-    def take(self, size: int) -> None:
-        self._bytes -= size
-        self._members -= 1
-        if self._bytes < 0 or self._members < 0:
-            most = f"{self._most // 1024**2} MiB or {self._most_members:,} files and folders"
-            message = f"`{self._archive}` unpacks to more than {most}, too much for its size"
-            raise BadInput(message, hint="this is not a release of PyTorch's; nothing was unpacked")
 
 
 class Unpacked(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,99 +178,38 @@ def _fetched(url: str, root: Path, sha256: str | None, say: Callable[[str], None
 
 
 def _extract(archive: Path, part: Path) -> int:
-    """Member by member below one common top folder; links may not lead out, devices are refused."""
-    count = 0
-    room = _Room(archive)
-    links: list[tuple[Path, str]] = []
-    part.mkdir(parents=True)
-    folders = {PurePosixPath(): part}
+    """What lies below the one top folder of a release; how many files and links that was."""
     try:
-        with tar_files.opened(archive, compressed=True) as tar:
-            for member, relative in _members(tar, room):
-                if member.isdir():
-                    _tree_folder(folders, relative, member.name, room)
-                    continue
-                target = _tree_folder(folders, relative.parent, member.name, room) / relative.name
-                if member.issym():
-                    _inside(relative.parent, member.linkname, member.name)
-                    target.symlink_to(member.linkname)
-                    links.append((target, member.name))
-                elif member.isfile():
-                    source = tar.extractfile(member)
-                    assert source is not None
-                    with source, target.open("xb") as stream:
-                        shutil.copyfileobj(source, stream, 1 << 20)
-                    target.chmod(0o755 if member.mode & 0o100 else 0o644)
-                else:
-                    _hostile(member.name, "is neither file, folder nor symbolic link")
-                count += 1
-        _resolve(part, links)
-    except tar_files.DAMAGE as error:
-        message = f"`{archive}` is not a whole tarball: {error}"
-        raise BadInput(message, hint="fetch it again and compare its SHA-256") from error
+        written = unpacking.write(_members(archive), part)
+        _resolve(part, [path for path in written if path.is_symlink()])
     except FileExistsError as error:
         message = f"`{archive}` holds `{error.filename}` twice"
         raise BadInput(message, hint="fetch it again and compare its SHA-256") from error
-    return count
+    except BadInput as error:
+        raise BadInput(error.message, hint="this is not a release of PyTorch's; nothing was unpacked") from error
+    return len(written)
 
 
-def _members(tar: tarfile.TarFile, room: _Room) -> Iterator[tuple[tarfile.TarInfo, PurePosixPath]]:
-    top: str | None = None
-    for member in tar:
-        room.take(member.size)
-        path = PurePosixPath(member.name)
-        parts = [part for part in path.parts if part != "."]
-        if path.is_absolute() or ".." in parts or "\\" in member.name or re.match(r"[A-Za-z]:", member.name):
-            _hostile(member.name, "leads out of the folder")
-        if not parts or member.type in (tarfile.XGLTYPE, tarfile.XHDTYPE):
-            continue
-        if len(parts) > 1 and parts[1].lower() in (STATE_FOLDER, ".git"):
-            _hostile(member.name, "belongs to a tool, and no release brings it")
-        top = parts[0] if top is None else top
-        if parts[0] != top:
-            _hostile(member.name, f"lies beside the top folder `{top}`")
-        if len(parts) > 1:
-            yield member, PurePosixPath(*parts[1:])
+def _members(archive: Path) -> Iterator[ArchiveEntry]:
+    packed = archive.stat().st_size
+    members = min(MOST_MEMBERS, _SPARE_MEMBERS + packed // _BYTES_PER_MEMBER)
+    budget = Unpacking(str(archive), packed, members=members, most=min(MOST_BYTES, _FLOOR + MOST_RATIO * packed))
+    tops = set()
+    for entry in unpacking.entries(archive, budget):
+        top, _, name = entry.name.partition("/")
+        tops.add(top)
+        if len(tops) > 1 or not name:
+            raise BadInput(f"the tarball's member `{untrusted.printable(entry.name)}` lies beside its top folder")
+        if name.partition("/")[0].lower() in (STATE_FOLDER, ".git"):
+            raise BadInput(f"the tarball's member `{untrusted.printable(entry.name)}` belongs to a tool")
+        if entry.link is not None:
+            unpacking.kept_inside(name, entry.link)
+        yield msgspec.structs.replace(entry, name=name)
 
 
-def _tree_folder(folders: dict[PurePosixPath, Path], relative: PurePosixPath, name: str, room: _Room) -> Path:
-    """A folder of the tree, made with those above it. Only what was made here as a folder is gone through."""
-    missing = [each for each in (relative, *relative.parents) if each not in folders]
-    for each in reversed(missing):
-        room.take(0)
-        path = folders[each.parent] / each.name
-        try:
-            path.mkdir()
-        except FileExistsError:
-            _hostile(name, "goes through a symbolic link" if path.is_symlink() else "is a file and a folder")
-        folders[each] = path
-    return folders[relative]
-
-
-def _inside(folder: PurePosixPath, link: str, name: str) -> None:
-    depth = len(folder.parts)
-    if link.startswith("/") or "\\" in link or ":" in link:
-        _hostile(name, "is a link out of the folder")
-    for part in PurePosixPath(link).parts:
-        depth += -1 if part == ".." else 1
-        if depth < 0:
-            _hostile(name, "is a link out of the folder")
-
-
-def _resolve(part: Path, links: list[tuple[Path, str]]) -> None:
+def _resolve(part: Path, links: Iterable[Path]) -> None:
     """Now that all is there: where every link really leads, over others. One by one each may look harmless."""
-    inside = part.resolve()
-    for link, name in links:
-        try:
-            leads = link.resolve(strict=True)
-        except FileNotFoundError:
-            leads = link.resolve()
-        except (OSError, RuntimeError):
-            _hostile(name, "is a link that leads nowhere")
-        if not leads.is_relative_to(inside):
-            _hostile(name, "is a link out of the folder")
-
-
-def _hostile(name: str, why: str) -> NoReturn:
-    message = f"the tarball's member `{name[:120]}` {why}"
-    raise BadInput(message, hint="this is not a release of PyTorch's; nothing was unpacked")
+    for link in links:
+        if not untrusted.leads_inside(link, part):
+            name = link.relative_to(part).as_posix()
+            raise BadInput(f"the tarball's member `{untrusted.printable(name)}` is a link out of the folder")

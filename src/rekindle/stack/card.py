@@ -11,6 +11,7 @@ from rekindle.compat import old_wheels
 from rekindle.compat.judgement import holds
 from rekindle.compat.library_card import last_cudnn, math_serves
 from rekindle.compat.old_wheels import OldShare
+from rekindle.core import codec
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import UsageError
@@ -119,7 +120,7 @@ def describe(query: str) -> CardAnswer:
         last_cudnn=end.release if end else None,
         ambiguous=match.ambiguous,
         notes=(*match.notes, *([slowed] if slowed else [])),
-        candidates=tuple(_candidate(gpu) for gpu in match.gpus),
+        candidates=tuple(codec.like(SoldChip, gpu, compute_capability=gpu.capability) for gpu in match.gpus),
         torch=facts.torch if facts else None,
         lacks=facts.lacks if facts else (),
         advice=advice(capability) if capability and not slowed else None,
@@ -173,16 +174,13 @@ def serving_wheels(capability: Capability, system: str, machine: str = "x86_64")
 
 
 def _serving(offer: Offer, capability: Capability, broken: list[Rejection], loses: tuple[str, ...]) -> ServingWheel:
-    return ServingWheel(
-        torch=offer.torch,
+    return codec.like(
+        ServingWheel,
+        offer,
         variant=offer.variant or "",
-        cuda=offer.cuda,
-        cudnn=offer.cudnn,
         cudnn_serves=holds(prebuilt.cudnn_inside(offer, capability)),
         by_jit=any(each.rule == prebuilt.BY_JIT for each in broken),
-        experimental=offer.experimental,
         loses=loses,
-        evidence=offer.evidence,
     )
 
 
@@ -197,19 +195,6 @@ def _last_cuda(facts: capabilities.CapabilityFacts | None, last: toolkits.Toolki
     if facts and facts.last_cuda:
         return facts.last_cuda
     return None if last is None or last.version == toolkits.toolkits()[-1].version else last.version
-
-
-def _candidate(gpu: gpus.Gpu) -> SoldChip:
-    return SoldChip(
-        name=gpu.name,
-        compute_capability=gpu.capability,
-        architecture=gpu.architecture,
-        chip=gpu.chip,
-        pci_ids=gpu.pci_ids,
-        last_driver_branch=gpu.last_driver_branch,
-        source=gpu.source,
-        evidence=gpu.evidence,
-    )
 
 
 def _single(values: Iterable[T]) -> T | None:

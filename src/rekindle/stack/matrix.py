@@ -6,6 +6,7 @@ import msgspec
 
 from rekindle.compat import driver_card
 from rekindle.compat.torch_python import spread
+from rekindle.core import codec
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolkits import Toolkit
 from rekindle.knowledge.tables import Evidence
@@ -62,14 +63,8 @@ def matrix(situation: Situation, wish: Wish) -> Matrix:
     for offer in (*offers.official(*place), *offers.conda(*place), *offers.community(*place)):
         route, _ = prebuilt.consider(offer, situation, wish, window)
         if route is not None:
-            wheel = MatrixWheel(
-                name=offer.variant or f"{offer.route.value} {offer.cuda}",
-                route=offer.route,
-                cuda=offer.cuda,
-                cudnn=offer.cudnn,
-                loses=route.loses,
-                evidence=offer.evidence,
-            )
+            name = offer.variant or f"{offer.route.value} {offer.cuda}"
+            wheel = codec.like(MatrixWheel, offer, name=name, loses=route.loses)
             ready.setdefault(offer.torch, []).append(wheel)
     rows = [
         _row(release, tuple(ready.get(release.newest, ())), usable, situation, wish)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from rekindle.core import codec
 from rekindle.core.command import Command
 from rekindle.core.version import Version
 from rekindle.knowledge.torch import releases
@@ -166,16 +167,11 @@ def _serving_most(left: list[_Kind], near: Mapping[_Kind, set[Key]]) -> Key:
 def _nodes(kind: _Kind, key: Key | None) -> list[Node]:
     route = kind.routes[key] if key is not None else kind.best
     return [
-        Node(
+        codec.like(
+            Node,
+            route,
             name=name,
             cards=tuple(card.name for card in kind.place.cards for _ in range(card.count)),
-            route=route.route,
-            torch=route.torch,
-            variant=route.variant,
-            cuda=route.cuda,
-            python=route.python,
-            commands=route.commands,
-            summary=route.summary,
             alone=kind.best.torch if kind.best.torch != route.torch else None,
             notes=(*managed(kind.place, route), *(f"loses: {loss}" for loss in route.loses)),
         )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from rekindle.compat.gpu_code import Served, own, served
+from rekindle.core import codec
 from rekindle.core.errors import BadInput, ChecksFailed
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
@@ -150,18 +151,13 @@ def official_of(version: str, system: str, machine: str) -> tuple[Offer, ...]:
 @cached
 def conda(system: str, machine: str) -> tuple[Offer, ...]:
     return tuple(
-        Offer(
+        codec.like(
+            Offer,
+            row,
             route=RouteKind.CONDA_FORGE,
-            torch=row.torch,
-            cuda=row.cuda,
+            cudnn=None,
             cudnn_pin=row.cudnn or "9",
-            system=system,
-            machine=machine,
-            pythons=row.pythons,
             code=(listed(row.targets),),
-            glibc=row.glibc,
-            source=row.source,
-            evidence=row.evidence,
         )
         for row in reversed(conda_builds())
         if row.system == system and row.machine == machine
@@ -178,37 +174,28 @@ def _opened(system: str, machine: str) -> Iterable[Offer]:
     known = {row.version for row in toolkits.toolkits()}
     for row in old_wheels():
         if (row.system, row.machine) == (system, machine) and row.cuda and row.cuda in known:
-            yield Offer(
+            yield codec.like(
+                Offer,
+                row,
                 route=RouteKind.OFFICIAL_WHEEL,
                 torch=row.version,
                 variant=CudaLine(row.cuda).name,
-                cuda=row.cuda,
-                system=system,
-                pythons=row.pythons,
                 code=tuple(own(row.gpu_code)),
-                glibc=row.glibc,
+                wheel=None,
                 on_configured_index=True,
                 default_variant=True,
                 cudnn_inside=True,
-                source=row.source,
-                evidence=row.evidence,
             )
 
 
 def _listed(system: str, machine: str) -> Iterable[Offer]:
     return (
-        Offer(
+        codec.like(
+            Offer,
+            row,
             route=RouteKind.OFFICIAL_WHEEL,
-            torch=row.torch,
-            variant=row.variant,
-            cuda=row.cuda,
-            system=system,
-            pythons=row.pythons,
             code=(listed(releases.parse_arch_list(row.arch_list)),),
             index_url=index_of(row.variant),
-            torchvision=row.torchvision,
-            source=row.source,
-            evidence=row.evidence,
         )
         for row in wheel_platforms.old_lines()
         if (row.system, "x86_64") == (system, machine)
@@ -220,21 +207,14 @@ def community(system: str, machine: str) -> tuple[Offer, ...]:
     if machine != "x86_64":
         return ()
     return tuple(
-        Offer(
+        codec.like(
+            Offer,
+            row,
             route=RouteKind.COMMUNITY,
-            torch=row.torch,
-            cuda=row.cuda,
-            cudnn=row.cudnn,
-            system=system,
             pythons=(row.python,),
             code=(listed(row.targets),),
-            builder=row.builder,
             location=row.link or row.page,
             beside=tuple(word for word in (row.numpy, *row.mkl) if word),
-            cpu_floor=row.cpu_floor,
-            note=row.note,
-            source=row.source,
-            evidence=row.evidence,
         )
         for row in community_wheels()
         if row.system == system
@@ -286,23 +266,22 @@ def _cubins(variant: releases.Variant, system: str) -> set[Target]:
 
 def _confirmed(release: releases.TorchRelease, variant: releases.Variant, seen: TorchWheel) -> Offer:
     """What was read off the wheel itself wins over what the script that built it says."""
-    return Offer(
+    torch = seen.version.partition("+")[0]
+    return codec.like(
+        Offer,
+        seen,
         route=RouteKind.OFFICIAL_WHEEL,
-        torch=seen.version.partition("+")[0],
+        torch=torch,
         variant=variant.name,
         cuda=variant.cuda,
         cudnn=Version(seen.cudnn) if seen.cudnn else variant.cudnn,
-        system=seen.system,
-        machine=seen.machine,
-        pythons=release.wheels_for(seen.version.partition("+")[0], seen.system),
+        pythons=release.wheels_for(torch, seen.system),
         code=tuple(own(seen.gpu_code)),
-        glibc=seen.glibc,
+        wheel=None,
         index_url=index_of(variant.name),
         on_configured_index=variant.index_default_linux,
         default_variant=variant.index_default_linux,
         experimental=variant.experimental,
-        source=seen.source,
-        evidence=seen.evidence,
     )
 
 
@@ -329,11 +308,11 @@ def _of_release(release: releases.TorchRelease, version: str, system: str, machi
 def _on_arm(release: releases.TorchRelease, line: wheel_platforms.Aarch64Line, version: str) -> Offer:
     """A CUDA build for aarch64 that only PyTorch's own index has."""
     variant = release.variant(line.variant)
-    return Offer(
+    return codec.like(
+        Offer,
+        line,
         route=RouteKind.OFFICIAL_WHEEL,
         torch=version,
-        variant=line.variant,
-        cuda=line.cuda,
         cudnn=variant.cudnn if variant else None,
         system="linux",
         machine="aarch64",
@@ -341,8 +320,6 @@ def _on_arm(release: releases.TorchRelease, line: wheel_platforms.Aarch64Line, v
         code=(listed(releases.parse_arch_list(line.arch_list)),),
         index_url=index_of(line.variant),
         experimental=variant.experimental if variant else False,
-        source=line.source,
-        evidence=line.evidence,
     )
 
 
@@ -355,12 +332,12 @@ def _official(
     if seen is not None:
         return _confirmed(release, variant, seen)
     sibling = _sibling(release, version, variant, system, machine)
-    return Offer(
+    return codec.like(
+        Offer,
+        variant,
         route=RouteKind.OFFICIAL_WHEEL,
         torch=version,
         variant=variant.name,
-        cuda=variant.cuda,
-        cudnn=variant.cudnn,
         system=system,
         machine=machine,
         pythons=release.wheels_for(version, system),
@@ -369,7 +346,6 @@ def _official(
         index_url=index_of(variant.name),
         on_configured_index=system == "linux" and variant.index_default_linux,
         default_variant=variant.index_default_linux,
-        experimental=variant.experimental,
         source=f"{variant.source}; the same list as in {sibling.wheel}" if sibling else variant.source,
         evidence=_evidence(version, variant, system),
     )

@@ -9,6 +9,7 @@ import msgspec
 from rekindle.compat import driver_cuda
 from rekindle.compat.feature_card import has
 from rekindle.compat.old_wheels import old_wheels_line
+from rekindle.core import codec
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import gpus, names
 from rekindle.knowledge.torch import projects, releases
@@ -112,14 +113,7 @@ def _for_each_chip(situation: Situation, wish: Wish, shelf: Sequence[Offer], *, 
     each = [resolve(alone, wish, shelf, as_it_is=as_it_is) for alone in situation.each_chip()]
     answers = list(zip(unsure.capabilities, each, strict=True))
     candidates = tuple(
-        AnswerFor(
-            capability=capability,
-            route=verdict.recommended.route,
-            torch=verdict.recommended.torch,
-            cuda=verdict.recommended.cuda,
-            summary=verdict.recommended.summary,
-        )
-        for capability, verdict in answers
+        codec.like(AnswerFor, verdict.recommended, capability=capability) for capability, verdict in answers
     )
     first = each[0]
     if len({(one.recommended.route, one.recommended.version, one.recommended.commands) for one in each}) == 1:

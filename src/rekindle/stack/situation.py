@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from rekindle.core import codec
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Range, Version
 from rekindle.inputs.driver import read_driver
@@ -330,15 +331,11 @@ def situation_from_options(
     place = read_system(system)
     asked = read_driver(driver, place.driver_system) if driver is not None else None
     chosen = read_python(python) if python is not None else None
-    return Situation(
-        system=place.system,
-        release=place.release,
+    return codec.like(
+        Situation,
+        place,
         system_name=place.spoken,
         system_note=place.note,
-        libc=place.libc,
-        glibc=place.glibc,
-        distribution=place.distribution,
-        wsl=place.wsl,
         jetpack=place.l4t,
         arch=machine or machine_of(cards),
         cards=cards,

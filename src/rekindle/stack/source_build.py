@@ -27,6 +27,7 @@ from rekindle.compat.library_card import (
 )
 from rekindle.compat.toolkit_card import arch_list as listed
 from rekindle.compat.toolkit_card import compiles
+from rekindle.core import codec
 from rekindle.core.command import Command, pip, pip_install, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits as building
@@ -427,15 +428,7 @@ def _pieces(toolkit: Toolkit, chosen: Version | None, toolset: _Toolset, situati
             )
         )
     if toolset.missing:
-        found.append(
-            Missing(
-                what="toolset",
-                need=toolset.need,
-                have=toolset.have,
-                why="the host compiler of nvcc",
-                commands=toolset.commands,
-            )
-        )
+        found.append(codec.like(Missing, toolset, what="toolset", why="the host compiler of nvcc"))
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core import codec, files
-from rekindle.core.errors import BadInput, RekindleError
+from rekindle.core.errors import BadInput
 
 
 class Compile(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,11 +98,8 @@ def _parsed(data: bytes) -> list[Compile]:
 
 def read_peaks(path: Path) -> dict[str, int]:
     """Bytes by object, of earlier builds. A file that cannot be read is as good as none."""
-    try:
-        kept = codec.from_json(path.read_bytes(), _Peaks)
-    except (OSError, RekindleError):
-        return {}
-    return {name: size * 1024 for name, size in kept.peaks.items()}
+    kept = codec.kept(path, _Peaks)
+    return {name: size * 1024 for name, size in kept.peaks.items()} if kept else {}
 
 
 def write_peaks(path: Path, before: Mapping[str, int], measured: Mapping[str, int]) -> None:

@@ -227,12 +227,12 @@ def keep(log: Path, name: str, compiles: Path | None = None) -> None:
 
 def builds(name: str) -> list[Times]:
     """Every build that was timed: the one of this name, this machine's others, the shipped ones, the sweeps."""
-    own: list[Times] = []
     paths = sorted(folder().glob("*.json"), key=lambda path: (path.stem != name, path.name))
-    for path in paths:
-        with contextlib.suppress(RekindleError, OSError):
-            kept = codec.from_json(path.read_bytes(), Kept, name=f"`{path}`")
-            own.append(Times(name=kept.name, seconds={key: ms / 1000 for key, ms in kept.milliseconds.items()}))
+    own = [
+        Times(name=kept.name, seconds={key: ms / 1000 for key, ms in kept.milliseconds.items()})
+        for path in paths
+        if (kept := codec.kept(path, Kept))
+    ]
     shipped = [Times(name=each.id, seconds=each.seconds) for each in compile_times()]
     return own + shipped + [Times(name=f"sweep of {torch}", seconds=times) for torch, times in file_seconds().items()]
 

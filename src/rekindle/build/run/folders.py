@@ -21,7 +21,7 @@ from rekindle.build.configure import compiler_cache
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core import codec, files
 from rekindle.core.disk import size_of
-from rekindle.core.errors import BadInput, Locked, NotFound
+from rekindle.core.errors import Locked, NotFound
 from rekindle.core.paths import cache_folder
 from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.model.cuda_line import CudaLine
@@ -136,8 +136,7 @@ def held(folders: Folders) -> Iterator[None]:
 
 def _refused(path: Path, root: Path) -> Locked:
     who = "another run"
-    with contextlib.suppress(OSError, BadInput):
-        first = codec.from_json(path.read_bytes(), LockHolder)
+    if first := codec.kept(path, LockHolder):
         who = f"another run (process {first.pid}, since {first.since})"
     message = f"{who} is building in `{root}`"
     return Locked(message, hint="wait for it, or end it; two builds in one folder would corrupt each other")

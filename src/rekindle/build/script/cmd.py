@@ -12,7 +12,7 @@ from functools import partial
 from rekindle.build.configure.render import Known, change_lines, cmd_value
 from rekindle.build.script import text as script_text
 from rekindle.build.script.script import Call, Script, ScriptPlace, ScriptStep
-from rekindle.build.script.standalone import BAD_WORD
+from rekindle.build.script.standalone import BAD_WORD, HELPED
 from rekindle.build.script.standalone_folder import NOT_OURS
 
 _rem, _title = partial(script_text.comment, mark="rem"), partial(script_text.title, mark="rem")
@@ -31,14 +31,13 @@ def text(script: Script, file: str) -> str:
         *_title("What you may change"),
         *(line for place in script.places for line in _place(script, place)),
         "",
-        *_arguments(script, file),
         *_begin(),
     ]
     for number, step in enumerate(script.steps):
         following = script.steps[number + 1].name if number + 1 < len(script.steps) else "finish"
         lines += _step(script, step, following)
     lines += _ending()
-    lines += [_rem(script_text.PYTHON_BEGINS), *script_text.python_part(script)]
+    lines += [_rem(script_text.PYTHON_BEGINS), *script_text.python_part(script, file)]
     return script_text.checked(script, "\n".join(lines) + "\n")
 
 
@@ -48,44 +47,10 @@ def _place(script: Script, place: ScriptPlace) -> list[str]:
     return [_rem(place.about), f'set "{place.variable}={"%RK_HERE%" if place.beside else ""}{spelled}"']
 
 
-def _arguments(script: Script, file: str) -> list[str]:
-    return [
-        *_title("What was asked for"),
-        'set "RK_FROM="',
-        'set "RK_UNTIL="',
-        ":arguments",
-        'if "%~1"=="" goto :begin',
-        'if /i "%~1"=="--help" goto :help',
-        'if /i "%~1"=="--from" goto :from',
-        'if /i "%~1"=="--until" goto :until',
-        "echo This script does not know such an argument.",
-        "call :usage",
-        "exit /b 2",
-        ":from",
-        'set "RK_FROM=%~2"',
-        "shift",
-        "shift",
-        "goto :arguments",
-        ":until",
-        'set "RK_UNTIL=%~2"',
-        "shift",
-        "shift",
-        "goto :arguments",
-        ":help",
-        "call :usage",
-        "exit /b 0",
-        ":usage",
-        *(f"echo {line}" for line in script_text.told(script, file)),
-        "exit /b 0",
-        "",
-    ]
-
-
 def _begin() -> list[str]:
     part = "import os; t = open(os.environ['RK_SELF']).read().split('rem ' + os.environ['RK_CUT'])[1]; "
     write = "open(os.environ['RK_STEPS'], 'w').write(t)"
     return [
-        ":begin",
         'if exist "%RK_PYTHON%" goto :unpack',
         "echo There is no Python where RK_PYTHON of this script says:",
         'echo   "%RK_PYTHON%"',
@@ -98,12 +63,14 @@ def _begin() -> list[str]:
         'set "PYTHONUTF8=1"',
         _rem("The Python part at the end of this file becomes a file of its own"),
         _rem("once the folder that it is written into has been looked at"),
-        f'"%RK_PYTHON%" -I -X utf8 -c "{part}exec(t)" folder',
+        f'"%RK_PYTHON%" -I -X utf8 -c "{part}exec(t)" folder %*',
+        f"if %ERRORLEVEL%=={HELPED} exit /b 0",
+        f"if %ERRORLEVEL%=={BAD_WORD} exit /b 2",
         f"if %ERRORLEVEL%=={NOT_OURS} exit /b 4",
         "if not %ERRORLEVEL%==0 goto :unstarted",
         f'"%RK_PYTHON%" -c "{part}{write}"',
         "if not %ERRORLEVEL%==0 goto :unwritable",
-        '"%RK_PYTHON%" "%RK_STEPS%" start',
+        '"%RK_PYTHON%" "%RK_STEPS%" start %*',
         f"if %ERRORLEVEL%=={BAD_WORD} exit /b 2",
         "if %ERRORLEVEL%==0 goto :steps",
         ":unstarted",

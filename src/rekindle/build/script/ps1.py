@@ -7,21 +7,22 @@ import re
 from rekindle.build.configure.render import change_lines, ps1_text
 from rekindle.build.script import text as script_text
 from rekindle.build.script.script import Call, Script, ScriptPlace, ScriptStep
-from rekindle.build.script.standalone import BAD_WORD
+from rekindle.build.script.standalone import BAD_WORD, HELPED
 from rekindle.build.script.standalone_folder import NOT_OURS
 from rekindle.build.script.text import comment, title
 from rekindle.core.errors import BadInput
 
 
 def text(script: Script, file: str) -> str:
-    python = script_text.python_part(script)
+    python = script_text.python_part(script, file)
     assert not any(line.startswith("'@") for line in python), "it would end the text early"
     lines = [
         *(comment(line) for line in script_text.head(script, file)),
         "#",
         "# Start it with `powershell -ExecutionPolicy Bypass -File build.ps1`: the variables that it sets end with it.",
         "",
-        *_arguments(script, file),
+        "$ErrorActionPreference = 'Stop'",
+        "",
         *title("What you may change"),
         *(line for place in script.places for line in _place(script, place)),
         "",
@@ -40,28 +41,6 @@ def text(script: Script, file: str) -> str:
         lines += _step(script, step)
     lines += [*title("The end"), "Invoke-Part $Env:RK_PYTHON @('finish')"]
     return script_text.checked(script, "\n".join(lines) + "\n")
-
-
-def _arguments(script: Script, file: str) -> list[str]:
-    """Both `--from STEP` and `-From STEP`: the first as in the other shells, the second as PowerShell spells it."""
-    return [
-        "$ErrorActionPreference = 'Stop'",
-        "$From = ''",
-        "$Until = ''",
-        "for ($i = 0; $i -lt $args.Count; $i++) {",
-        "  $word = ([string]$args[$i]).TrimStart('-').ToLowerInvariant()",
-        "  if ($word -eq 'help') {",
-        *(f"    Write-Output {ps1_text(line)}" for line in script_text.told(script, file)),
-        "    exit 0",
-        "  }",
-        "  elseif ($word -eq 'from' -and $i + 1 -lt $args.Count) { $i++; $From = [string]$args[$i] }",
-        "  elseif ($word -eq 'until' -and $i + 1 -lt $args.Count) { $i++; $Until = [string]$args[$i] }",
-        "  else { Write-Output 'This script does not know such an argument; --help lists them.'; exit 2 }",
-        "}",
-        "$Env:RK_FROM = $From",
-        "$Env:RK_UNTIL = $Until",
-        "",
-    ]
 
 
 def _place(script: Script, place: ScriptPlace) -> list[str]:
@@ -117,6 +96,7 @@ def _begin() -> list[str]:
         "# File names and messages in UTF-8, whatever the console's code page is",
         "$Env:PYTHONUTF8 = '1'",
         "function Confirm-Started([int]$Code) {",
+        f"  if ($Code -eq {HELPED}) {{ exit 0 }}",
         f"  if ($Code -eq {BAD_WORD}) {{ exit 2 }}",
         f"  if ($Code -eq {NOT_OURS}) {{ exit 4 }}",
         "  if ($Code -ne 0) {",
@@ -129,7 +109,7 @@ def _begin() -> list[str]:
         "# temporary files",
         "$Unpacked = [System.IO.Path]::GetTempFileName()",
         "[System.IO.File]::WriteAllText($Unpacked, $PythonPart)",
-        "& $Env:RK_PYTHON -I -X utf8 $Unpacked 'folder'",
+        "& $Env:RK_PYTHON -I -X utf8 $Unpacked 'folder' @args",
         "$Code = $LASTEXITCODE",
         "Remove-Item -LiteralPath $Unpacked",
         "Confirm-Started $Code",
@@ -140,7 +120,7 @@ def _begin() -> list[str]:
         "  Write-Output 'Free some space there, or correct RK_WORK near the top of this file.'",
         "  exit 4",
         "}",
-        "& $Env:RK_PYTHON $Env:RK_STEPS 'start'",
+        "& $Env:RK_PYTHON $Env:RK_STEPS 'start' @args",
         "Confirm-Started $LASTEXITCODE",
         "",
     ]

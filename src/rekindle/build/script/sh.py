@@ -8,7 +8,7 @@ import shlex
 from rekindle.build.configure.render import change_lines, drop_function, sh_text
 from rekindle.build.script import text as script_text
 from rekindle.build.script.script import Call, Script, ScriptPlace, ScriptStep
-from rekindle.build.script.standalone import BAD_WORD
+from rekindle.build.script.standalone import BAD_WORD, HELPED
 from rekindle.build.script.standalone_folder import NOT_OURS
 from rekindle.build.script.text import comment, title
 
@@ -28,14 +28,13 @@ def text(script: Script, file: str) -> str:
         *title("What you may change"),
         *(line for place in script.places for line in _place(script, place)),
         "",
-        *_arguments(script, file),
         *_functions(),
         *drop_function(script.environment),
         "",
         *title("The Python part of this script, which becomes a file of its own"),
         "python_part() {",
         f"  cat <<'{_END}'",
-        *script_text.python_part(script),
+        *script_text.python_part(script, file),
         _END,
         "}",
         "",
@@ -48,6 +47,7 @@ def text(script: Script, file: str) -> str:
         "started() {",
         "  case $1 in",
         "    0) ;;",
+        f"    {HELPED}) exit 0 ;;",
         f"    {BAD_WORD}) exit 2 ;;",
         f"    {NOT_OURS}) exit 4 ;;",
         "    *)",
@@ -58,14 +58,14 @@ def text(script: Script, file: str) -> str:
         "  esac",
         "}",
         "# The folder is looked at before anything is written into it",
-        'python_part | "$RK_PYTHON" -I -X utf8 - folder',
+        'python_part | "$RK_PYTHON" -I -X utf8 - folder "$@"',
         "started $?",
         'export RK_STEPS="$RK_WORK/steps.py"',
         'if ! python_part >"$RK_STEPS"; then',
         "  printf 'Cannot write to %s: free some space there, or correct RK_WORK above.\\n' \"$RK_WORK\" >&2",
         "  exit 4",
         "fi",
-        '"$RK_PYTHON" "$RK_STEPS" start',
+        '"$RK_PYTHON" "$RK_STEPS" start "$@"',
         "started $?",
         "",
     ]
@@ -85,32 +85,6 @@ def _place(script: Script, place: ScriptPlace) -> list[str]:
     value = place.value.rstrip("/") or "/"
     spelled = '"$RK_HERE"/' + shlex.quote(value) if place.beside else sh_text(value, script.before(place))
     return [comment(place.about), f"export {place.variable}={spelled}"]
-
-
-def _arguments(script: Script, file: str) -> list[str]:
-    told = script_text.told(script, file)
-    return [
-        *title("What was asked for"),
-        "export RK_FROM='' RK_UNTIL=''",
-        "while [ $# -gt 0 ]; do",
-        '  case "$1" in',
-        "    --help)",
-        f"      printf '%s\\n' {' '.join(shlex.quote(line) for line in told[:1])} \\",
-        *(f"        {shlex.quote(line)} \\" for line in told[1:-1]),
-        f"        {shlex.quote(told[-1])}",
-        "      exit 0",
-        "      ;;",
-        '    --from) RK_FROM="${2-}"; shift ;;',
-        '    --until) RK_UNTIL="${2-}"; shift ;;',
-        "    *)",
-        "      printf 'This script does not know such an argument; --help lists them.\\n' >&2",
-        "      exit 2",
-        "      ;;",
-        "  esac",
-        "  if [ $# -gt 0 ]; then shift; fi",
-        "done",
-        "",
-    ]
 
 
 def _functions() -> list[str]:

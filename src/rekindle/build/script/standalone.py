@@ -1,7 +1,8 @@
 """The part of a build script that no shell does well: marks, logs, running programs. Needs Python 3.7 and no more.
 
-steps.py folder                the folder of this build is the user's own (else 13); it is made if it is not there
-steps.py start                 the arguments make sense (else 12); what --from names is to be done again
+steps.py folder WORD ...       the words of the script make sense (else 12, or 14 after --help), and the folder of this
+                               build is the user's own (else 13); it is made if it is not there
+steps.py start WORD ...        the steps that the words name are there (else 12); what --from names is to be done again
 steps.py begin STEP            exit code 0: do it, 10: it is done already, 11: enough, --until was before it
 steps.py run PROGRAM WORD ...  run it, every line with the time on the screen and in the logs
 steps.py failed                say where it stopped and what to do now
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 PLAN: dict[str, Any] = {}
-KEPT, ENOUGH, BAD_WORD = 10, 11, 12
+KEPT, ENOUGH, BAD_WORD, HELPED = 10, 11, 12, 14
 BETWEEN = "between steps"
 
 
@@ -78,16 +79,40 @@ def forget(steps: Sequence[str]) -> None:
             path.unlink()
 
 
-def start() -> int:
+def arguments(*words: str) -> dict[str, str]:
+    """What was asked for, `--from` as well as PowerShell's `-From`; nothing where the words do not make sense."""
+    found, rest = {"from": "", "until": ""}, list(words)
+    while rest:
+        name = rest.pop(0).lstrip("-").lower()
+        if name not in found or not rest:
+            return {}
+        found[name] = rest.pop(0)
+    return found
+
+
+def understood(*words: str) -> int:
+    helped = any(word.lstrip("-").lower() == "help" for word in words)
+    if arguments(*words) and not helped:
+        return 0
+    print("\n".join([*([] if helped else ["This script does not know such an argument."]), *PLAN["help"]]))
+    return HELPED if helped else BAD_WORD
+
+
+def until() -> str:
+    return str(json.loads(read(place("asked")) or "{}").get("until", ""))
+
+
+def start(*words: str) -> int:
     write(place("step"), BETWEEN)
-    asked, until = os.environ.get("RK_FROM", ""), os.environ.get("RK_UNTIL", "")
-    for word in (asked, until):
+    asked = arguments(*words)
+    write(place("asked"), json.dumps(asked))
+    for word in asked.values():
         if word and word not in names():
             stop(f"there is no step `{word}`", "the steps are " + ", ".join(names()))
             return BAD_WORD
     say(PLAN["title"])
-    if asked:
-        forget(names()[names().index(asked) :])
+    if asked["from"]:
+        forget(names()[names().index(asked["from"]) :])
     return 0
 
 
@@ -102,8 +127,8 @@ def ended() -> None:
 
 def begin(step: str) -> int:
     ended()
-    until = os.environ.get("RK_UNTIL", "")
-    if until and names().index(step) > names().index(until):
+    last = until()
+    if last and names().index(step) > names().index(last):
         return ENOUGH
     always = step in PLAN["always"]
     write(place("step"), step)

@@ -29,6 +29,7 @@ from rekindle.build.script.standalone import (
     say,
     start,
     stop,
+    until,
     write,
 )
 from rekindle.build.script.standalone_folder import own_folder
@@ -59,10 +60,10 @@ def main(words: Sequence[str]) -> int:
 
 def preflight() -> int:
     """Everything that is missing at once, and only what the steps up to --until need."""
-    until = names().index(os.environ.get("RK_UNTIL", "") or names()[-1])
+    last = names().index(until() or names()[-1])
     wrong: list[str] = []
     for need in PLAN["needs"]:
-        if names().index(need["step"]) > until:
+        if names().index(need["step"]) > last:
             continue
         if need.get("dll"):
             if not anywhere(need["dll"], [str(expanded(each)) for each in need["places"]]):

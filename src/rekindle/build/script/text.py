@@ -52,20 +52,19 @@ def usage(file: str) -> list[str]:
     ]
 
 
-def told(script: Script, file: str) -> list[str]:
-    """What `--help` says."""
+def _told(script: Script, file: str) -> list[str]:
     steps = ", ".join(step.name for step in script.steps)
     return [one_line(script.title), *(f"  {line}" for line in (*usage(file), f"steps: {steps}"))]
 
 
-def python_part(script: Script) -> list[str]:
-    """The modules as one file, with the plan in it."""
+def python_part(script: Script, file: str) -> list[str]:
+    """The modules as one file, with the plan in it, and what `--help` says."""
     shared = (disk, dll_names, cmake_result, edits)
     parts = (standalone, standalone_folder, *shared, standalone_libraries, standalone_steps)
     first, *others = (Path(str(part.__file__)).read_text(encoding="utf-8") for part in parts)
     empty = "PLAN: dict[str, Any] = {}\n"
     assert first.count(empty) == 1
-    plan = json.dumps(script.plan, indent=1, ensure_ascii=True)
+    plan = json.dumps({**script.plan, "help": _told(script, file)}, indent=1, ensure_ascii=True)
     first = first.replace(empty, f"PLAN: dict[str, Any] = {plan}\n")
     ours = r"^from (?:__future__|rekindle\S*) import (?:\([^)]*\)|[^\n]*)\n"
     later = [re.sub(ours, "", text, flags=re.MULTILINE) for text in others]

@@ -12,7 +12,7 @@ import msgspec
 from rekindle.core import console, files, own
 from rekindle.core.command import Command, ShellVariable, rekindle, sh, workflow_step
 from rekindle.core.errors import UsageError
-from rekindle.fleet.job import FleetJob, JobKind, JobState
+from rekindle.fleet.job import FleetJob, FleetLock, JobKind, JobState
 from rekindle.fleet.planning import FleetPlan
 
 _MOST_AT_GITHUB = 256
@@ -85,18 +85,27 @@ def _round(exported: Exported, turn: ExportRound, before: list[str]) -> dict[str
     }
 
 
-def _entry(job: ExportedJob, settings: ExportSettings) -> dict[str, str]:
-    place = f"{job.system}-{job.machine}"
+def _entry(job: FleetJob, settings: ExportSettings) -> dict[str, str]:
+    place, lock = _place(job), job.lock
+    assert lock is not None and job.key is not None
     return {
         "name": job.name,
-        "key": job.key,
+        "key": job.key[:16],
         "runner": settings.runner.get(place) or RUNNERS.get(place, "self-hosted"),
-        "python": job.python,
-        "toolchain": " ".join(job.toolchain),
-        "project": job.project.replace("-", "_"),
-        "needs": job.needs,
-        "room": "yes" if job.disk_gb > FREE_GB else "no",
+        "python": lock.python or "3.12",
+        "toolchain": _toolchain(lock),
+        "project": lock.project.replace("-", "_"),
+        "needs": job.needs[0][:16] if job.needs else "",
+        "room": "yes" if job.estimate.disk_gb > FREE_GB else "no",
     }
+
+
+def _toolchain(lock: FleetLock) -> str:
+    """Words for `rekindle toolchain install`."""
+    words = [f"cuda=={lock.cuda}"] if lock.cuda else []
+    if lock.kind is JobKind.TORCH and lock.cudnn:
+        words += [f"cudnn=={lock.cudnn}", "--cuda", str(lock.cuda)]
+    return " ".join(words)
 
 
 def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str, Any]]:
@@ -258,13 +267,11 @@ def pipeline(exported: Exported) -> dict[str, Any]:
     return {"stages": stages, "variables": variables(exported.settings), **jobs}
 
 
-def _place(job: ExportedJob) -> str:
-    return f"{job.system}-{job.machine}"
+def _place(job: FleetJob) -> str:
+    return f"{job.lock.system}-{job.lock.machine}" if job.lock else ""
 
 
-def _job(
-    settings: ExportSettings, stage: str, place: str, jobs: Sequence[ExportedJob], *, last: bool
-) -> dict[str, Any]:
+def _job(settings: ExportSettings, stage: str, place: str, jobs: Sequence[FleetJob], *, last: bool) -> dict[str, Any]:
     image = settings.runner.get(place) or IMAGES.get(place)
     command = build_command(settings)
     goes_on = "" if last else ' if [ "$code" = 75 ]; then code=0; fi;'
@@ -274,8 +281,8 @@ def _job(
         "timeout": f"{settings.limit} minutes",
         "parallel": {
             "matrix": [
-                {"JOB": job.name, "KEY": job.key, "PYTHON": job.python, "TOOLCHAIN": " ".join(job.toolchain)}
-                for job in jobs
+                {"JOB": row["name"], "KEY": row["key"], "PYTHON": row["python"], "TOOLCHAIN": row["toolchain"]}
+                for row in (_entry(job, settings) for job in jobs)
             ]
         },
         "cache": {"key": "fleet-$KEY", "paths": [f"{COMPILED}/"], "when": "always"},
@@ -291,13 +298,13 @@ def _job(
 def script(exported: Exported) -> str:
     """One script to hand to `sbatch`. Level by level: what needs another wheel waits in a later array."""
     settings = exported.settings
-    levels = sorted({job.level for job in exported.jobs})
+    levels = sorted({bool(job.needs) for job in exported.jobs})
     if len(levels) > 1:
         note = "# Submit it once per level: LEVEL=0 first, then LEVEL=1 with --dependency=afterok:JOBID.\n"
     else:
         note = ""
-    lines = [f"  {job.level} {job.key} {job.name}" for job in exported.jobs]
-    count = max(sum(job.level == level for job in exported.jobs) for level in levels)
+    lines = [f"  {len(job.needs[:1])} {(job.key or '')[:16]} {job.name}" for job in exported.jobs]
+    count = max(sum(bool(job.needs) is level for job in exported.jobs) for level in levels)
     return f"""#!/bin/bash
 # Written by `rekindle fleet export slurm`. Submit from the folder that holds the matrix: sbatch THIS_FILE
 {note}#SBATCH --job-name=rekindle-fleet
@@ -358,28 +365,14 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A push starts nothing: the first one would come before key and pages are there."""
 
 
-class ExportedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the exported matrix. `toolchain` are words for `rekindle toolchain install`."""
-
-    key: str
-    name: str
-    system: str
-    machine: str
-    python: str
-    toolchain: tuple[str, ...] = ()
-    minutes: int | None = None
-    disk_gb: float = 0.0
-    project: str = ""
-    needs: str = ""
-    """The key of the job whose wheel it needs."""
-    level: int = 0
-    """Jobs of level 1 need wheels of level 0."""
-
-
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    jobs: tuple[ExportedJob, ...]
+    jobs: tuple[FleetJob, ...]
     rounds: int
     settings: ExportSettings
+
+    @property
+    def needs_toolchains(self) -> bool:
+        return any(job.lock and _toolchain(job.lock) for job in self.jobs)
 
 
 class ExportRound(msgspec.Struct, frozen=True, kw_only=True):
@@ -388,11 +381,11 @@ class ExportRound(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     number: int
     last: bool
-    jobs: tuple[ExportedJob, ...]
+    jobs: tuple[FleetJob, ...]
 
 
 def exported(plan: FleetPlan, settings: ExportSettings) -> Exported:
-    jobs = tuple(_exported_job(job) for job in plan.jobs if job.state is JobState.BUILD)
+    jobs = tuple(job for job in plan.jobs if job.state is JobState.BUILD)
     if not jobs:
         raise UsageError("there is nothing to build in this matrix", hint="`rekindle fleet plan` says why")
     for each in plan.left_out:
@@ -400,43 +393,22 @@ def exported(plan: FleetPlan, settings: ExportSettings) -> Exported:
     return Exported(jobs=jobs, rounds=settings.rounds or _rounds(jobs, settings), settings=settings)
 
 
-def _exported_job(job: FleetJob) -> ExportedJob:
-    lock = job.lock
-    assert lock is not None and job.key is not None
-    words = [f"cuda=={lock.cuda}"] if lock.cuda else []
-    if lock.kind is JobKind.TORCH and lock.cudnn:
-        words += [f"cudnn=={lock.cudnn}", "--cuda", str(lock.cuda)]
-    return ExportedJob(
-        key=job.key[:16],
-        name=job.name,
-        system=lock.system,
-        machine=lock.machine,
-        python=lock.python or "3.12",
-        toolchain=tuple(words),
-        minutes=job.estimate.minutes,
-        disk_gb=job.estimate.disk_gb,
-        project=lock.project,
-        needs=job.needs[0][:16] if job.needs else "",
-        level=1 if job.needs else 0,
-    )
-
-
-def _rounds(jobs: Sequence[ExportedJob], settings: ExportSettings) -> int:
+def _rounds(jobs: Sequence[FleetJob], settings: ExportSettings) -> int:
     """As many turns as the longest job needs on such a runner, and one more: estimates are rough."""
-    longest = max((job.minutes or 0 for job in jobs), default=0) * 8 / settings.cores
+    longest = max((job.estimate.minutes or 0 for job in jobs), default=0) * 8 / settings.cores
     return math.ceil(longest / usable(settings)) + 1 if longest > usable(settings) else 1
 
 
 def export_rounds(exported: Exported) -> Iterator[ExportRound]:
     """One after another: all turns of the builds, then all turns of what needs their wheels."""
-    for level in sorted({job.level for job in exported.jobs}):
-        jobs = tuple(job for job in exported.jobs if job.level == level)
+    for needs in sorted({bool(job.needs) for job in exported.jobs}):
+        jobs = tuple(job for job in exported.jobs if bool(job.needs) is needs)
+        kind = "extensions" if needs else "build"
         for number in range(1, exported.rounds + 1):
-            kind = "build" if level == 0 else "extensions"
             yield ExportRound(kind=kind, number=number, last=number == exported.rounds, jobs=jobs)
 
 
-def divided(jobs: Sequence[ExportedJob], most: int) -> Iterator[tuple[str, Sequence[ExportedJob]]]:
+def divided(jobs: Sequence[FleetJob], most: int) -> Iterator[tuple[str, Sequence[FleetJob]]]:
     """In parts that a matrix of the format can hold, each with what its name ends in."""
     for start in range(0, len(jobs), most):
         yield f"-{start // most + 1}" if len(jobs) > most else "", jobs[start : start + most]
@@ -460,7 +432,7 @@ def notes(exported: Exported) -> str:
     """What whoever reads the file should know before it is run."""
     settings = exported.settings
     found = []
-    if any(job.toolchain for job in exported.jobs) and not settings.accept_licence:
+    if exported.needs_toolchains and not settings.accept_licence:
         found.append(
             "The step `Toolchain` stops at NVIDIA's terms: read them, then write this again with `--accept-licence`."
         )

@@ -91,9 +91,7 @@ def _check(wheel: Path, entry: ShelvedWheel, published: ShelvedWheel | None) -> 
     statement = wheel.with_name(wheel.name + store.STATEMENT)
     if entry.signed_by is None or not statement.is_file():
         raise ChecksFailed(f"`{entry.file}` has no signed statement", hint="a factory publishes signed wheels only")
-    envelope = signing.read_envelope(files.read_bytes(statement), name=f"`{statement.name}`")
-    keys = (signing.PublicKey.parse(entry.signed_by),)
-    said = provenance.opened(envelope, keys, name=f"`{statement.name}`").entry
+    said = provenance.of_file(statement, (signing.PublicKey.parse(entry.signed_by),)).entry
     if said != msgspec.structs.replace(entry, yanked=said.yanked):
         raise ChecksFailed(f"what the shelf says of `{entry.file}` is not what was signed", hint="build it again")
 

@@ -83,7 +83,7 @@ def init(
     settings = ExportSettings(cores=CORES, limit=350, site=True, rekindle=rekindle, accept_licence=True, by_hand=True)
     made = exported(plan, settings)
     flow = write.workflow(made, name="factory", then={"publish": _publish(settings)})
-    if any(job.toolchain for job in made.jobs) and not accept():
+    if made.needs_toolchains and not accept():
         message = "the runners install CUDA by NVIDIA's terms, and nobody has accepted them"
         raise UsageError(message, hint="read docs.nvidia.com/cuda/eula, then add `--accept-licence`")
     steps = _steps(made)

@@ -8,7 +8,6 @@ tool prints one, because Windows speaks the user's language.
 from __future__ import annotations
 
 from enum import Enum
-from pathlib import Path
 
 import msgspec
 
@@ -173,10 +172,6 @@ def log_words() -> tuple[WordRow, ...]:
 
 def cause(label: str) -> CauseRow | None:
     return next((row for row in causes() if row.id == label), None)
-
-
-def folder() -> Path:
-    return Path(__file__).parent / "signatures"
 
 
 class FixAction(str, Enum):

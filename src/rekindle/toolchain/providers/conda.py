@@ -144,12 +144,10 @@ def _found(
 
 def _part(row: CondaSet, folder: str, file: str, record: Record) -> Part:
     assert record.sha256 is not None
-    return Part(
-        name=record.name,
-        version=record.version,
+    return codec.like(
+        Part,
+        record,
         file=untrusted.checked(PlainFileName, file, "the list of the channel"),
-        size=record.size,
-        sha256=record.sha256,
         origin=f"conda:{folder}/{file}",
         licence=row.licence,
     )

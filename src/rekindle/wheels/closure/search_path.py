@@ -33,7 +33,6 @@ def windows_places(
     torch: str | None,
     cuda: Version | None,
     environ: Mapping[str, str] = os.environ,
-    base: Path | None = None,
     separator: str = os.pathsep,
 ) -> list[Elsewhere]:
     """The folders beyond torch/lib in which `import torch` looks, for the environment of these site-packages."""
@@ -42,7 +41,7 @@ def windows_places(
     program_files = environ.get("ProgramFiles", "C:\\Program Files")
     spelled = {
         "{prefix}": str(prefix),
-        "{base}": str(base or venv_config(prefix).get("home") or prefix),
+        "{base}": str(venv_config(prefix).get("home") or prefix),
         "{userbase}": str(Path(environ.get("APPDATA", str(prefix))) / "Python"),
         "{NVTOOLSEXT_PATH}": environ.get("NVTOOLSEXT_PATH", f"{program_files}/NVIDIA Corporation/NvToolsExt"),
         "{SystemRoot}": environ.get("SystemRoot", "C:\\Windows"),

@@ -58,7 +58,7 @@ def check(folder: Path, trusted: Sequence[PublicKey] = (), *, signed: bool = Fal
     return ShelfHealth(folder=folder, state=worst(found), findings=tuple(found))
 
 
-def mend(folder: Path, trusted: Sequence[PublicKey] = ()) -> ShelfHealth:
+def mend(folder: Path) -> ShelfHealth:
     """Make anew what follows from the wheels; set aside what does not."""
     done: list[Finding] = []
     with store.locked(folder):
@@ -89,12 +89,12 @@ def mend(folder: Path, trusted: Sequence[PublicKey] = ()) -> ShelfHealth:
             else:
                 done += _companions(folder, entry)
                 signed = entry.signed_by or (wheel.parent / f"{file}{store.STATEMENT}").exists()
-                why = provenance.contradiction(wheel.parent, entry, trusted) if signed else None
+                why = provenance.contradiction(wheel.parent, entry) if signed else None
                 done += [failed("mend", why, fix=_AGAIN)] if why else []
         named = {path.name.removesuffix(store.ENTRY) for path in store.entry_files(folder)}
         strays += [wheel for wheel in sorted((folder / "wheels").glob("*.whl")) if wheel.name not in named]
     for wheel in dict.fromkeys(strays):
-        done.append(_taken_in(folder, wheel, trusted))
+        done.append(_taken_in(folder, wheel))
     with store.locked(folder):
         index.write(folder, entries(folder))
     if not done:
@@ -106,11 +106,11 @@ def _left_behind(folder: Path) -> list[Path]:
     return [*files.left_behind(folder), *files.left_behind(folder / "wheels")]
 
 
-def _taken_in(folder: Path, wheel: Path, trusted: Sequence[PublicKey]) -> Finding:
+def _taken_in(folder: Path, wheel: Path) -> Finding:
     """A wheel without an entry is checked and added like any other."""
     place = store.set_aside(folder, wheel.name)
     try:
-        add(folder, [place / wheel.name], Addition(trusted=tuple(trusted), labels=False))
+        add(folder, [place / wheel.name], Addition(labels=False))
     except RekindleError as error:
         return failed("mend", f"`{wheel.name}` cannot be on a shelf: {error}; it lies in `{place}`")
     return _done(f"checked `{wheel.name}` and wrote its entry")

@@ -105,8 +105,9 @@ def pages(entries: Sequence[ShelvedWheel]) -> dict[str, str]:
     for name, wheels in projects.items():
         lists = variants(wheels)
         found |= {f"wheels/{file}": text for file, text in lists.items()}
-        found[f"simple/{name}/index.html"] = project_page(name, wheels, lists)
-        found[f"simple/{name}/index.json"] = _json(project_json(name, wheels, lists))
+        listed = project_json(name, wheels, lists)
+        found[f"simple/{name}/index.html"] = project_page(name, listed["files"])
+        found[f"simple/{name}/index.json"] = _json(listed)
     found["simple/index.json"] = _json({"meta": _META, "projects": [{"name": name} for name in projects]})
     links = [f'<a href="{quote(name)}/">{html.escape(name)}</a><br>' for name in projects]
     found["simple/index.html"] = _page("Simple index", "\n".join(links))
@@ -137,24 +138,27 @@ def variants(wheels: Sequence[ShelvedWheel]) -> dict[str, str]:
     return {file: codec.to_json(said) + "\n" for file, said in found.items()}
 
 
-def project_page(name: str, wheels: Sequence[ShelvedWheel], lists: Mapping[str, str]) -> str:
-    lines = [
-        f'<a href="../../wheels/{quote(file)}#sha256={_sha256(text)}">{html.escape(file)}</a><br>'
-        for file, text in lists.items()
-    ]
-    for entry in wheels:
-        requires = f' data-requires-python="{html.escape(entry.requires_python)}"' if entry.requires_python else ""
-        metadata = f"sha256={entry.metadata_sha256}"
-        lines.append(
-            f'<a href="../../wheels/{quote(entry.file)}#sha256={entry.sha256}"{requires}{_yanked(entry)} '
-            f'data-core-metadata="{metadata}" data-dist-info-metadata="{metadata}">{html.escape(entry.file)}</a><br>'
-        )
+def project_page(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of the JSON form as links."""
+    lines = []
+    for row in rows:
+        marks = {"requires-python": row.get("requires-python"), "yanked": row.get("yanked")}
+        if "core-metadata" in row:
+            marks |= dict.fromkeys(("core-metadata", "dist-info-metadata"), f"sha256={row['core-metadata']['sha256']}")
+        said = ((mark, "" if value is True else value) for mark, value in marks.items() if value is not None)
+        shown = "".join(f' data-{mark}="{html.escape(value)}"' for mark, value in said)
+        link = f'<a href="{row["url"]}#sha256={row["hashes"]["sha256"]}"{shown}>'
+        lines.append(f"{link}{html.escape(row['filename'])}</a><br>")
     return _page(f"Links for {name}", "\n".join(lines))
 
 
 def project_json(name: str, wheels: Sequence[ShelvedWheel], lists: Mapping[str, str]) -> dict[str, Any]:
     found: list[dict[str, Any]] = [
-        {"filename": file, "url": f"../../wheels/{quote(file)}", "hashes": {"sha256": _sha256(text)}}
+        {
+            "filename": file,
+            "url": f"../../wheels/{quote(file)}",
+            "hashes": {"sha256": hashlib.sha256(text.encode("utf-8")).hexdigest()},
+        }
         for file, text in lists.items()
     ]
     for entry in wheels:
@@ -174,14 +178,6 @@ def project_json(name: str, wheels: Sequence[ShelvedWheel], lists: Mapping[str, 
             row["yanked"] = entry.yanked or True
         found.append(row)
     return {"meta": _META, "name": name, "versions": sorted({entry.version for entry in wheels}), "files": found}
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
-
-
-def _yanked(entry: ShelvedWheel) -> str:
-    return "" if entry.yanked is None else f' data-yanked="{html.escape(entry.yanked)}"'
 
 
 def people_page(entries: Sequence[ShelvedWheel]) -> str:

@@ -88,6 +88,12 @@ def opened(envelope: Envelope, trusted: Sequence[PublicKey], *, name: str) -> St
     return Statement(entry=entry, verification=verification, build=facts, signed_by=key)
 
 
+def of_file(path: Path, trusted: Sequence[PublicKey]) -> Statement:
+    """The statement that lies in a file."""
+    name = f"`{path.name}`"
+    return opened(signing.read_envelope(files.read_bytes(path), name=name), trusted, name=name)
+
+
 def _payload(
     entry: ShelvedWheel, verification: Verification, build: BuildFacts | None, inside: Mapping[str, str]
 ) -> bytes:
@@ -166,13 +172,13 @@ def doubt(place: Path, entry: ShelvedWheel, keys: Sequence[PublicKey]) -> str | 
     return None if report == said.verification else f"the report of `{entry.file}` is not the one that was signed"
 
 
-def contradiction(place: Path, entry: ShelvedWheel, trusted: Sequence[PublicKey] = ()) -> str | None:
+def contradiction(place: Path, entry: ShelvedWheel) -> str | None:
     """The same, where the key that the entry itself names will do: nobody has to be trusted, but all must agree."""
     try:
         named = [PublicKey.parse(entry.signed_by)] if entry.signed_by else []
     except RekindleError as error:
         return str(error)
-    return doubt(place, entry, (*named, *believed(trusted)))
+    return doubt(place, entry, (*named, *believed(())))
 
 
 def believed(trusted: Sequence[PublicKey]) -> tuple[PublicKey, ...]:

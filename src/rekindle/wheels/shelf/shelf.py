@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from rekindle.compat.gpu_code import Served, overall, served
 from rekindle.compat.judgement import Clash
 from rekindle.compat.package import runs_on as package_card
-from rekindle.core import codec, console, files, paths, signing
+from rekindle.core import codec, console, files, paths
 from rekindle.core.errors import NotFound, RekindleError, UsageError
 from rekindle.core.signing import PublicKey
 from rekindle.core.untrusted import PlainFileName, Sha256
@@ -99,7 +99,6 @@ def find(
     cards: Sequence[Capability] = (),
     *,
     project: str | None = None,
-    torch: str | None = None,
     python: str | None = None,
     cuda: Version | None = None,
 ) -> tuple[ShelvedWheel, ...]:
@@ -112,7 +111,6 @@ def find(
         for entry in entries(folder)
         if all(serves(entry, card) or (project is not None and _pure(entry, card)) for card in cards)
         and (project is None or canonicalize_name(entry.project) == canonicalize_name(project))
-        and (torch is None or _for_torch(entry, torch))
         and (python is None or runs_on(entry.tags, python))
         and (cuda is None or (entry.cuda is not None and entry.cuda.parts[: len(cuda.parts)] == cuda.parts))
         and entry.yanked is None
@@ -180,8 +178,7 @@ def complete(folder: Path, file: str, report: Path, trusted: tuple[PublicKey, ..
     place = folder / "wheels"
     facts = None
     if (stated := place / f"{file}{store.STATEMENT}").is_file():
-        envelope = signing.read_envelope(files.read_bytes(stated), name=f"`{stated.name}`")
-        facts = provenance.opened(envelope, believed(trusted), name=f"`{stated.name}`").build
+        facts = provenance.of_file(stated, believed(trusted)).build
     (entry,) = add(folder, [place / file], Addition(report=report, trusted=trusted, labels=False, build=facts))
     return entry
 
@@ -392,13 +389,6 @@ def _cuda(known: Inspection, linked: Version | None, against: Path | None) -> Ve
     if against is not None:
         return read_torch(against).cuda
     return cuda_of(known) or (linked if known.targets else None)
-
-
-def _for_torch(entry: ShelvedWheel, torch: str) -> bool:
-    """Is it this torch, or built for it? `2.7` admits every 2.7.x."""
-    have = (entry.torch or "").partition("+")[0]
-    wanted = torch.removeprefix("v").partition("+")[0]
-    return have == wanted or have.startswith(f"{wanted}.")
 
 
 _MOST_NAMED = 6
