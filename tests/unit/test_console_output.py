@@ -266,9 +266,10 @@ def test_a_program_and_a_server_that_keep_us_waiting_are_named(tmp_path: Path, m
 
     monkeypatch.setattr(console, "say", say)
     monkeypatch.setattr(console, "_begun", True)
+    monkeypatch.setattr(fetch, "pool_for", lambda _: Silent())
     monkeypatch.setattr(console, "_PATIENCE", 0.0)
     program = "import pathlib, sys\nwhile not pathlib.Path(sys.argv[1]).exists(): pass"
     assert run.call([sys.executable, "-c", program, go], timeout=600).ok
     assert said.get(timeout=60).startswith("waiting for `")
     with pytest.raises(FetchFailed, match="enough"):
-        fetch.fetch_small("http://a.test/list", most=9, pool=Silent())
+        fetch.fetch_small("http://a.test/list", most=9)
