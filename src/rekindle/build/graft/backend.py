@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import distributions
@@ -20,15 +21,16 @@ from packaging.requirements import Requirement
 
 from rekindle.build.configure.backends import Backend, BackendCall, BackendJob
 from rekindle.build.graft import base as bases
-from rekindle.build.graft.base import Base, held, libraries, library_name
+from rekindle.build.graft import platforms
+from rekindle.build.graft.base import Base, held, libraries
 from rekindle.build.graft.ninja_file import (
     BESIDE,
     GENERATED,
     Half,
     architectures,
     common,
+    compiled,
     config_header,
-    includes,
     sources,
     write,
 )
@@ -37,7 +39,7 @@ from rekindle.core.errors import BadInput, ChecksFailed, RekindleError, StepFail
 from rekindle.core.findings import Finding, State, failed, passed, unverified
 from rekindle.core.python import ask, own
 from rekindle.core.version import Version
-from rekindle.formats import elf
+from rekindle.formats import elf, pe
 from rekindle.formats.access import File
 from rekindle.formats.elf import Symbols
 from rekindle.model.requirement import canonical_name
@@ -48,7 +50,7 @@ from rekindle.wheels.inspect.grafted import GPU_HALF, RECORD, GraftRecord, is_gp
 from rekindle.wheels.repair import rewrite
 from rekindle.wheels.repair.rewrite import Contents
 
-_JOB = "graft.json"
+_JOB, _LAYOUTS = "graft.json", "layouts.json"
 
 
 class Graft(Backend):
@@ -74,14 +76,15 @@ class Graft(Backend):
         return (build / "build.ninja",)
 
     def check(self, job: BackendJob, log: str) -> tuple[Finding, ...]:
-        return layouts(half_of(job))
+        return codec.from_json(files.read_bytes(Path(job.build) / _LAYOUTS), tuple[Finding, ...])
 
     def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]:
         return []
 
     def collect(self, job: BackendJob, into: Path) -> Path:
         half = half_of(job)
-        new = {name: made for name in GPU_HALF if (made := half.build / "lib" / bases.library_name(name)).is_file()}
+        paths = {name: half.build / "lib" / half.platform.library.format(name) for name in GPU_HALF}
+        new = {name: path for name, path in paths.items() if path.is_file()}
         found = [*check_border(half, new), *registrations(half, new, job.python)]
         if bad := [finding.found for finding in found if finding.state is not State.PASS]:
             message = f"the new GPU half is not proven to fit the base: {'; '.join(bad)}"
@@ -109,7 +112,7 @@ def half_of(job: BackendJob) -> Half:
         base=build / "base",
         unpacked=unpacked,
         packages=packages,
-        sources=sources(tree, build, cards, linux=job.request.system == "linux"),
+        sources=sources(tree, build, cards, platforms.of(job.request.system)),
     )
 
 
@@ -132,6 +135,8 @@ def main(build: Path, environ: Mapping[str, str]) -> None:
     job = codec.from_json(files.read_bytes(build / _JOB), BackendJob)
     half = half_of(job)
     write(half, environ)
+    # Here, since this runs in the environment of the build: on Windows the compiler is nowhere else.
+    files.write_text(build / _LAYOUTS, codec.to_json(layouts(half)) + "\n")
     for library, names in half.sources.files.items():
         print(f"{library}: {len(names)} files")
     for why in half.sources.left:
@@ -140,7 +145,7 @@ def main(build: Path, environ: Mapping[str, str]) -> None:
 
 _ARCHITECTURES = re.compile(rb"(?<=\x00)sm_\d+[a-z]?(?: (?:sm|compute)_\d+[a-z]?)*(?=\x00)")
 _CONFIG, _VERSION = "torch/include/ATen/cuda/CUDAConfig.h", "torch/version.py"
-_TAG = re.compile(r"(?:many)?linux(?:\d+|_\d+_\d+)?_(x86_64|aarch64)")
+_TAG = re.compile(r"(?:many)?linux(?:\d+|_\d+_\d+)?_(x86_64|aarch64)|win_amd64")
 
 
 def assemble(
@@ -148,7 +153,8 @@ def assemble(
 ) -> Path:
     """Appears under its name only when it is complete."""
     request = half.request
-    members = {f"torch/lib/{library_name(name)}": path for name, path in new.items()}
+    made = [path.with_name(file) for name, path in new.items() for file in half.platform.files(name)]
+    members = {f"torch/lib/{path.name}": path for path in made}
     with held(Path(base.wheel), base.sha256) as (wheel, _):
         archive = wheel.archive
         old = rewrite.info_folder(archive)
@@ -157,7 +163,7 @@ def assemble(
         add: dict[str, Contents] = dict(members)
         add[_CONFIG] = config_header(half.base, request.gpu_targets).encode()
         add[_VERSION] = _versioned(archive.read(_VERSION), version)
-        python = f"torch/lib/{library_name('torch_python')}"
+        python = f"torch/lib/{half.platform.library.format('torch_python')}"
         add[python] = relabelled(archive.read(python, limit=1 << 30), architectures(request.gpu_targets))
         record = GraftRecord(
             base=Path(base.wheel).name,
@@ -195,12 +201,14 @@ def relabelled(library: bytes, architectures: str) -> bytes:
 def old_tag(wheel: bytes) -> str:
     found = _TAG.search(wheel.decode("utf-8", "replace"))
     if found is None:
-        raise BadInput("the base's platform tag is not one of Linux", hint="name an official wheel")
+        raise BadInput("the base's platform tag is neither Linux's nor Windows's", hint="name an official wheel")
     return found[0]
 
 
 def platform_tag(base: str, made: Iterable[Path]) -> str:
     """The base's, unless the new libraries want a newer glibc than it promises."""
+    if base.startswith("win"):
+        return base
     floors = [elf.of(path).floor("GLIBC") for path in made]
     floor = max((each for each in floors if each), default=Version("0"))
     if floor <= (tagged_glibc(base) or Version("2.17")):
@@ -241,13 +249,14 @@ _LINE = re.compile(r"(registered at \S+):\d+")
 
 def check_border(half: Half, new: Mapping[str, Path]) -> list[Finding]:
     """Names, before anything runs. `new` are the libraries that were made."""
-    lib = libraries(half.base)
-    replaced = {library_name(name): path for name, path in new.items()}
-    inside = [*lib.glob("*.so*"), *half.base.glob("torch/*.so"), *half.base.glob("functorch/*.so")]
-    kept = {path.name: _symbols(path) for path in inside if path.name not in replaced}
-    old = {path.name: _symbols(path) for path in lib.glob("*.so") if path.name in replaced}
+    places = (libraries(half.base), half.base / "torch", half.base / "functorch")
+    inside = [path for place in places for path in place.glob("*") if {*path.suffixes} & {".so", ".dll", ".pyd"}]
+    replaced = {path.name: path for path in new.values()}
+    base = {path.name: _symbols(path) for path in inside}
+    kept = {name: each for name, each in base.items() if name not in replaced}
+    old = {name: each for name, each in base.items() if name in replaced}
     made = {name: _symbols(path) for name, path in replaced.items()}
-    needed = {name for path in new.values() for name in elf.of(path).needed}
+    needed = {name for path in new.values() for name in platforms.linked(path).needed}
     beside = [path for name in sorted(needed) for path in half.in_packages(f"lib/{name}")]
     packages = frozenset().union(*(_symbols(path).defined for path in beside))
     return [grafted.taken(kept, old, made), grafted.wanted(kept, old, made, packages)]
@@ -287,8 +296,8 @@ def overlay(half: Half, new: Mapping[str, Path]) -> Path:
     if folder.exists():
         shutil.rmtree(folder)
     shutil.copytree(half.base, folder, copy_function=_link, symlinks=True)
-    for name, path in new.items():
-        target = libraries(folder) / library_name(name)
+    for path in new.values():
+        target = libraries(folder) / path.name
         target.unlink(missing_ok=True)
         _link(str(path), str(target))
     return folder
@@ -315,12 +324,15 @@ def _ask_dispatcher(folder: Path, packages: Path, python: str) -> dict[str, Any]
 
 
 def _placeless(entry: list[str] | None) -> list[str] | None:
-    return None if entry is None else [_LINE.sub(r"\1", PLACE.sub(r"registered at \1", line)) for line in entry]
+    if entry is None:
+        return None
+    plain = (line.replace("\\", "/") for line in entry)
+    return [_LINE.sub(r"\1", PLACE.sub(r"registered at \1", line)) for line in plain]
 
 
 def _symbols(path: Path) -> Symbols:
     with File(path) as source:
-        return elf.symbols(source)
+        return grafted.of_pe(pe.read(source)) if source.read(0, 2) == pe.MAGIC else elf.symbols(source)
 
 
 _ASKED = (
@@ -332,7 +344,7 @@ _NCCL = ("sizeof(c10d::ProcessGroupNCCL)", "sizeof(c10d::ProcessGroupNCCL::Optio
 _HEADERS = ("cstddef", "cuda_runtime.h", "ATen/cuda/nvrtc_stub/ATenNVRTC.h", "c10/cuda/CUDACachingAllocator.h",
             "c10/cuda/CUDAStream.h", "ATen/cuda/CUDAGeneratorImpl.h")  # fmt: skip
 _NCCL_HEADER = "torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp"
-_TABLE = re.compile(r"^rekindle_layouts:\n((?:\s+\.(?:quad|xword)\s+\d+\n)+)", re.MULTILINE)
+_MARK_OF_TABLE = (0x52454B494E444C45, 0x4C41594F55545321)
 
 
 def layouts(half: Half) -> tuple[Finding, ...]:
@@ -356,19 +368,21 @@ def layouts(half: Half) -> tuple[Finding, ...]:
 
 
 def _numbers(half: Half, scratch: Path, asked: Sequence[str], first: Sequence[Path]) -> list[int]:
-    """By the compiler's own word: it writes a table of constants, and nothing is linked or run."""
+    """By the compiler's own word: it writes a table of constants into an object, and nothing is linked or run."""
     headers = [*_HEADERS, *((_NCCL_HEADER,) if _NCCL[0] in asked else ())]
-    source, made = scratch / "layouts.cpp", scratch / "layouts.s"
+    source, made = scratch / "layouts.cpp", scratch / "layouts.o"
     text = "".join(f"#include <{name}>\n" for name in headers)
-    text += f'extern "C" {{ extern const unsigned long rekindle_layouts[] = {{{", ".join(asked)}}}; }}\n'
+    table = ", ".join([*map(hex, _MARK_OF_TABLE), *asked])
+    text += f'extern "C" {{ extern const unsigned long long rekindle_layouts[] = {{{table}}}; }}\n'
     source.write_text(text, encoding="utf-8")
-    words = [half.request.compiler.cxx, "-std=c++17", "-w", *common(half), *(f"-I{path}" for path in first)]
-    said = run.call([*words, *includes(half), "-S", "-o", str(made), str(source)], timeout=900)
-    table = _TABLE.search(made.read_text(encoding="utf-8", errors="replace")) if said.ok else None
-    if table is None:
-        why = next((line for line in said.err.splitlines() if "error" in line), said.err.strip()[:200])
+    said = run.call([*compiled(half, first), *half.platform.one(str(source), str(made))], cwd=half.build, timeout=900)
+    found = files.read_bytes(made).partition(struct.pack("<2Q", *_MARK_OF_TABLE))[2] if said.ok else b""
+    if len(found) < 8 * len(asked):
+        why = next(
+            (line for line in (*said.err.splitlines(), *said.out.splitlines()) if "error" in line), said.err[:200]
+        )
         raise StepFailed(f"the layouts of both halves could not be compared: {why}", hint="see the headers it names")
-    return [int(number) for number in re.findall(r"\d+", table[1])]
+    return list(struct.unpack_from(f"<{len(asked)}Q", found))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from rekindle.build.graft import platforms
+from rekindle.build.graft.platforms import Platform
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, UsageError
 from rekindle.core.paths import sha256_of
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from rekindle.build.configure.request import BuildFile
 
 _STAMP = "base.json"
-_FLAGS = re.compile(rb"(?<=\x00)[^\x00]*-D_GLIBCXX_USE_CXX11_ABI=[01][^\x00]*(?=\x00)")
 _DEFINITIONS = re.compile(
     r'set_target_properties\((torch_cpu|torch_cuda) PROPERTIES\s+INTERFACE_COMPILE_DEFINITIONS "([^"]*)"'
 )
@@ -89,6 +90,7 @@ def read(path: Path, *, sha256: Sha256 | None = None) -> Base:
     if known.cxx_abi is None or python is None:
         raise BadInput(f"the C++ ABI or the Python of `{path.name}` is not known", hint="name an official wheel")
     arch = "aarch64" if known.platform.endswith("aarch64") else "x86_64"
+    windows = known.platform.startswith("win")
     return Base(
         wheel=str(path),
         sha256=found_hash,
@@ -96,11 +98,21 @@ def read(path: Path, *, sha256: Sha256 | None = None) -> Base:
         commit=commit,
         cuda=cuda,
         python=python,
-        system="windows" if known.platform.startswith("win") else "linux",
+        system="windows" if windows else "linux",
         arch=arch,
         cxx_abi=known.cxx_abi,
-        requires=_plain(known.requires),
+        requires=(*_plain(known.requires), *(_headers(path, cuda, known.cudnn) if windows else ())),
     )
+
+
+def _headers(path: Path, cuda: Version, cudnn: str | None) -> tuple[str, ...]:
+    """A wheel for Windows has NVIDIA's libraries inside, without their headers: these come from NVIDIA's packages."""
+    if cudnn is None or cudnn.count(".") < 2:
+        message = f"`{path.name}` does not say which cuDNN it has, so its headers cannot be brought"
+        raise BadInput(message, hint="take the official Windows wheel of PyTorch 2.4 or newer")
+    line = f"-cu{cuda.major}"
+    runtime = f"nvidia-cuda-runtime{line if cuda.major < 13 else ''}"
+    return (f"{runtime}=={cuda.major_minor}.*", f"nvidia-cudnn{line}=={cudnn}")
 
 
 def _plain(lines: Sequence[str]) -> tuple[str, ...]:
@@ -124,9 +136,6 @@ def on_base(wanted: BuildFile, base: Base) -> BuildFile:
         if said is not None and said != own:
             message = f"the base `{Path(base.wheel).name}` has {what} {own}, the plan {said}"
             raise BadInput(message, hint="name the base that the plan was made for")
-    if base.system != "linux":
-        message = f"`{Path(base.wheel).name}` is for Windows: only Linux wheels get another GPU half so far"
-        raise UsageError(message, hint="leave `--graft` out: `rekindle build` compiles all of it")
     if Version(base.torch).major_minor < FIRST:
         message = f"PyTorch {base.torch} is older than {FIRST}, the first whose GPU half can be built alone"
         raise UsageError(message, hint="leave `--graft` out: `rekindle build` compiles all of it")
@@ -158,7 +167,9 @@ def unpack(base: Base, folder: Path) -> UnpackedBase:
         shutil.rmtree(folder)
     with held(Path(base.wheel), base.sha256) as (wheel, _):
         package.unpack(wheel.archive, folder)
-    made = UnpackedBase(sha256=base.sha256, flags=_flags(folder), definitions=_definitions(folder))
+    made = UnpackedBase(
+        sha256=base.sha256, flags=_flags(folder, platforms.of(base.system)), definitions=_definitions(folder)
+    )
     files.write_text(stamp, codec.to_json(made) + "\n")
     return made
 
@@ -167,19 +178,15 @@ def libraries(folder: Path) -> Path:
     return folder / "torch" / "lib"
 
 
-def library_name(name: str) -> str:
-    return f"lib{name}.so"
-
-
-def _flags(folder: Path) -> tuple[str, ...]:
+def _flags(folder: Path, platform: Platform) -> tuple[str, ...]:
     """PyTorch keeps the flags of its compiler inside the CPU half (`torch.__config__.show()` prints them)."""
-    path = libraries(folder) / library_name("torch_cpu")
-    found = _FLAGS.findall(path.read_bytes())
+    path = libraries(folder) / platform.library.format("torch_cpu")
+    found = platform.said.findall(path.read_bytes())
     if not found:
         message = f"`{path.name}` of the base does not say how it was compiled"
         raise BadInput(message, hint="name an official wheel")
-    kept = ("-D", "-fabi-version=", "-fvisibility-inlines-hidden", "-fno-math-errno", "-fno-trapping-math")
-    return tuple(word for word in max(found, key=len).decode("ascii", "replace").split() if word.startswith(kept))
+    words = re.sub(r"(?<!\S)/D", "-D", max(found, key=len).decode("ascii", "replace")).split()
+    return tuple(word for word in words if word.startswith(platform.kept))
 
 
 def _definitions(folder: Path) -> tuple[str, ...]:

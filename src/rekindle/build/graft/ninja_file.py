@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from rekindle.build.configure.request import BuildRequest
-from rekindle.build.graft.base import UnpackedBase, libraries, library_name
+from rekindle.build.graft import platforms
+from rekindle.build.graft.base import UnpackedBase, libraries
+from rekindle.build.graft.platforms import Linked, Platform
 from rekindle.core import files
 from rekindle.core.errors import BadInput
-from rekindle.formats import elf
-from rekindle.formats.elf import Elf
 from rekindle.knowledge.builds import profiles
 from rekindle.knowledge.gpu.capability import Capability, Target
-from rekindle.wheels.inspect.grafted import GPU_HALF
 
 _NVCC = (
     "-DCUDA_HAS_FP16=1", "-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__",
@@ -32,23 +29,18 @@ _NVCC = (
     "--expt-relaxed-constexpr", "--expt-extended-lambda", "-Xfatbin", "-compress-all", "-Wno-deprecated-gpu-targets",
 )  # fmt: skip
 _DEFINED = (
-    "USE_CUDA", "AT_PER_OPERATOR_HEADERS", "BUILD_LAZY_CUDA_LINALG", "FMT_HEADER_ONLY=1", "ONNX_ML=1",
-    "ONNX_NAMESPACE=onnx_torch", "USE_EXTERNAL_MZCRC", "MINIZ_DISABLE_ZIP_READER_CRC32_CHECKS", "_FILE_OFFSET_BITS=64",
+    "USE_CUDA", "AT_PER_OPERATOR_HEADERS", "FMT_HEADER_ONLY=1", "ONNX_ML=1", "ONNX_NAMESPACE=onnx_torch",
+    "USE_EXTERNAL_MZCRC", "MINIZ_DISABLE_ZIP_READER_CRC32_CHECKS",
 )  # fmt: skip
-# What CMake defines for a library that it found; the base has found it when its GPU half needs it.
-_BY_LIBRARY = {"libnccl.so": "USE_NCCL", "libcusparseLt.so": "USE_CUSPARSELT", "libcufile.so": "USE_CUFILE"}
-_BY_TREE = {
-    "c10/cuda/CMakeLists.txt": "PYTORCH_C10_DRIVER_API_SUPPORTED",
-    "caffe2/CMakeLists.txt": "USE_EXPERIMENTAL_CUDNN_V8_API",
-    "cmake/public/cuda.cmake": "TORCH_CUDA_USE_NVTX3",
-}
+_BY_TREE = (
+    ("caffe2/CMakeLists.txt", "USE_EXPERIMENTAL_CUDNN_V8_API"),
+    ("cmake/public/cuda.cmake", "TORCH_CUDA_USE_NVTX3"),
+)
 _MAIN = {"c10_cuda": "-DC10_CUDA_BUILD_MAIN_LIB", "torch_cuda": "-DTORCH_CUDA_BUILD_MAIN_LIB", "torch_cuda_linalg": ""}
 _THIRD = ("fmt/include", "cudnn_frontend/include", "kineto/libkineto/include", "nlohmann/include", "gloo",
           "cutlass/include", "cutlass/tools/util/include", "NVTX/c/include", "fbgemm/include")  # fmt: skip
 _HEADERS = ("nccl", "cudnn", "cusparselt", "cufile")
 BESIDE = "cusparselt"
-# glibc's and the compiler's: the compiler adds those that it needs itself.
-_SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+))\.so\.\d+\Z")
 
 
 class Half(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +54,15 @@ class Half(msgspec.Struct, frozen=True, kw_only=True):
     packages: Path
     sources: GpuHalf
 
+    @property
+    def platform(self) -> Platform:
+        return platforms.of(self.request.system)
+
+    def named(self, path: Path) -> str:
+        """As the compiler is told of it, and so what the library says of where it was made."""
+        inside = self.platform.near and any(path.is_relative_to(folder) for folder in (self.tree, self.build))
+        return os.path.relpath(path, self.build) if inside else str(path)
+
     def in_packages(self, below: str) -> list[Path]:
         """Files or folders of NVIDIA's packages. cuSPARSELt's lay beside the others before 0.7."""
         return sorted([*self.packages.glob(f"*/{below}"), *self.packages.parent.glob(f"{BESIDE}/{below}")])
@@ -69,28 +70,33 @@ class Half(msgspec.Struct, frozen=True, kw_only=True):
 
 def write(half: Half, environ: Mapping[str, str]) -> None:
     """`build.ninja`, and the headers that differ from the base's."""
+    platform = half.platform
     over = half.build / "over" / "ATen" / "cuda" / "CUDAConfig.h"
     files.write_text(over, config_header(half.base, half.request.gpu_targets))
-    needed = {name: _elf(half, name) for name in half.sources.files}
+    needed = {name: _linked_in_base(half, name) for name in half.sources.files}
     lines = ["ninja_required_version = 1.5", "", *_rules(half, environ), ""]
     for library, names in half.sources.files.items():
         outputs = []
         for name in _heavy_first(half, names):
-            output = f"o/{library}.dir/{name}.o"
+            output = f"o/{library}.dir/{name}{platform.object}"
             outputs.append(output)
             rule = "cuda" if name.endswith(".cu") else "cxx"
+            own = platform.attention if rule == "cuda" and "/transformers/cuda/" in name else ""
             lines += [
-                f"build {_path(output)}: {rule} {_path(_at(half.tree, half.build, name))}",
-                f"  flags = {_MAIN[library]}",
+                f"build {_path(output)}: {rule} {_path(half.named(_at(half.tree, half.build, name)))}",
+                f"  flags = {f'{_MAIN[library]} {own}'.strip()}",
             ]
-        made = [own for own in GPU_HALF if own in half.sources.files and library_name(own) in needed[library].needed]
+        built = [each for each in half.sources.files if platform.library.format(each) in needed[library].needed]
+        made, *beside = (f"lib/{name}" for name in platform.files(library))
+        wanted = [f"lib/{platform.linked.format(each)}" for each in built]
         lines += [
-            f"build {_file(library)}: link {' '.join(map(_path, outputs))} | {' '.join(_file(own) for own in made)}",
-            f"  libraries = {_words(_linked(half, needed[library], made))}",
-            f"  name = {library_name(library)}",
-            f"  way = {_words(_run_path(needed[library]))}",
+            f"build {' | '.join([made, *beside])}: link {' '.join(map(_path, outputs))} | {' '.join(wanted)}",
+            f"  libraries = {platform.line(_linked(half, needed[library], built))}",
+            f"  name = {platform.library.format(library)}",
+            f"  import = {platform.linked.format(library)}",
+            f"  way = {platform.line(needed[library].way)}",
         ]
-    lines.append(f"default {' '.join(_file(library) for library in half.sources.files)}")
+    lines.append(f"default {' '.join(f'lib/{platform.library.format(library)}' for library in half.sources.files)}")
     files.write_text(half.build / "build.ninja", "\n".join(lines) + "\n")
 
 
@@ -122,54 +128,61 @@ def includes(half: Half) -> list[str]:
     ]  # fmt: skip
     assert half.request.cuda is not None
     root = Path(half.request.cuda.root) / "include"
-    return [f"-I{path}" for path in (*places, root, root / "nvtx3") if path.is_dir()]
+    return [f"-I{half.named(path)}" for path in (*places, root, root / "nvtx3") if path.is_dir()]
 
 
 def common(half: Half) -> list[str]:
     """What every file is compiled with, CUDA or not."""
-    needed = _elf(half, "torch_cuda").needed
-    found = [name for library, name in _BY_LIBRARY.items() if any(each.startswith(library) for each in needed)]
+    platform = half.platform
+    needed = _linked_in_base(half, "torch_cuda").needed
+    found = [name for library, name in platform.by_library.items() if any(each.startswith(library) for each in needed)]
     levels = ["HAVE_AVX2_CPU_DEFINITION", "HAVE_AVX512_CPU_DEFINITION"] if half.request.arch == "x86_64" else []
     attention = ["USE_MEM_EFF_ATTENTION"] if half.sources.attention else []
-    names = [*_DEFINED, *half.unpacked.definitions, *found, *from_tree(half.tree), *levels, *attention]
+    names = [*_DEFINED, *platform.definitions, *half.unpacked.definitions, *found, *from_tree(half.tree, platform)]
     # The wheel does not tell where it was made.
-    places = [f"-ffile-prefix-map={folder}/=" for folder in (half.tree, half.build)]
-    return [*half.unpacked.flags, *places, *(f"-D{name}" for name in dict.fromkeys(names))]
+    places = [] if platform.near else [f"-ffile-prefix-map={folder}/=" for folder in (half.tree, half.build)]
+    return [*half.unpacked.flags, *places, *(f"-D{name}" for name in dict.fromkeys([*names, *levels, *attention]))]
 
 
-def from_tree(tree: Path) -> list[str]:
+def compiled(half: Half, first: Sequence[Path] = ()) -> list[str]:
+    """The C++ compiler with what every file is compiled with. The headers of `first` come before all others."""
+    words = [*half.platform.cxx, *common(half), *(f"-I{path}" for path in first), *includes(half)]
+    return [half.request.compiler.cxx, *dict.fromkeys(words)]
+
+
+def from_tree(tree: Path, platform: Platform) -> list[str]:
     """What the CMake files of this release define for every file."""
-    texts = {name: (tree / path).read_text(encoding="utf-8", errors="replace") for path, name in _BY_TREE.items()}
-    return [name for name, text in texts.items() if name in text]
+    rows = (*platform.by_tree, *_BY_TREE)
+    texts = {path: (tree / path).read_text(encoding="utf-8", errors="replace") for path, _ in rows}
+    return [name for path, name in rows if name in texts[path]]
 
 
 def _rules(half: Half, environ: Mapping[str, str]) -> list[str]:
-    request = half.request
+    request, platform = half.request, half.platform
+    compiler = request.compiler
     assert request.cuda is not None
     first, second = (_launcher(environ, name) for name in ("CXX", "CUDA"))
     same = [*common(half), *includes(half)]
-    definitions = [word for word in same if not word.startswith("-f")]
-    host = ",".join(word for word in same if word.startswith("-f"))
-    nvcc = [*second, request.cuda.nvcc, "-ccbin", request.compiler.cuda_host, "-std=c++17", "-O2", "-w", *definitions,
-            *_NVCC, *gencode(request.gpu_targets), "-Xcompiler", f"-fPIC,{host}" if host else "-fPIC"]  # fmt: skip
-    cxx = [*first, request.compiler.cxx, "-std=c++17", "-O2", "-w", "-fPIC", *same]
-    # Without the names that nvcc draws by lot: two builds in one folder are then equal. A name that nobody has stops
-    # the link, not somebody's `import torch`.
-    link = [request.compiler.cxx, "-shared", "-Wl,-s", "-Wl,-z,defs", "-o"]
+    definitions = [word for word in same if word.startswith(("-D", "-I"))]
+    host = [*platform.host, *(word for word in same if not word.startswith(("-D", "-I")))]
+    own = [word.format(host=compiler.cuda_host) for word in platform.nvcc]
+    nvcc = [*second, request.cuda.nvcc, *own, "-std=c++17", "-O2", "-w", *definitions, *_NVCC,
+            *gencode(request.gpu_targets), "-Xcompiler", ",".join(host)]  # fmt: skip
     return [
-        *_compiles("cxx", cxx),
-        *_compiles("cuda", nvcc),
+        *_compiles("cxx", platform, [*first, *compiled(half)], platform.compiled, platform.dependencies),
+        *_compiles("cuda", platform, nvcc, platforms.LINUX.compiled, platforms.LINUX.dependencies),
         "rule link",
-        f"  command = {_words(link)} $out @$out.rsp $way $libraries -Wl,-soname,$name",
+        f"  command = {platform.line([platform.program(compiler.cxx, compiler.cuda_host)])} {platform.link}",
         "  rspfile = $out.rsp",
         "  rspfile_content = $in",
         "  description = $out",
     ]
 
 
-def _compiles(rule: str, words: list[str]) -> list[str]:
-    command = f"  command = {_words(words)} $flags -MD -MF $out.d -c $in -o $out"
-    return [f"rule {rule}", command, "  depfile = $out.d", "  deps = gcc", "  description = $out"]
+def _compiles(rule: str, platform: Platform, words: list[str], tail: str, dependencies: str) -> list[str]:
+    found = [f"rule {rule}", f"  command = {platform.line(words)} $flags {tail}", f"  deps = {dependencies}"]
+    # cl says them, the others write them down.
+    return [*found, *(["  depfile = $out.d"] if "$out.d" in tail else []), "  description = $out"]
 
 
 def _launcher(environ: Mapping[str, str], language: str) -> list[str]:
@@ -177,37 +190,42 @@ def _launcher(environ: Mapping[str, str], language: str) -> list[str]:
     return [word for word in environ.get(f"CMAKE_{language}_COMPILER_LAUNCHER", "").split(";") if word]
 
 
-def _elf(half: Half, library: str) -> Elf:
-    path = libraries(half.base) / library_name(library)
+def _linked_in_base(half: Half, library: str) -> Linked:
+    path = libraries(half.base) / half.platform.library.format(library)
     if not path.is_file():
         raise BadInput(f"the base has no `{path.name}`", hint="name the official wheel of a release from 2.0 on")
-    return elf.of(path)
+    return platforms.linked(path)
 
 
-def _linked(half: Half, found: Elf, made: Sequence[str]) -> list[str]:
+def _linked(half: Half, found: Linked, made: Sequence[str]) -> list[str]:
     """The very libraries that the base's own is linked with, by their files."""
+    platform = half.platform
     paths = []
     for name in found.needed:
-        if _SYSTEM.match(name):
-            continue
-        own = name.removeprefix("lib").removesuffix(".so")
-        if own in made:
-            paths.append(_file(own))
-            continue
         kept = libraries(half.base) / name
-        place = kept if kept.is_file() else next(iter(half.in_packages(f"lib/{name}")), None)
+        # What Windows itself has the linker finds by itself.
+        if platform.spared.match(name) or (platform.toolkit and not kept.is_file()):
+            continue
+        own = platform.plain(name)
+        if own in made:
+            paths.append(f"lib/{platform.linked.format(own)}")
+            continue
+        place = next(_places(half, name), None)
         if place is None:
             message = f"`{name}`, which the base's GPU half is linked with, is in none of its packages"
             raise BadInput(message, hint="`rekindle build --clean` installs them anew")
-        paths.append(str(place))
-    return ["-Wl,--no-as-needed", *paths, "-Wl,--as-needed", "-ldl", "-lpthread", "-lrt"]
+        paths.append(half.named(place))
+    return [*platform.before, *paths, *platform.after]
 
 
-def _run_path(found: Elf) -> list[str]:
-    """As in the base: NVIDIA's packages beside torch."""
-    ways = found.rpath or found.runpath
-    tags = "--disable-new-dtags" if found.rpath else "--enable-new-dtags"
-    return [f"-Wl,{tags}", *(f"-Wl,-rpath,{way}" for way in ways)]
+def _places(half: Half, name: str) -> Iterator[Path]:
+    """Where the linker's file for a library may lie."""
+    assert half.request.cuda is not None
+    root = Path(half.request.cuda.root)
+    for file in half.platform.to_link(name):
+        folders = [libraries(half.base), *(root / folder for folder in half.platform.toolkit)]
+        yield from (folder / file for folder in folders if (folder / file).is_file())
+        yield from half.in_packages(f"{half.platform.packages}/{file}")
 
 
 def _heavy_first(half: Half, names: Sequence[str]) -> list[str]:
@@ -220,16 +238,6 @@ def _heavy_first(half: Half, names: Sequence[str]) -> list[str]:
     return sorted(names, key=weight, reverse=True)
 
 
-def _file(library: str) -> str:
-    return f"lib/{library_name(library)}"
-
-
-def _words(words: Iterable[str]) -> str:
-    """For Ninja, whose commands a shell reads."""
-    line = subprocess.list2cmdline(list(words)) if os.name == "nt" else shlex.join(words)
-    return line.replace("$", "$$")
-
-
 def _path(path: str | Path) -> str:
     return str(path).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
@@ -238,10 +246,6 @@ _ATEN = "aten/src/ATen"
 _FOLDERS = ("cuda", "cuda/detail", "cuda/tunable", "cudnn", "native/cuda", "native/cudnn", "native/miopen",
             "native/nested/cuda", "native/quantized/cuda", "native/quantized/cudnn", "native/sparse/cuda",
             "native/transformers/cuda")  # fmt: skip
-_LISTS = ("aten_cuda_cu_source_list", "aten_cuda_with_sort_by_key_source_list",
-          "aten_cuda_cu_with_sort_by_key_source_list", "libtorch_cuda_core_sources",
-          "libtorch_cuda_distributed_base_sources", "libtorch_cuda_distributed_extra_sources")  # fmt: skip
-_ALONE = ("torch/csrc/cuda/nccl.cpp", "torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.cpp")
 _LEFT = {
     "torch/csrc/distributed/c10d/ProcessGroupGlooCuda.cpp": "gloo's transport of tensors on the GPU",
     "torch/csrc/distributed/rpc/tensorpipe_cuda.cpp": "tensorpipe's CUDA channel",
@@ -266,27 +270,27 @@ class GpuHalf(msgspec.Struct, frozen=True, kw_only=True):
     attention: bool = False
 
 
-def sources(tree: Path, build: Path, cards: Iterable[Capability], *, linux: bool) -> GpuHalf:
+def sources(tree: Path, build: Path, cards: Iterable[Capability], platform: Platform) -> GpuHalf:
     """Attention's files are large: they are compiled only where one of the cards can use them."""
     attention = profiles.serves("USE_MEM_EFF_ATTENTION", cards) and (tree / _ATEN / _EFFICIENT[1]).is_dir()
     folders = (*_FOLDERS, *(_EFFICIENT if attention else ()))
     aten = [f"{_ATEN}/{folder}/{path.name}" for folder in folders for path in _in(tree / _ATEN / folder)]
-    listed = [name for each in _LISTS for name in _list(tree, each)]
+    listed = [name for each in platform.lists for name in _list(tree, each)]
     made = [f"{GENERATED}/{path.name}" for path in _in(build / GENERATED) if _is_generated(path.name)]
     if not made:
         raise BadInput("torchgen made no sources for CUDA", hint="see the log of the step `configure`")
-    every = dict.fromkeys([*aten, *listed, *_ALONE, *made])
+    every = dict.fromkeys([*aten, *listed, *platform.alone, *made])
     linalg = [f"{_ATEN}/native/cuda/linalg/{path.name}" for path in _in(tree / _ATEN / "native/cuda/linalg")]
     there = [name for name in every if name not in _LEFT and _at(tree, build, name).is_file()]
     c10 = [f"c10/cuda/{name}" for name in _c10(tree)]
-    found = {"c10_cuda": tuple(c10), "torch_cuda": tuple(there if linux else [*there, *linalg])}
-    if linux and linalg:
+    found = {"c10_cuda": tuple(c10), "torch_cuda": tuple(there if platform.split else dict.fromkeys([*there, *linalg]))}
+    if platform.split and linalg:
         found["torch_cuda_linalg"] = tuple(linalg)
     lost = [name for names in found.values() for name in names if not _at(tree, build, name).is_file()]
     lost += [name for name in listed if name not in _LEFT and not _at(tree, build, name).is_file()]
     if lost:
         raise BadInput(f"the source lacks `{lost[0]}`, which its own lists name", hint="bring the source again")
-    left = tuple(why for name, why in _LEFT.items() if (tree / name).is_file())
+    left = tuple(why for name, why in _LEFT.items() if name in listed and (tree / name).is_file())
     return GpuHalf(files=found, left=left, attention=attention)
 
 

@@ -15,7 +15,9 @@ from rekindle.core.untrusted import Sha256
 from rekindle.formats import package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
+from rekindle.formats.binary import Binary
 from rekindle.formats.elf import Symbols
+from rekindle.formats.pe import Pe
 from rekindle.wheels.repair.rewrite import info_folder
 
 GPU_HALF = ("c10_cuda", "torch_cuda", "torch_cuda_linalg")
@@ -80,12 +82,33 @@ def _names(old: package.Wheel, made: package.Wheel) -> list[Finding]:
     halves = []
     for found in (old, made):
         read = {name: found.binary(name, symbols=True) for name in found.files if _is_library(name)}
-        halves.append({name.rpartition("/")[2]: each.symbols or Symbols() for name, each in read.items()})
+        halves.append({name.rpartition("/")[2]: _symbols(each) for name, each in read.items()})
     before, now = halves
     gone = {name: each for name, each in before.items() if is_gpu_half(name)}
     new = {name: each for name, each in now.items() if is_gpu_half(name)}
     kept = {name: each for name, each in now.items() if name not in new}
     return [taken(kept, gone, new), wanted(kept, gone, new, None)]
+
+
+def _symbols(found: Binary) -> Symbols:
+    return of_pe(found.pe) if found.pe else found.symbols or Symbols()
+
+
+def of_pe(found: Pe) -> Symbols:
+    """Windows looks for a name in one DLL only, so that DLL is part of the name: `c10.dll!?name`."""
+    own = found.name.replace("\\", "/").rpartition("/")[2].lower()
+    numbers = (f"#{number}" for number in found.ordinals)
+    taken = {
+        f"{dll.lower()}!{name}"
+        for table in (found.imports, found.delayed)
+        for dll, names in table.items()
+        for name in names
+    }
+    return Symbols(
+        defined=frozenset(f"{own}!{name}" for name in (*found.exports, *numbers)),
+        undefined=frozenset(taken),
+        unversioned=frozenset(taken),
+    )
 
 
 def is_gpu_half(name: str) -> bool:
@@ -122,7 +145,8 @@ def wanted(
         have |= frozenset().union(*(each.undefined for each in old.values()))
     else:
         have |= packages
-    names = {name for each in made.values() for name in each.unversioned - each.weak}
+    outside = _outside({**kept, **old})
+    names = {name for each in made.values() for name in each.unversioned - each.weak if _library(name) not in outside}
     count = len({name for each in made.values() for name in each.undefined})
     lost = sorted(names - have)
     if lost and packages is None:
@@ -132,6 +156,18 @@ def wanted(
         text = f"{len(lost)} names that the new GPU half takes are nowhere, `{lost[0]}` among them"
         return failed("graft-wanted", text, why="`import torch` would stop there")
     return passed("graft-wanted", f"none of the {count} names that the new GPU half takes is missing")
+
+
+def _outside(base: Mapping[str, Symbols]) -> set[str]:
+    """DLLs that the base takes names of and has not inside: those of Windows and of Visual C++."""
+    taken = {_library(name) for each in base.values() for name in each.undefined}
+    return taken - {"", *(name.lower() for name in base)}
+
+
+def _library(name: str) -> str:
+    """The DLL of a name; a name of an ELF library has none."""
+    library, found, _ = name.partition("!")
+    return library if found else ""
 
 
 def _new_abi(names: Iterable[str]) -> bool:
@@ -144,4 +180,5 @@ def _defined(many: Iterable[Symbols]) -> frozenset[str]:
 
 def _is_library(name: str) -> bool:
     last = name.rpartition("/")[2]
-    return ".so" in last and (name.startswith("torch/") or "/_C" in name)
+    known = ".so" in last or last.endswith((".dll", ".pyd"))
+    return known and (name.startswith("torch/") or "/_C" in name)
