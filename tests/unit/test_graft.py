@@ -22,6 +22,7 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.stack import shorter
 from rekindle.stack.resolver import resolve
+from rekindle.stack.route import Shorter
 from rekindle.stack.situation import Wish, situation_from_options
 from rekindle.wheels.inspect import grafted
 from support import small_wheels
@@ -256,8 +257,17 @@ def test_the_plan_offers_it_beside_a_build_with_commands_that_follow_each_other(
     written = shorter.after_planning(less, "k40.toml")
     assert [command.words[-3:] for command in written.commands][-1] == ("k40.toml", "--graft", "base")
     assert len(written.commands) == 2
-    windows = resolve(situation_from_options(["Tesla K40c"], system="windows"), Wish(torch="2.7.1"))
-    assert windows.recommended.shorter is None
+
+
+def test_the_plan_offers_it_on_windows_and_says_that_it_was_not_run_there() -> None:
+    def less(torch: str) -> Shorter | None:
+        return resolve(situation_from_options(["Tesla K40c"], system="windows"), Wish(torch=torch)).recommended.shorter
+
+    found = less("2.7.1")
+    assert found is not None and found.base == "torch 2.7.1+cu118"
+    assert found.unverified.startswith("not yet run on Windows")
+    assert found.commands[1].words[-1] == "torch==2.7.1+cu118"
+    assert less("2.3.1") is None, "its cuDNN does not say which it is"
 
 
 def test_a_gpu_half_asks_for_less_room_than_a_complete_build() -> None:

@@ -21,7 +21,12 @@ from rekindle.stack.situation import Situation
 FIRST, LAST = Version("2.0"), Version("2.11")
 """The releases whose GPU half is known file by file."""
 MAGMA = "MAGMA: what of torch.linalg only it can do raises"
-_UNVERIFIED = "no such wheel has run on this kind of card yet; names and kernels are compared before it is written"
+_UNVERIFIED = {
+    "linux": "no such wheel has run on this kind of card yet; names and kernels are compared before it is written",
+    "windows": "not yet run on Windows; names and kernels are compared before it is written",
+}
+_TOLD = 9
+"""The first cuDNN whose DLL says which it is: a wheel for Windows has it inside and pins no package."""
 
 
 def shorter(version: str, cuda: Version, python: str | None, situation: Situation, plan: Command) -> Shorter | None:
@@ -29,11 +34,11 @@ def shorter(version: str, cuda: Version, python: str | None, situation: Situatio
 
     `plan` is the command that writes the plan.
     """
-    if situation.system != "linux" or situation.arch != "x86_64":
+    if situation.system not in _UNVERIFIED or situation.arch != "x86_64":
         return None
     if not FIRST <= Version.parse(version).major_minor <= LAST:
         return None
-    every = offers.official_of(version, "linux", "x86_64")
+    every = offers.official_of(version, situation.system, "x86_64")
     fitting = [each for each in every if _fits(each, cuda, python) and _loads(each, situation)]
     estimate = estimates.source_build(version, situation, half=True)
     if not fitting or estimate is None:
@@ -46,8 +51,8 @@ def shorter(version: str, cuda: Version, python: str | None, situation: Situatio
         base=base.label,
         estimate=estimate,
         loses=tuple(dict.fromkeys([*lost, *left_out(situation.capabilities)])),
-        unverified=_UNVERIFIED,
-        commands=(plan, *_commands(base, python)),
+        unverified=_UNVERIFIED[situation.system],
+        commands=(plan, *_commands(base, python, situation.system)),
     )
 
 
@@ -57,28 +62,29 @@ def left_out(cards: Iterable[Capability]) -> tuple[str, ...]:
 
 
 def _fits(offer: Offer, cuda: Version, python: str | None) -> bool:
-    return offer.cuda.major == cuda.major and python in offer.pythons and offer.index_url is not None
+    told = offer.system != "windows" or (offer.cudnn is not None and offer.cudnn.major >= _TOLD)
+    return told and offer.cuda.major == cuda.major and python in offer.pythons and offer.index_url is not None
 
 
 def _loads(offer: Offer, situation: Situation) -> bool:
     return not isinstance(wheel_platform.loads(offer.label, offer.glibc, situation.glibc), Clash)
 
 
-def _commands(base: Offer, python: str | None) -> tuple[Command, ...]:
+def _commands(base: Offer, python: str | None, system: str) -> tuple[Command, ...]:
     """pip's own download, for the Python of the plan: the file's hash is then the index's."""
     local = f"+{base.variant}" if base.variant else ""
     words = ["download", "--no-deps", "--only-binary=:all:", "--python-version", str(python), "-d", "base"]
     words += ["--index-url", str(base.index_url), f"torch=={base.torch}{local}"]
-    return (Command("pip", *words, system="linux"), _build("plan.toml"))
+    return (Command("pip", *words, system=system), _build("plan.toml", system))
 
 
-def _build(plan: str) -> Command:
-    return rekindle("build", plan, "--graft", "base", system="linux")
+def _build(plan: str, system: str | None) -> Command:
+    return rekindle("build", plan, "--graft", "base", system=system)
 
 
 def after_planning(found: Shorter, plan: str) -> Shorter:
     """The same once the plan is written, under this name."""
-    return msgspec.structs.replace(found, commands=(*found.commands[1:-1], _build(plan)))
+    return msgspec.structs.replace(found, commands=(*found.commands[1:-1], _build(plan, found.commands[-1].system)))
 
 
 def shorter_lines(found: Shorter) -> list[str]:
