@@ -25,8 +25,8 @@ _UNVERIFIED = {
     "linux": "no such wheel has run on this kind of card yet; names and kernels are compared before it is written",
     "windows": "not yet run on Windows; names and kernels are compared before it is written",
 }
-_TOLD = 9
-"""The first cuDNN whose DLL says which it is: a wheel for Windows has it inside and pins no package."""
+FIRST_CUDNN = Version("8.9.4")
+"""NVIDIA's first package of cuDNN for Windows: an official wheel has the DLLs inside, and the headers are brought."""
 
 
 def shorter(version: str, cuda: Version, python: str | None, situation: Situation, plan: Command) -> Shorter | None:
@@ -62,8 +62,8 @@ def left_out(cards: Iterable[Capability]) -> tuple[str, ...]:
 
 
 def _fits(offer: Offer, cuda: Version, python: str | None) -> bool:
-    told = offer.system != "windows" or (offer.cudnn is not None and offer.cudnn.major >= _TOLD)
-    return told and offer.cuda.major == cuda.major and python in offer.pythons and offer.index_url is not None
+    headers = offer.system != "windows" or (offer.cudnn is not None and offer.cudnn >= FIRST_CUDNN)
+    return headers and offer.cuda.major == cuda.major and python in offer.pythons and offer.index_url is not None
 
 
 def _loads(offer: Offer, situation: Situation) -> bool:

@@ -344,7 +344,7 @@ _NCCL = ("sizeof(c10d::ProcessGroupNCCL)", "sizeof(c10d::ProcessGroupNCCL::Optio
 _HEADERS = ("cstddef", "cuda_runtime.h", "ATen/cuda/nvrtc_stub/ATenNVRTC.h", "c10/cuda/CUDACachingAllocator.h",
             "c10/cuda/CUDAStream.h", "ATen/cuda/CUDAGeneratorImpl.h")  # fmt: skip
 _NCCL_HEADER = "torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp"
-_MARK_OF_TABLE = (0x52454B494E444C45, 0x4C41594F55545321)
+_TABLE = (0x52454B494E444C45, 0x4C41594F55545321)
 
 
 def layouts(half: Half) -> tuple[Finding, ...]:
@@ -368,21 +368,29 @@ def layouts(half: Half) -> tuple[Finding, ...]:
 
 
 def _numbers(half: Half, scratch: Path, asked: Sequence[str], first: Sequence[Path]) -> list[int]:
-    """By the compiler's own word: it writes a table of constants into an object, and nothing is linked or run."""
+    """By the compiler's own word: nothing is linked or run."""
     headers = [*_HEADERS, *((_NCCL_HEADER,) if _NCCL[0] in asked else ())]
     source, made = scratch / "layouts.cpp", scratch / "layouts.o"
-    text = "".join(f"#include <{name}>\n" for name in headers)
-    table = ", ".join([*map(hex, _MARK_OF_TABLE), *asked])
-    text += f'extern "C" {{ extern const unsigned long long rekindle_layouts[] = {{{table}}}; }}\n'
-    source.write_text(text, encoding="utf-8")
+    source.write_text(table_of(headers, asked), encoding="utf-8")
     said = run.call([*compiled(half, first), *half.platform.one(str(source), str(made))], cwd=half.build, timeout=900)
-    found = files.read_bytes(made).partition(struct.pack("<2Q", *_MARK_OF_TABLE))[2] if said.ok else b""
-    if len(found) < 8 * len(asked):
-        why = next(
-            (line for line in (*said.err.splitlines(), *said.out.splitlines()) if "error" in line), said.err[:200]
-        )
+    found = read_table(files.read_bytes(made), len(asked)) if said.ok else None
+    if found is None:
+        lines = [*said.err.splitlines(), *said.out.splitlines()]
+        why = next((line for line in lines if "error" in line), said.err.strip()[:200])
         raise StepFailed(f"the layouts of both halves could not be compared: {why}", hint="see the headers it names")
-    return list(struct.unpack_from(f"<{len(asked)}Q", found))
+    return found
+
+
+def table_of(headers: Sequence[str], asked: Sequence[str]) -> str:
+    """A source whose object has the answers as constants behind a mark, whatever the object's format."""
+    included = "".join(f"#include <{name}>\n" for name in headers)
+    table = ", ".join([*map(hex, _TABLE), *asked])
+    return f'{included}extern "C" {{ extern const unsigned long long rekindle_layouts[] = {{{table}}}; }}\n'
+
+
+def read_table(data: bytes, count: int) -> list[int] | None:
+    found = data.partition(struct.pack("<2Q", *_TABLE))[2]
+    return list(struct.unpack_from(f"<{count}Q", found)) if len(found) >= 8 * count else None
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from rekindle.formats.archive import Archive
 from rekindle.knowledge.torch.releases import full_version
 from rekindle.model.requirement import requirement
 from rekindle.model.wheel import python_of
-from rekindle.stack.shorter import FIRST
+from rekindle.stack.shorter import FIRST, FIRST_CUDNN
 from rekindle.wheels.inspect import identity
 
 if TYPE_CHECKING:
@@ -107,12 +107,13 @@ def read(path: Path, *, sha256: Sha256 | None = None) -> Base:
 
 def _headers(path: Path, cuda: Version, cudnn: str | None) -> tuple[str, ...]:
     """A wheel for Windows has NVIDIA's libraries inside, without their headers: these come from NVIDIA's packages."""
-    if cudnn is None or cudnn.count(".") < 2:
-        message = f"`{path.name}` does not say which cuDNN it has, so its headers cannot be brought"
+    version = Version.find(cudnn or "")
+    if version is None or version < FIRST_CUDNN:
+        message = f"`{path.name}` does not have a cuDNN of {FIRST_CUDNN} or newer, whose headers could be brought"
         raise BadInput(message, hint="take the official Windows wheel of PyTorch 2.4 or newer")
     line = f"-cu{cuda.major}"
     runtime = f"nvidia-cuda-runtime{line if cuda.major < 13 else ''}"
-    return (f"{runtime}=={cuda.major_minor}.*", f"nvidia-cudnn{line}=={cudnn}")
+    return (f"{runtime}=={cuda.major_minor}.*", f"nvidia-cudnn{line}=={version}")
 
 
 def _plain(lines: Sequence[str]) -> tuple[str, ...]:
