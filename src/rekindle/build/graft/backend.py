@@ -24,7 +24,6 @@ from rekindle.build.graft import base as bases
 from rekindle.build.graft import platforms
 from rekindle.build.graft.base import Base, held, libraries
 from rekindle.build.graft.ninja_file import (
-    BESIDE,
     GENERATED,
     Half,
     architectures,
@@ -264,8 +263,8 @@ def check_border(half: Half, new: Mapping[str, Path]) -> list[Finding]:
 
 def registrations(half: Half, new: Mapping[str, Path], python: str) -> list[Finding]:
     """The dispatcher's entries for CUDA, of the base and of the base with the new half, asked without a GPU."""
-    one = _ask_dispatcher(half.base, half.packages, python)
-    other = _ask_dispatcher(overlay(half, new), half.packages, python)
+    one = _ask_dispatcher(half, half.base, python)
+    other = _ask_dispatcher(half, overlay(half, new), python)
     if isinstance(one, str):
         text = f"the base itself could not be imported here, so its kernels could not be counted: {one}"
         return [unverified("graft-kernels", text)]
@@ -310,10 +309,11 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _ask_dispatcher(folder: Path, packages: Path, python: str) -> dict[str, Any] | str:
-    for name in ("nvidia", BESIDE):
-        if (packages.parent / name).is_dir() and not (folder / name).exists():
-            (folder / name).symlink_to(packages.parent / name, target_is_directory=True)
+def _ask_dispatcher(half: Half, folder: Path, python: str) -> dict[str, Any] | str:
+    for name in half.platform.beside:
+        package = half.packages.parent / name
+        if package.is_dir() and not (folder / name).exists():
+            (folder / name).symlink_to(package, target_is_directory=True)
     env = {**os.environ, "PYTHONPATH": str(folder), "LD_BIND_NOW": "1"}
     said = ask(python, "-c", ASK, env=env, timeout=600)
     line = next((line for line in said.out.splitlines() if line.startswith(_MARK)), None)

@@ -40,7 +40,6 @@ _MAIN = {"c10_cuda": "-DC10_CUDA_BUILD_MAIN_LIB", "torch_cuda": "-DTORCH_CUDA_BU
 _THIRD = ("fmt/include", "cudnn_frontend/include", "kineto/libkineto/include", "nlohmann/include", "gloo",
           "cutlass/include", "cutlass/tools/util/include", "NVTX/c/include", "fbgemm/include")  # fmt: skip
 _HEADERS = ("nccl", "cudnn", "cusparselt", "cufile")
-BESIDE = "cusparselt"
 
 
 class Half(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,8 +63,10 @@ class Half(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.relpath(path, self.build) if inside else str(path)
 
     def in_packages(self, below: str) -> list[Path]:
-        """Files or folders of NVIDIA's packages. cuSPARSELt's lay beside the others before 0.7."""
-        return sorted([*self.packages.glob(f"*/{below}"), *self.packages.parent.glob(f"{BESIDE}/{below}")])
+        """Files or folders of NVIDIA's packages."""
+        return sorted(
+            [*self.packages.glob(f"*/{below}"), *self.packages.parent.glob(f"{platforms.CUSPARSELT}/{below}")]
+        )
 
 
 def write(half: Half, environ: Mapping[str, str]) -> None:

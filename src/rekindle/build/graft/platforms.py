@@ -18,6 +18,8 @@ _BASE_LIST = (
     "aten_cuda_cu_source_list", "aten_cuda_with_sort_by_key_source_list", "aten_cuda_cu_with_sort_by_key_source_list",
     "libtorch_cuda_core_sources", "libtorch_cuda_distributed_base_sources",
 )  # fmt: skip
+CUSPARSELT = "cusparselt"
+"""Its package lay beside NVIDIA's others before 0.7."""
 _SHIM = "torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.cpp"
 
 
@@ -51,6 +53,9 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[str, ...] = ()
     spared: re.Pattern[str]
     packages: str
+    """Where NVIDIA's packages keep what is linked."""
+    beside: tuple[str, ...] = ()
+    """Folders that a torch looks for beside its own."""
     toolkit: tuple[str, ...] = ()
     split: bool = False
     """The linear algebra is a library of its own."""
@@ -135,6 +140,7 @@ LINUX = Platform(
     # glibc's and the compiler's: the compiler adds those that it needs itself.
     spared=re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+))\.so\.\d+\Z"),
     packages="lib",
+    beside=("nvidia", CUSPARSELT),
     split=True,
 )
 WINDOWS = Platform(
