@@ -9,6 +9,7 @@ import pytest
 
 from rekindle.build.graft import backend
 from rekindle.build.graft import base as bases
+from rekindle.build.graft.platforms import WINDOWS
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import State
 from rekindle.core.version import Version
@@ -69,3 +70,21 @@ def test_a_wheel_without_cuda_and_a_cut_one_are_no_base(official: Path, tmp_path
         stream.write(whole.read(50_000_000))
     with pytest.raises(BadInput):
         bases.read(cut)
+
+
+def test_what_a_windows_wheel_says_of_its_cpu_half_and_brings_to_link_with() -> None:
+    """PyTorch's own index has the Windows wheels with CUDA; their CPU half is compiled as that of this one."""
+    with package.open_package(wheel("torch==2.7.1", platform="win_amd64")) as found:
+        cpu = found.read("torch/lib/torch_cpu.dll", limit=1 << 30)
+        said = WINDOWS.said.findall(cpu)
+        libraries = {name: found.binary(f"torch/lib/{name}.dll").pe for name in ("torch_cpu", "c10", "torch_python")}
+        linkable = {name for name in found.files if name.endswith(".lib")}
+    assert len(set(said)) == 1 and b" /EHsc " in said[0] and b" -DUSE_KINETO " in said[0]
+    assert {"torch/lib/c10.lib", "torch/lib/torch_cpu.lib"} <= linkable
+    read = {name: each for name, each in libraries.items() if each}
+    # A pointer each for the plain kernel, AVX-512's and AVX2's: DispatchStub has both definitions.
+    assert "?get_call_ptr@DispatchStubImpl@native@at@@QEAAPEAXW4DeviceType@c10@@PEAX11@Z" in read["torch_cpu"].exports
+    names = {name: grafted.of_pe(each) for name, each in read.items()}
+    inside = names["torch_cpu"].defined | names["c10"].defined
+    taken = {name for name in names["torch_python"].undefined if name.startswith(("torch_cpu.dll!", "c10.dll!"))}
+    assert len(taken) > 5_000 and taken <= inside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import struct
 import subprocess
 import sys
@@ -19,10 +20,11 @@ from rekindle.build.graft import backend, ninja_file, platforms
 from rekindle.build.graft import base as bases
 from rekindle.build.graft.base import Base
 from rekindle.build.graft.ninja_file import Half
+from rekindle.build.run.folders import wheel_version
 from rekindle.core.errors import BadInput, ChecksFailed, UsageError
 from rekindle.core.findings import State
 from rekindle.core.version import Version
-from rekindle.machine.model import Machine
+from rekindle.machine.model import FoundPython, FoundStudio, FoundToolkit, FoundToolset, Machine
 from rekindle.wheels.inspect import grafted
 from support import dlls, small_wheels
 from support.artefacts import unverified
@@ -129,11 +131,11 @@ def tree(root: Path) -> Path:
 
 def toolkit(root: Path) -> Path:
     for name in ("cudart", "cublas"):
-        path = root / "CUDA" / "lib" / "x64" / f"{name}.lib"
+        path = root / "CUDA kit" / "lib" / "x64" / f"{name}.lib"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"!<arch>\n")
-    (root / "CUDA" / "include").mkdir()
-    return root / "CUDA"
+    (root / "CUDA kit" / "include").mkdir()
+    return root / "CUDA kit"
 
 
 def packages(root: Path, base: Base) -> Path:
@@ -185,6 +187,21 @@ def test_a_base_for_windows_says_what_it_is_and_needs_nvidias_headers(tmp_path: 
         requests.resolve(BuildFile(base=base.wheel, arch_list="3.5"), Machine(os="linux", arch="x86_64"))
 
 
+def test_a_windows_machine_builds_it_with_its_own_tools(tmp_path: Path, mingw: Compiler) -> None:
+    root = CL.partition(r"\bin")[0]
+    toolset = FoundToolset(version=Version("14.38.33130"), root=root, studio=r"C:\VS")
+    machine = Machine(
+        os="windows", arch="x86_64", pythons=(FoundPython(path=r"C:\py\python.exe", version=Version("3.11.9")),),
+        toolkits=(FoundToolkit(root=r"C:\kit", nvcc=r"C:\kit\bin\nvcc.exe", version=Version("11.8.89")),),
+        studios=(FoundStudio(name="Visual Studio", root=r"C:\VS", toolsets=(toolset,)),),
+    )  # fmt: skip
+    found = wheel(mingw, tmp_path / "base")
+    request = requests.resolve(BuildFile(base=str(found), arch_list="3.5+PTX", cuda=Version("11.8")), machine)
+    assert (request.system, request.torch, request.compiler.cuda_host) == ("windows", "2.7.1", CL)
+    assert "nvidia-cudnn-cu11==9.1.0.70" in request.requirements
+    assert wheel_version(request) == "2.7.1+cu118.sm35ptx"
+
+
 def test_a_base_whose_cudnn_has_no_package_is_refused(tmp_path: Path, mingw: Compiler) -> None:
     with pytest.raises(BadInput, match=r"does not have a cuDNN of 8\.9\.4 or newer"):
         bases.read(wheel(mingw, tmp_path / "base", cudnn="6,14,11,6050"))
@@ -204,10 +221,11 @@ def test_the_ninja_file_is_msvcs_and_ninja_reads_it(ready: tuple[BackendJob, Hal
         assert word not in cl and word not in nvcc
     assert cl.endswith("$flags /showIncludes /c $in /Fo$out") and " /std:c++17 /O2 /w /MD " in cl
     assert " -Xcompiler /w,/MD,/GR,/EHsc," in nvcc and "-gencode arch=compute_35,code=sm_35" in nvcc
+    assert f'"-I{Path(half.request.cuda.root) / "include"}"' in nvcc, "Program Files"  # type: ignore[union-attr]
     assert "/IMPLIB:lib/$import @$out.rsp" in link
     assert "build lib/torch_cuda.dll | lib/torch_cuda.lib: link " in text and " | lib/c10_cuda.lib\n" in text
     linked = next(line for line in text.splitlines() if "cudnn64_9.lib" in line)
-    assert [Path(word).name for word in linked.split()[2:]] == [
+    assert [Path(word).name for word in shlex.split(linked)[2:]] == [
         "c10_cuda.lib", "cublas.lib", "cudnn64_9.lib",
         "kernel32.lib", "user32.lib", "advapi32.lib", "ole32.lib", "shell32.lib",
     ]  # fmt: skip
