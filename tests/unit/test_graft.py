@@ -287,9 +287,9 @@ def test_nvtx_is_taken_as_headers_where_the_release_does(tmp_path: Path) -> None
     cuda = tmp_path / "cmake" / "public" / "cuda.cmake"
     cuda.parent.mkdir(parents=True)
     cuda.write_text("target_compile_definitions(torch::nvtx3 INTERFACE TORCH_CUDA_USE_NVTX3)\n", encoding="utf-8")
-    assert ninja_file.from_tree(tmp_path, LINUX) == ["TORCH_CUDA_USE_NVTX3"]
+    assert ninja_file.from_tree(tmp_path, (*LINUX.by_tree, *ninja_file.BY_TREE)) == ["TORCH_CUDA_USE_NVTX3"]
     cuda.write_text("set_property(TARGET torch::nvtoolsext)\n", encoding="utf-8")
-    assert ninja_file.from_tree(tmp_path, LINUX) == []
+    assert ninja_file.from_tree(tmp_path, (*LINUX.by_tree, *ninja_file.BY_TREE)) == []
 
 
 def test_headers_of_the_cpu_half_s_library_are_brought() -> None:

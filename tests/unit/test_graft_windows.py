@@ -114,6 +114,7 @@ def tree(root: Path) -> Path:
         '    "aten/src/ATen/native/cuda/linalg/Pool.cpp",\n]\n'
         'libtorch_cuda_distributed_extra_sources = [\n    "torch/csrc/distributed/c10d/NCCLUtils.cpp",\n]\n',
         "CMakeLists.txt": "  add_compile_definitions(NOMINMAX)\n", "cmake/public/cuda.cmake": "",
+        "cmake/public/utils.cmake": 'set(CMAKE_CXX_FLAGS "${CMAKE_CXX_FLAGS} /Zc:preprocessor" PARENT_SCOPE)\n',
         "caffe2/CMakeLists.txt": "USE_EXPERIMENTAL_CUDNN_V8_API",
         "c10/cuda/CMakeLists.txt": 'set(C10_CUDA_SRCS\n  CUDAStream.cpp\n)\n"-DPYTORCH_C10_DRIVER_API_SUPPORTED"\n',
         "c10/cuda/CUDAStream.cpp": "", "torch/csrc/CudaIPCTypes.cpp": "", "torch/csrc/cuda/nccl.cpp": "",
@@ -222,6 +223,9 @@ def test_the_ninja_file_is_msvcs_and_ninja_reads_it(ready: tuple[BackendJob, Hal
     assert cl.endswith("$flags /showIncludes /c $in /Fo$out") and " /std:c++17 /O2 /w /MD " in cl
     assert " -Xcompiler /w,/MD,/GR,/EHsc," in nvcc and "-gencode arch=compute_35,code=sm_35" in nvcc
     assert f'"-I{Path(half.request.cuda.root) / "include"}"' in nvcc, "Program Files"  # type: ignore[union-attr]
+    assert "/Zc:preprocessor" in cl and "/Zc:preprocessor" not in nvcc and "/permissive-" not in cl, (
+        "as in CMake's files"
+    )
     assert "/IMPLIB:lib/$import @$out.rsp" in link
     assert "build lib/torch_cuda.dll | lib/torch_cuda.lib: link " in text and " | lib/c10_cuda.lib\n" in text
     linked = next(line for line in text.splitlines() if "cudnn64_9.lib" in line)

@@ -32,7 +32,7 @@ _DEFINED = (
     "USE_CUDA", "AT_PER_OPERATOR_HEADERS", "FMT_HEADER_ONLY=1", "ONNX_ML=1", "ONNX_NAMESPACE=onnx_torch",
     "USE_EXTERNAL_MZCRC", "MINIZ_DISABLE_ZIP_READER_CRC32_CHECKS",
 )  # fmt: skip
-_BY_TREE = (
+BY_TREE = (
     ("caffe2/CMakeLists.txt", "USE_EXPERIMENTAL_CUDNN_V8_API"),
     ("cmake/public/cuda.cmake", "TORCH_CUDA_USE_NVTX3"),
 )
@@ -139,7 +139,8 @@ def common(half: Half) -> list[str]:
     found = [name for library, name in platform.by_library.items() if any(each.startswith(library) for each in needed)]
     levels = ["HAVE_AVX2_CPU_DEFINITION", "HAVE_AVX512_CPU_DEFINITION"] if half.request.arch == "x86_64" else []
     attention = ["USE_MEM_EFF_ATTENTION"] if half.sources.attention else []
-    names = [*_DEFINED, *platform.definitions, *half.unpacked.definitions, *found, *from_tree(half.tree, platform)]
+    names = [*_DEFINED, *platform.definitions, *half.unpacked.definitions, *found,
+             *from_tree(half.tree, (*platform.by_tree, *BY_TREE))]  # fmt: skip
     # The wheel does not tell where it was made.
     places = [] if platform.near else [f"-ffile-prefix-map={folder}/=" for folder in (half.tree, half.build)]
     return [*half.unpacked.flags, *places, *(f"-D{name}" for name in dict.fromkeys([*names, *levels, *attention]))]
@@ -147,15 +148,14 @@ def common(half: Half) -> list[str]:
 
 def compiled(half: Half, first: Sequence[Path] = ()) -> list[str]:
     """The C++ compiler with what every file is compiled with. The headers of `first` come before all others."""
-    words = [*half.platform.cxx, *common(half), *(f"-I{path}" for path in first), *includes(half)]
+    own = from_tree(half.tree, half.platform.cxx_by_tree)
+    words = [*half.platform.cxx, *own, *common(half), *(f"-I{path}" for path in first), *includes(half)]
     return [half.request.compiler.cxx, *dict.fromkeys(words)]
 
 
-def from_tree(tree: Path, platform: Platform) -> list[str]:
-    """What the CMake files of this release define for every file."""
-    rows = (*platform.by_tree, *_BY_TREE)
-    texts = {path: (tree / path).read_text(encoding="utf-8", errors="replace") for path, _ in rows}
-    return [name for path, name in rows if name in texts[path]]
+def from_tree(tree: Path, rows: Iterable[tuple[str, str]]) -> list[str]:
+    """What the CMake files of this release have: file and word."""
+    return [word for path, word in rows if word in _text(tree / path)]
 
 
 def _rules(half: Half, environ: Mapping[str, str]) -> list[str]:

@@ -27,7 +27,8 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     """`{}` stands for a library's plain name, `$` words are Ninja's.
 
     `library` is what is loaded, `linked` what a linker takes for it; `said` is how the CPU half tells what it was
-    compiled with, `kept` the words of that which hold for the GPU half; `spared` are libraries that need not be linked.
+    compiled with, `kept` the words of that which hold for the GPU half; `by_tree` are macros of a release whose CMake
+    file names them, `cxx_by_tree` words for the C++ compiler; `spared` are libraries that need not be linked.
     """
 
     library: str
@@ -37,6 +38,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     definitions: tuple[str, ...]
     by_library: dict[str, str]
     by_tree: tuple[tuple[str, str], ...]
+    cxx_by_tree: tuple[tuple[str, str], ...] = ()
     lists: tuple[str, ...]
     alone: tuple[str, ...]
     cxx: tuple[str, ...]
@@ -147,13 +149,14 @@ WINDOWS = Platform(
     library="{}.dll",
     linked="{}.lib",
     said=re.compile(rb"(?<=\x00)/DWIN32 /D_WINDOWS [^\x00]*(?=\x00)"),
-    kept=("-D", "/permissive-"),
+    kept=("-D",),
     definitions=("_CRT_SECURE_NO_DEPRECATE=1",),
     by_library={},
     by_tree=tuple(
         ("CMakeLists.txt", name)
         for name in ("WIN32_LEAN_AND_MEAN", "NOMINMAX", "_UCRT_LEGACY_INFINITY", "EXPORT_AOTI_FUNCTIONS")
     ),
+    cxx_by_tree=(("cmake/public/utils.cmake", "/permissive-"), ("cmake/public/utils.cmake", "/Zc:preprocessor")),
     lists=_BASE_LIST,
     alone=(_SHIM,),
     cxx=("/nologo", "/std:c++17", "/O2", "/w", "/MD", *_SAID_BY_CL),
