@@ -49,7 +49,7 @@ from rekindle.wheels.inspect.grafted import GPU_HALF, RECORD, GraftRecord, is_gp
 from rekindle.wheels.repair import rewrite
 from rekindle.wheels.repair.rewrite import Contents
 
-_JOB, _LAYOUTS = "graft.json", "layouts.json"
+_JOB, _CHECKED = "graft.json", "checked.json"
 
 
 class Graft(Backend):
@@ -72,10 +72,10 @@ class Graft(Backend):
         ]
 
     def configured(self, build: Path) -> tuple[Path, ...]:
-        return (build / "build.ninja",)
+        return (build / "build.ninja", build / _CHECKED)
 
     def check(self, job: BackendJob, log: str) -> tuple[Finding, ...]:
-        return codec.from_json(files.read_bytes(Path(job.build) / _LAYOUTS), tuple[Finding, ...])
+        return codec.from_json(files.read_bytes(Path(job.build) / _CHECKED), tuple[Finding, ...])
 
     def package(self, job: BackendJob, into: PurePath) -> Sequence[BackendCall]:
         return []
@@ -135,7 +135,9 @@ def main(build: Path, environ: Mapping[str, str]) -> None:
     half = half_of(job)
     write(half, environ)
     # Here, since this runs in the environment of the build: on Windows the compiler is nowhere else.
-    files.write_text(build / _LAYOUTS, codec.to_json(layouts(half)) + "\n")
+    untried = half.platform.untried
+    found = (*layouts(half), *((unverified("graft-run", untried),) if untried else ()))
+    files.write_text(build / _CHECKED, codec.to_json(found) + "\n")
     for library, names in half.sources.files.items():
         print(f"{library}: {len(names)} files")
     for why in half.sources.left:

@@ -59,6 +59,8 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     beside: tuple[str, ...] = ()
     """Folders that a torch looks for beside its own."""
     toolkit: tuple[str, ...] = ()
+    untried: str | None = None
+    """What nobody has done there yet."""
     split: bool = False
     """The linear algebra is a library of its own."""
     near: bool = False
@@ -175,6 +177,7 @@ WINDOWS = Platform(
     packages="lib/x64",
     toolkit=("lib/x64",),
     near=True,
+    untried="no GPU half was yet run on Windows: names and kernels are compared before the wheel is written",
 )
 _SYSTEMS = {"linux": LINUX, "windows": WINDOWS}
 
