@@ -300,6 +300,19 @@ def test_the_new_wheel_is_the_base_but_for_the_gpu_half(
     assert any("`torch_cuda.dll!hook`" in each.found for each in grafted.compare(Path(base.wheel), lacking))
 
 
+def test_a_library_that_cannot_be_read_is_no_pass(
+    ready: tuple[BackendJob, Half], mingw: Compiler, tmp_path: Path
+) -> None:
+    asked, half = ready
+    new, base = gpu_half(mingw, "new"), backend.base_of(asked)
+    new["torch_cuda"].write_bytes(new["torch_cuda"].read_bytes()[:600])
+    made = backend.assemble(half, base, new, version=asked.version, into=tmp_path, proofs=[])
+    with pytest.raises(BadInput, match=r"torch_cuda\.dll"):
+        grafted.compare(Path(base.wheel), made)
+    with pytest.raises(BadInput, match=r"torch_cuda\.dll"):
+        backend.check_border(half, new)
+
+
 def test_nothing_is_written_where_the_kernels_could_not_be_counted(
     ready: tuple[BackendJob, Half], mingw: Compiler, tmp_path: Path
 ) -> None:

@@ -204,7 +204,7 @@ def _linked(half: Half, found: Linked, made: Sequence[str]) -> list[str]:
     paths = []
     for name in found.needed:
         kept = libraries(half.base) / name
-        # What Windows itself has the linker finds by itself.
+        # What Windows and Visual C++ have is not in the base, and the linker finds it by itself.
         if platform.spared.match(name) or (platform.toolkit and not kept.is_file()):
             continue
         own = platform.plain(name)
@@ -213,8 +213,12 @@ def _linked(half: Half, found: Linked, made: Sequence[str]) -> list[str]:
             continue
         place = next(_places(half, name), None)
         if place is None:
-            message = f"`{name}`, which the base's GPU half is linked with, is in none of its packages"
-            raise BadInput(message, hint="`rekindle build --clean` installs them anew")
+            message = (
+                f"`{name}`, which the base's GPU half is linked with, is neither in its packages nor in the toolkit"
+            )
+            raise BadInput(
+                message, hint="install the whole toolkit; `rekindle build --clean` installs the packages anew"
+            )
         paths.append(half.named(place))
     return [*platform.before, *paths, *platform.after]
 

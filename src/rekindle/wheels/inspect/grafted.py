@@ -91,6 +91,8 @@ def _names(old: package.Wheel, made: package.Wheel) -> list[Finding]:
 
 
 def _symbols(found: Binary) -> Symbols:
+    if found.problem is not None:
+        raise BadInput(found.problem, hint="its names cannot be compared; bring the wheel again")
     return of_pe(found.pe) if found.pe else found.symbols or Symbols()
 
 
