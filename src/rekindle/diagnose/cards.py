@@ -24,6 +24,7 @@ _CAPABILITY = re2.compile(
     r"|(?i:\bArch \((\d{1,2}, \d)\))"
     r"|\bTarget GPU SM (\d{2,3}) is not"
 )
+_OTHERS = re2.compile(r"\bAMD\b|\bRadeon\b|\bgfx\d{3,4}\b|\bIntel\b")
 _PCI = re2.compile(r"(?i)\b(10de:[0-9a-f]{4})\b")
 _DEMANDED = re2.compile(
     r"(?i)(?:\b(?:requires?|required|needs?|minimum|maximum|at least|below|supports?|supported|only)\b|>=?|<=?)"
@@ -33,7 +34,7 @@ _NAME = re2.compile(
     r"\b((?:NVIDIA )?(?:(?i:Jetson (?:AGX (?:Orin|Xavier)|Orin (?:Nano|NX)|Xavier(?: NX)?|Nano|TX[12]))"
     r"|(?:GeForce |Tesla |Quadro )?(?:(?:GTX|RTX(?: PRO)?|GT|TITAN) ?)?[A-Z]{0,3}\d{1,4}[A-Za-z]{0,2}"
     r"|(?:GeForce |NVIDIA )?(?:GTX |RTX )?TITAN(?: (?:RTX|Xp|[A-Z])\b)?)"
-    r"(?: (?:Ti SUPER|Ti|ti|SUPER|Super|Xp|Black|Ada(?: Generation)?|Max-Q|Laptop GPU"
+    r"(?: (?:Ti SUPER|Ti|ti|SUPER|Super|Xp|Black\b|Blackwell(?: \w+ Edition)?|Ada(?: Generation)?|Max-Q|Laptop GPU"
     r"|\d{1,2} ?GB|\((?:Pascal|Maxwell)\)))*"
     r"(?:-(?:PCIE|SXM\d)-\d+GB)?)"
 )
@@ -50,6 +51,7 @@ _NUMBER = re2.compile(
     rf"({_BARE} ?(?:ti(?: super)?|super|laptop|mobile)?)"
     r"(?: ?\d{1,2} ?GB?\b|[,.]? (?:card|gpu|with|and|on)\b|[,.] |的|\W*$)"
 )
+_OF_SERIES = re2.compile(r"(?i)\b(?:(?:RTX|GTX|GeForce) ?)?([2-5]0|1[06])(?:xx|[ -]?series)\b")
 _FAMILY = re2.compile(
     rf"\b(?:NVIDIA|GeForce|Tesla|Quadro|(?:GTX|RTX|GT)(?:\d{{3,4}}(?:Ti|ti)?)?|TITAN|(?i:Jetson)|{_TI}|{_CENTRE})\b"
 )
@@ -118,7 +120,8 @@ def of_this_machine(text: str) -> str:
 def in_line(text: str, *, title: bool = False) -> list[tuple[Capability, str | None]]:
     """The capabilities that the line tells of cards that are there, each with the card's name where it has one."""
     names = cards_in_text(text, title=title)
-    for match in _CAPABILITY.finditer(text):
+    # A program made for two makers numbers the other's cards in the same words.
+    for match in _CAPABILITY.finditer(text) if not _OTHERS.search(text) else ():
         number = next(group for group in match.groups() if group)
         if not _DEMANDED.search(text[: match.start()]):
             return [(_number(number), names[0][1] if names else None)]
@@ -149,6 +152,11 @@ def unread(text: str) -> list[str]:
 
 def cards_in_text(text: str, *, title: bool = False) -> list[tuple[Capability, str]]:
     """The cards that are there, by their names. What a title names is what its text is about."""
+    series = _OF_SERIES.search(text)
+    if series:
+        family = "GTX" if series.group(1).startswith("1") else "RTX"
+        capability = _capability(f"{family} {series.group(1)}60")
+        return [(capability, f"{family} {series.group(1)} series")] if capability else []
     named, number = _by_name(text, title), _NUMBER.search(text)
     if named or not number or _NOT_HERE.search(text[: number.start()]):
         return named

@@ -142,8 +142,11 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
 
 
 def _for_card(facts: Facts, pairs: Sequence[Judged]) -> Fix | None:
-    """Whoever names one card and nothing that is known to run on it is told what does."""
-    if len(set(facts.gpus)) != 1 or any(pair.verdict == "fits" and pair.label == _LACKS for pair in pairs):
+    """Whoever wants torch on the one card that is named, and names none that runs on it, is told which does."""
+    signs = {*facts.signs}
+    wants = signs & {"uninstalled", "dropped"} or {"asks", "names_torch"} <= signs
+    known = any(pair.verdict == "fits" and pair.label == _LACKS for pair in pairs) or "torch_works" in signs
+    if len(set(facts.gpus)) != 1 or known or not wants:
         return None
     found = advise(facts)
     return Fix(text=found.text, commands=found.commands[:1]) if found and found.commands else None
