@@ -23,7 +23,7 @@ from rekindle.inputs.torch import read_any_torch
 from rekindle.inputs.versions import read_cuda, read_python, read_toolset
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import MatchedBy, capabilities_of, find_all
-from rekindle.knowledge.logs.signatures import FactRow, log_facts
+from rekindle.knowledge.logs.signatures import FactRow, aside_of, log_facts
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.machine.model import Machine
@@ -316,7 +316,7 @@ def _much_free(wanted: str | None, free: str | None) -> bool | None:
 
 def _spoken(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
     """What a person says of what is here, not of what was before it or is asked for."""
-    aside = re2.compile(row.unless or "$^")
+    aside = re2.compile(aside_of(row))
     every = (each for each in pattern.finditer(text) if not _LEAST.search(text[each.end() :]))
     return _real(row, next((each for each in every if not aside.search(text[: each.start()])), None))
 

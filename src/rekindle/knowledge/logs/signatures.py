@@ -140,7 +140,8 @@ class FactRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a fact shows itself: the first group of a pattern is its value. `{LINE}` stands for the name of a CUDA line.
 
     `flag`: it is only yes or no. `listed`: it is named with its line. `values`: what stands for another value.
-    `told`: how a person says it, which counts where no program does; not behind `unless` in the same sentence.
+    `told`: how a person says it, which counts where no program does; not behind `unless` in the same sentence, in which
+    `{ASIDE}` stands for the words that all of them share.
     """
 
     name: str
@@ -153,6 +154,7 @@ class FactRow(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Lines(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    aside: str
     row: tuple[LineRow, ...]
     word: tuple[WordRow, ...]
     fact: tuple[FactRow, ...]
@@ -164,6 +166,11 @@ def log_lines() -> tuple[LineRow, ...]:
 
 def log_facts() -> tuple[FactRow, ...]:
     return decided("log_lines", _Lines).fact
+
+
+def aside_of(row: FactRow) -> str:
+    """What, before a fact that a person tells, says that it is not theirs; nothing matches where nothing is meant."""
+    return (row.unless or "$^").replace("{ASIDE}", decided("log_lines", _Lines).aside)
 
 
 def log_words() -> tuple[WordRow, ...]:
