@@ -34,8 +34,11 @@ from rekindle.core import codec, files
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import BadInput, Interrupted, MissingTool, RekindleError, StepFailed, UsageError
 from rekindle.core.findings import Finding, Fix, State, passed, unverified
+from rekindle.inputs.versions import read_python
 from rekindle.machine import snapshot
+from rekindle.machine.host import Host
 from rekindle.machine.model import Machine
+from rekindle.machine.python import interpreters
 from rekindle.machine.toolchain import gcc
 from rekindle.source import checkout, git, tree
 from rekindle.toolchain import command as toolchain
@@ -99,7 +102,8 @@ def build(command: BuildCommand, tell: Callable[[str], None], listener: BuildLis
         if not (command.provision and command.dry_run):
             raise
         # The tools are named above; the usual hint would be to add what was given. A Python nobody brings.
-        request.python_of(wanted_by(command), seen)
+        wanted = wanted_by(command)
+        request.python_of(wanted, _with_python(wanted, seen))
         raise type(error)(error.message, hint="without `--dry-run` they are installed first") from error
     choices = codec.like(
         Choices,
@@ -217,7 +221,20 @@ def resolve(command: BuildCommand, seen: Machine, *, elsewhere: bool = False) ->
     if command.source is not None:
         source = command.source if elsewhere else command.source.resolve()
         wanted = msgspec.structs.replace(wanted, source=str(source))
+    if command.machine is None and not elsewhere:
+        seen = _with_python(wanted, seen)
     return request.resolve(wanted, seen, here=None if elsewhere else command.plan.resolve().parent)
+
+
+def _with_python(wanted: BuildFile, seen: Machine) -> Machine:
+    """With the Python that the plan asks for, where it is on PATH by its own name only: `python3.12`."""
+    if wanted.python is None or "/" in wanted.python or "\\" in wanted.python:
+        return seen
+    minor = read_python(wanted.python).version
+    if any(found.minor == minor for found in seen.pythons):
+        return seen
+    named = interpreters.by_name(Host(), minor)
+    return msgspec.structs.replace(seen, pythons=(*seen.pythons, named)) if named else seen
 
 
 def wheel_in(given: Path) -> Path:

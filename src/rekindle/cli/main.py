@@ -9,6 +9,7 @@ import itertools
 import os
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,16 @@ class Verbs(click.Group):
         if not everything:
             formatter.write_paragraph()
             formatter.write_text(f"{sum(len(others) for _, others in GROUPS.values())} more: rekindle help --all")
+
+
+class Help(click.HelpFormatter):
+    """In a narrow window the names of the options leave room for what they do."""
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl(rows, self.width // 3 if self.width < 60 else col_max, col_spacing)
+
+
+click.Context.formatter_class = Help
 
 
 @click.command("help")

@@ -91,6 +91,11 @@ def command(**given: Any) -> int:
         raise UsageError("`--within` is about several machines", hint=_SEVERAL)
     if asked_for.form in _LISTS:
         raise UsageError(f"`--as {asked_for.form}` is about several machines", hint=_SEVERAL)
+    writes = asked_for.output is not None and asked_for.form is None
+    if asked_for.output is not None and writes:
+        from rekindle.stack import plan as lock
+
+        lock.expect_place(asked_for.output)
     situation = asked_for.situation()
     if asked_for.program is not None:
         return _program(asked_for.program, situation, asked_for.as_json)
@@ -120,9 +125,7 @@ def command(**given: Any) -> int:
         written = asked_for.output
         shown = verdict if written is None else answers.once_written(verdict, written)
         console.out(answers.verdict(shown, everything=asked_for.everything))
-    if asked_for.output is not None and asked_for.form is None:
-        from rekindle.stack import plan as lock
-
+    if asked_for.output is not None and writes:
         lock.write(lock.plan_of(verdict), asked_for.output)
         console.say(f"wrote `{asked_for.output}`")
     # Nothing works as it is, though something may after a change.

@@ -55,7 +55,9 @@ def the_python(machine: Machine) -> Iterator[Finding]:
     if set_here:
         clear = [Command(environment=dict.fromkeys(e.partition("=")[0] for e in set_here), system=machine.os)]
         state = State.FAIL if "PYTHONHOME" in machine.environment else State.WARN
-        yield say("python.home", state, f"{listed(set_here)} is set", commands=clear)
+        yield say(
+            "python.home", state, f"{listed(set_here)} {'is' if len(set_here) == 1 else 'are'} set", commands=clear
+        )
     else:
         yield say("python.home", State.PASS, "neither PYTHONHOME nor PYTHONPATH is set")
 

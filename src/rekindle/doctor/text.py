@@ -22,7 +22,7 @@ def text(answer: DoctorReport, *, everything: bool) -> str:
     lines += ["", console.table(summary(answer.machine))]
     findings = _findings(answer, everything=everything)
     lines += ["", *findings] if findings else []
-    return "\n".join([*lines, "", _count(answer)]).strip("\n")
+    return "\n".join([*lines, "", _count(answer, everything=everything)]).strip("\n")
 
 
 def _verdict(answer: DoctorReport) -> list[str]:
@@ -64,8 +64,9 @@ def _findings(answer: DoctorReport, *, everything: bool) -> list[str]:
     return lines
 
 
-def _count(answer: DoctorReport) -> str:
-    counted = [finding for finding in answer.checks if finding.id not in answer.folded]
+def _count(answer: DoctorReport, *, everything: bool) -> str:
+    """Of what is shown: nothing is folded where everything is."""
+    counted = [finding for finding in answer.checks if everything or finding.id not in answer.folded]
     counts = {state: sum(finding.state is state for finding in counted) for state in State}
     told = [f"{counts[State.PASS]} passed", f"{counts[State.WARN]} to know", f"{counts[State.UNVERIFIED]} unverified"]
     folded = len(answer.checks) - len(counted)

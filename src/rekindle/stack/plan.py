@@ -205,13 +205,18 @@ def write(plan: Plan, path: Path) -> None:
     """Write the plan. An older plan is replaced; a file that somebody else wrote never is."""
     import tomli_w
 
-    if path.exists() and not _ours(path):
-        message = f"`{path}` is there already and is not a plan"
-        raise UsageError(message, hint="name another file with `-o`, for example `-o plan.toml`")
+    expect_place(path)
     sealed = msgspec.structs.replace(plan, seal={name: _sealed(plan, name) for name in LOCKED})
     plain = {"schema": plan.schema, **codec.to_builtins(sealed)}  # what it is stands first
     text = tomli_w.dumps(_without_none(plain), multiline_strings=True)
     files.write_text(path, _HEAD + text)
+
+
+def expect_place(path: Path) -> None:
+    """An error, before an answer is shown, where no plan would be written."""
+    if path.exists() and not _ours(path):
+        message = f"`{path}` is there already and is not a plan"
+        raise UsageError(message, hint="name another file with `-o`, for example `-o plan.toml`")
 
 
 def _ours(path: Path) -> bool:

@@ -19,7 +19,7 @@ from rekindle.build.graft import base as bases
 from rekindle.build.graft.base import Base
 from rekindle.compat.library_card import same_release
 from rekindle.core import codec, files
-from rekindle.core.command import rekindle
+from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import BadInput, MissingTool, UsageError
 from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
@@ -27,7 +27,7 @@ from rekindle.inputs.versions import read_python, read_toolset
 from rekindle.knowledge.cuda.toolchains import install_gcc
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch import options
-from rekindle.knowledge.torch.releases import full_version, parse_arch_list
+from rekindle.knowledge.torch.releases import full_version, parse_arch_list, torch_release
 from rekindle.machine.model import FoundCompiler, FoundCudnn, FoundOpenblas, FoundToolkit, FoundToolset, Machine
 from rekindle.machine.toolchain import gcc, msvc
 from rekindle.stack import plan as plan_room
@@ -419,7 +419,11 @@ def python_of(wanted: BuildFile, machine: Machine) -> tuple[str, Version | None]
             return found.path, found.version
     have = ", ".join(str(found.version) for found in machine.pythons if found.version) or "none"
     message = f"Python {wanted.python} is not on this machine (found: {have})"
-    raise MissingTool(message, hint="create an environment with that Python and run Rekindle inside it")
+    here = machine.python.minor if machine.python else None
+    hint = f'`{Command("uv", "python", "install", minor)}` brings it, or name another with `python = "PATH"`'
+    if wanted.torch and here in torch_release(wanted.torch).pythons(machine.os):
+        hint = f"plan for the Python that is here (`rekindle plan` with `--python {here}`); {hint}"
+    raise MissingTool(message, hint=hint)
 
 
 def compiler_of(wanted: BuildFile, machine: Machine, cuda: Version | None) -> Compiler:

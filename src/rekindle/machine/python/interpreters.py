@@ -63,6 +63,13 @@ def interpreters(run: Run) -> list[str]:
     return in_order(run.env, run.join, path, own, windows=run.windows)
 
 
+def by_name(run: Run, minor: str) -> FoundPython | None:
+    """`python3.12`, beside the ones that the names without a number lead to."""
+    hits = run.which(f"python{minor}")
+    found = ask(run, hits[0]) if hits else None
+    return found if found and found.minor == minor else None
+
+
 def _identity(run: Run, path: str) -> tuple[str, str]:
     """`python` and `python3` of one folder are one; a virtual environment's is a link but stands for its folder."""
     return run.paths.normcase(run.parent(path)), run.real(path)

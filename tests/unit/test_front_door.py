@@ -1,0 +1,77 @@
+"""What a line, a heading or a refusal says to somebody who types it for the first time."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from rekindle.build.configure import request
+from rekindle.core.errors import MissingTool
+from rekindle.core.version import Version
+from rekindle.machine.model import FoundPython, Machine
+from support.command import rekindle_command
+
+
+def test_a_plan_that_cannot_be_written_is_no_answer_first(tmp_path: Path) -> None:
+    """The whole answer was printed, and then that the folder is no plan."""
+    seen = rekindle_command("plan", "--gpu", "GTX 1080 Ti", "-o", str(tmp_path))
+    assert seen.code == 2
+    assert "is there already and is not a plan" in seen.err
+    assert seen.out == ""
+
+
+def test_nothing_is_folded_where_everything_is_shown() -> None:
+    machine = str(Path(__file__).parents[1] / "machines" / "wsl.json")
+    assert re.search(r"\d folded\n", rekindle_command("doctor", "--machine", machine).out)
+    assert not re.search(r"\d folded\n", rekindle_command("doctor", "--all", "--machine", machine).out)
+
+
+@pytest.mark.parametrize("words", [("--help",), ("plan", "--help"), ("build", "--help")], ids=" ".join)
+def test_help_in_forty_columns(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    """The names of the options took thirty of them, and ten were left."""
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = rekindle_command(*words).out.splitlines()
+    assert [line for line in lines if len(line) > 40 and "[" not in line] == []
+    assert not [line for line in lines if re.fullmatch(r" {30,}\S.*", line)]
+
+
+def _plan_for(folder: Path, python: str) -> Path:
+    file = folder / "k.toml"
+    text = f'source = "."\npython = "{python}"\ntorch = "2.7.1"\ncuda = "11.8"\narch_list = "3.5"\n'
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_a_build_whose_python_is_missing_names_the_one_that_is_here(tmp_path: Path) -> None:
+    """It said to run Rekindle inside of one that nobody had, though the release takes the one that was there."""
+    machine = FoundPython(path="/usr/bin/python3", version=Version("3.11.2"), tag="cp311")
+    here = Machine(os="linux", arch="x86_64", pythons=(machine,), python=machine)
+    with pytest.raises(MissingTool) as refused:
+        request.python_of(request.read(_plan_for(tmp_path, "3.12")), here)
+    assert "`--python 3.11`" in str(refused.value.hint) and "`uv python install 3.12`" in str(refused.value.hint)
+    with pytest.raises(MissingTool) as refused:
+        request.python_of(request.read(_plan_for(tmp_path, "3.6")), here)
+    assert "plan for the Python" in str(refused.value.hint)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the program is a shell script")
+def test_a_python_beside_the_first_is_found_by_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python3.12` was on PATH, and the build said that it was not on this machine."""
+    account = {
+        "version": "3.12.1",
+        "prefix": "/p",
+        "base_prefix": "/p",
+        "site_packages": [],
+        "conda": False,
+        "bits": 64,
+    }
+    program = tmp_path / "python3.12"
+    program.write_text(f"#!/bin/sh\necho '{json.dumps(account)}'\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}{tmp_path}")
+    seen = rekindle_command("build", str(_plan_for(tmp_path, "3.12")), "--dry-run")
+    assert "Python 3.12 is not on this machine" not in seen.err
