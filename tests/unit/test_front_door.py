@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,44 @@ def test_a_python_beside_the_first_is_found_by_its_number(tmp_path: Path, monkey
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}{tmp_path}")
     seen = rekindle_command("build", str(_plan_for(tmp_path, "3.12")), "--dry-run")
     assert "Python 3.12 is not on this machine" not in seen.err
+
+
+@pytest.fixture
+def application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A1111's folder with a Python that nobody can start; one stands in it, and Rekindle's own is active."""
+    venv = tmp_path / "webui" / "venv"
+    site, programs = ("Lib/site-packages", "Scripts") if os.name == "nt" else ("lib/python3.11/site-packages", "bin")
+    (venv / site / "pip-24.0.dist-info").mkdir(parents=True)
+    (venv / programs).mkdir()
+    (venv / programs / ("python.exe" if os.name == "nt" else "python")).touch()
+    (venv / "pyvenv.cfg").write_text("home = /nowhere\nversion = 3.11.2\n", encoding="utf-8")
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
+    monkeypatch.delenv("CONDA_PREFIX", raising=False)
+    monkeypatch.chdir(venv.parent)
+    return venv.parent
+
+
+def test_in_an_applications_folder_the_line_is_for_its_python(application: Path) -> None:
+    """A bare `pip` was that of Rekindle's own environment."""
+    seen = rekindle_command("plan", "--gpu", "GTX 1080 Ti")
+    program = str(Path("venv", "Scripts", "python") if os.name == "nt" else Path("venv", "bin", "python"))
+    assert f"    {program} -m pip install torch==" in seen.out and "Python 3.11\n" in seen.out
+    assert "    pip install" not in seen.out
+    # What is asked about another computer, and whoever asks next, is not concerned.
+    other = "linux" if os.name == "nt" else "windows"
+    assert "    pip install torch==" in rekindle_command("plan", "--gpu", "GTX 1080 Ti", "--os", other).out
+
+
+def test_in_an_applications_folder_install_asks_which_python(application: Path) -> None:
+    """It changed Rekindle's own environment, and the application stayed as it was."""
+    seen = rekindle_command("install", "--gpu", "GTX 1080 Ti", "--dry-run")
+    assert seen.code == 2 and "install .`" in seen.err
+    located = rekindle_command("install", ".", "--gpu", "GTX 1080 Ti", "--dry-run")
+    assert f"in `{application / 'venv'}`" in located.out
+
+
+def test_another_environment_that_is_active_is_the_one_that_is_meant(
+    application: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
+    assert "    pip install torch==" in rekindle_command("plan", "--gpu", "GTX 1080 Ti").out

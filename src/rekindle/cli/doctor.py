@@ -46,6 +46,8 @@ def command(
         return _explain(explain, found, as_json)
     from rekindle.doctor import report, text
 
+    if machine is None and not only:
+        options.python_of_this_folder()
     whole = report.report(found, only=only, recorded=machine)
     if as_json:
         console.out_json(whole)

@@ -18,7 +18,7 @@ import click
 from rekindle import __version__
 from rekindle.cli.options import once, talking
 from rekindle.core import console, files
-from rekindle.core.command import Command, tell_shell
+from rekindle.core.command import Command, tell_python, tell_shell
 from rekindle.core.errors import Interrupted, NotFound, RekindleError, UsageError, did_you_mean
 
 # verb -> (module, what it does). The module holds a click command named `command`.
@@ -174,6 +174,7 @@ def run(argv: list[str]) -> int:
     console.begin()
     console.pasted_here(_pasted_here)
     tell_shell(None)
+    tell_python(None)
     try:
         ended = _carry_out(argv)
         _say_swept()

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from rekindle.core import console, own, paths
-from rekindle.core.command import Command
+from rekindle.core.command import Command, tell_python
 from rekindle.core.errors import MissingTool, NotFound, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -188,6 +188,18 @@ def need_extra(name: str, *packages: str) -> None:
     if missing:
         message = f"this needs the package `{missing[0]}`"
         raise MissingTool(message, hint=f"install it: `{own.with_extra(name)}`")
+
+
+def python_of_this_folder() -> str | None:
+    """The version of the Python that an application's folder has: from here on the printed pip is that one's."""
+    from rekindle.machine.python.environment import beside
+
+    found = beside()
+    if found is None:
+        return None
+    console.say(f"for the Python of this folder, `{found.program}`")
+    tell_python(own.shown(Path(found.program)))
+    return found.version
 
 
 def _how_to_talk(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:

@@ -96,6 +96,9 @@ def command(**given: Any) -> int:
         from rekindle.stack import plan as lock
 
         lock.expect_place(asked_for.output)
+    elsewhere = options.given("system", "arch", "python", "machines", "folder") or asked_for.form == "dockerfile"
+    if not elsewhere:
+        asked_for = msgspec.structs.replace(asked_for, python=options.python_of_this_folder())
     situation = asked_for.situation()
     if asked_for.program is not None:
         return _program(asked_for.program, situation, asked_for.as_json)

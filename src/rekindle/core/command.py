@@ -49,6 +49,15 @@ class Shell(str, Enum):
 _told: Shell | None = None
 
 
+_pip: tuple[Piece, ...] = ("pip",)
+
+
+def tell_python(python: Piece | None) -> None:
+    """Whose pip is meant where no Python is named; without one that of the environment which is active."""
+    global _pip
+    _pip = ("pip",) if python is None else (python, "-m", "pip")
+
+
 def tell_shell(shell: Shell | None) -> None:
     """What `--shell` says: commands are spelled for it from now on."""
     global _told
@@ -144,7 +153,8 @@ class Command(str):
 
     def by_pip_of(self, *program: Word) -> Command:
         """The same call by another pip (`python -m pip`, `uv pip`), if it is one of pip's."""
-        rest = next((self.words[len(own) :] for own in _PIPS if self.words[: len(own)] == own), None)
+        known = (_pip, *_PIPS)
+        rest = next((self.words[len(own) :] for own in known if self.words[: len(own)] == own), None)
         return self if rest is None else Command(*program, *rest, system=self.system, note=self.note)
 
     def spell(self, shell: Shell) -> str:
@@ -163,8 +173,8 @@ def rekindle(*words: Word, system: str | None = None, note: str = "") -> Command
 
 
 def pip(*words: Word, python: Word | None = None, system: str | None = None) -> Command:
-    """pip of the environment that `python` belongs to; without one, of the environment that is active."""
-    program: tuple[Word, ...] = ("pip",) if python is None else (python, "-m", "pip")
+    """pip of the environment that `python` belongs to; without one, of the environment that is meant."""
+    program: tuple[Word, ...] = _pip if python is None else (python, "-m", "pip")
     return Command(*program, *words, system=system)
 
 

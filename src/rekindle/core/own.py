@@ -36,13 +36,13 @@ def program() -> tuple[str, ...]:
     if once := _once():
         return (*once, source(), "rekindle")
     if called.name == "__main__.py" and called.parent.name == "rekindle":
-        return (_shown(Path(sys.executable)), *_MODULE)
+        return (shown(Path(sys.executable)), *_MODULE)
     if called.stem != "rekindle":
         return ("rekindle",)  # a test, a library's user: nobody typed it
     from rekindle.core import processes
 
     found = processes.which("rekindle")
-    return ("rekindle",) if found and _same(Path(found), called) else (_shown(called),)
+    return ("rekindle",) if found and _same(Path(found), called) else (shown(called),)
 
 
 def source(extra: str = "") -> str:
@@ -173,8 +173,8 @@ def _same(one: Path, other: Path) -> bool:
     )
 
 
-def _shown(path: Path) -> str:
-    """From the current folder where it lies below it: `.venv\\Scripts\\rekindle`."""
+def shown(path: Path) -> str:
+    """How a program is called: from the current folder where it lies below it, `.venv\\Scripts\\rekindle`."""
     whole = path.absolute().with_suffix("") if paths.system() == "windows" else path.absolute()
     near = whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else whole
     return str(near) if len(near.parts) > 1 else f".{os.sep}{near}"

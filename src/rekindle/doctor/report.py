@@ -17,6 +17,7 @@ from rekindle.core.findings import Finding, Fix, State, worst
 from rekindle.doctor.check import JUDGES, Judge
 from rekindle.knowledge.builds import checks as catalogue
 from rekindle.machine.model import Machine
+from rekindle.machine.python.environment import beside
 from rekindle.machine.snapshot import Difference, differences
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
@@ -101,7 +102,7 @@ def report(machine: Machine, *, only: Iterable[str] = (), recorded: Path | None 
         machine=machine,
         checks=checks,
         verdict=verdict,
-        next=None if only else _next(checks, verdict),
+        next=None if only else _next(checks, verdict, near=recorded is None and beside() is not None),
     )
 
 
@@ -130,8 +131,11 @@ def _folded(checks: tuple[Finding, ...], verdict: Route | None) -> set[str]:
     return found - {finding.id for finding in checks if verdict is None and finding.state is State.FAIL}
 
 
-def _next(checks: tuple[Finding, ...], verdict: Route | None) -> Fix | None:
-    """A card without its driver comes first; then what the verdict says; without a card, how to ask for one."""
+def _next(checks: tuple[Finding, ...], verdict: Route | None, *, near: bool) -> Fix | None:
+    """A card without its driver comes first; then what the verdict says; without a card, how to ask for one.
+
+    `near`: an application's folder with a Python of its own, which is meant there.
+    """
     blocking = ("gpu.problem", "gpu.together", "driver.present", "driver.serves-card", "driver.agrees")
     fixes = [each.fix for each in checks if each.id in blocking and each.state is State.FAIL and each.fix]
     if fixes:
@@ -141,6 +145,8 @@ def _next(checks: tuple[Finding, ...], verdict: Route | None) -> Fix | None:
         return Fix(text="name the card you mean, for example", commands=(example,))
     if verdict.driver_first is not None and verdict.change is not None:
         return Fix(text=verdict.change.text, commands=verdict.driver_first.commands)
+    if near and verdict.route.by_pip:
+        return Fix(text=verdict.summary, commands=(rekindle("install", "."),), mechanical=True)
     if verdict.route.by_pip or verdict.route is RouteKind.CONDA_FORGE:
         own = next((each for each in checks if each.id == "python.one-environment" and each.fix), None)
         if own and own.fix and own.state is State.FAIL:

@@ -20,7 +20,7 @@ from rekindle.install.installer import installer_of
 from rekindle.install.shelf_offers import Shelves, on_shelves, require_signed
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.machine import snapshot
-from rekindle.machine.python.environment import find
+from rekindle.machine.python.environment import beside, find
 from rekindle.model.environment import Environment
 from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import situation_of
@@ -169,6 +169,10 @@ def locate_environment(where: Path | None) -> Environment:
     if where is not None and not where.exists():
         raise NotFound(f"there is no Python environment at `{where}`", hint=_no_environment(str(where)))
     environment = find(where)
+    if where is None and (near := beside()) is not None:
+        message = f"the Python of this folder (`{Path(near.root).relative_to(Path.cwd())}`) is not the active one"
+        other = "" if environment.kind == "system" else f", `{rekindle('install', environment.root)}` for the other"
+        raise UsageError(message, hint=f"name the one you mean: `{rekindle('install', '.')}` for it{other}")
     if environment.kind == "system":
         if where is None:
             message = "no environment is active, and none was named"

@@ -44,6 +44,20 @@ def find(where: Path | None = None) -> Environment:
     raise NotFound(message, hint=hint)
 
 
+def beside() -> Environment | None:
+    """The Python that the application in the current folder brings along, where no other than Rekindle's own is active.
+
+    It is read, not run.
+    """
+    active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
+    own = os.path.realpath(sys.prefix)
+    if active and os.path.realpath(active) != own:
+        return None
+    found = next((found for name in _PORTABLE if (found := _read(Path.cwd() / name))), None)
+    usable = found is not None and found.here and found.pip is not None and found.interpreter is not None
+    return found if usable and found is not None and os.path.realpath(found.root) != own else None
+
+
 def python_has_headers(interpreter: Path) -> bool:
     """Can extensions be compiled with this interpreter?"""
     try:
