@@ -117,3 +117,11 @@ def test_another_environment_that_is_active_is_the_one_that_is_meant(
 ) -> None:
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
     assert "    pip install torch==" in rekindle_command("plan", "--gpu", "GTX 1080 Ti").out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there the shell is the one that asks")
+def test_lines_for_windows_say_whose_they_are() -> None:
+    asked = ("plan", "--gpu", "Tesla K40c", "--os", "windows")
+    assert "  Run (in PowerShell; `--shell cmd` for cmd)\n" in rekindle_command(*asked).out
+    assert "  Run\n" in rekindle_command(*asked, "--shell", "cmd").out
+    assert "  Run\n" in rekindle_command("plan", "--gpu", "Tesla K40c", "--os", "linux").out

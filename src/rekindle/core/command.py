@@ -64,6 +64,17 @@ def tell_shell(shell: Shell | None) -> None:
     _told = shell
 
 
+def for_powershell_only(commands: Iterable[Command]) -> bool:
+    """Of Windows, written elsewhere without a word on the shell, and spelled in another way for cmd."""
+    if _told is not None or paths.system() == "windows":
+        return False
+    ours = [each for each in commands if each.system == "windows" and not each.told]
+    try:
+        return any(each.spell(Shell.CMD) != each for each in ours)
+    except BadInput:  # cmd cannot carry one at all
+        return True
+
+
 @cache
 def _of_parent() -> Shell:
     """On Windows, by the programs that lead to this one; PowerShell, which is always there, if none is a shell."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rekindle.core import console
-from rekindle.core.command import Command, rekindle
+from rekindle.core.command import Command, for_powershell_only, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.torch_wheels import describe, field_reports
 from rekindle.stack.route import Missing, Route
@@ -255,7 +255,9 @@ def _route(route: Route, answer: Verdict, instead: Sequence[str], *, everything:
                 again = rekindle("plan", *place_words(there), "--torch", route.change.torch, system=there.system)
                 lines += ["", f"Next: {again}"]
     if route.commands:
-        lines += ["", "  Run", *(f"    {line}" for line in route.commands)]
+        printed = (*route.commands, *(line for piece in route.missing for line in piece.commands))
+        shell = " (in PowerShell; `--shell cmd` for cmd)" if for_powershell_only(printed) else ""
+        lines += ["", f"  Run{shell}", *(f"    {line}" for line in route.commands)]
     if route.shorter:
         lines += _items("or compile less", shorter_lines(route.shorter))
         lines += [f"        {line}" for line in route.shorter.commands]
