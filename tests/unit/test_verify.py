@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +13,7 @@ import pytest
 from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, State
 from rekindle.core.run import Result, call
+from rekindle.formats import archive
 from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.machine.python.environment import find
 from rekindle.wheels.verify import ask_torch, ask_torch_checks, trial, verify
@@ -49,6 +51,37 @@ def test_the_report_lies_beside_the_wheel_and_names_its_hash(tmp_path: Path) -> 
     report = json.loads((tmp_path / f"{wheel.name}.verify.json").read_text(encoding="utf-8"))
     assert report == answer
     assert report["sha256"] == hashlib.sha256(wheel.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("verb", [("verify", "--no-run"), ("shelf", "add", "--no-label")], ids=" ".join)
+def test_a_library_is_unpacked_once_for_all_that_is_asked(
+    verb: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 800 MB that unpack to 1.6 GB, `verify` unpacked 3.2 and the shelf 4.7."""
+    library = "torch/lib/libtorch_cuda.so"
+    wheel = torch_like.wheel(tmp_path / "in", libraries={library: (("sm_61",),)})
+    unpacked: list[str] = []
+    real = archive.Archive._unpacked
+
+    def counted(self: archive.Archive, member: archive.Member) -> Iterator[bytes]:
+        unpacked.append(member.name)
+        return real(self, member)
+
+    monkeypatch.setattr(archive.Archive, "_unpacked", counted)
+    rekindle_command(*verb, str(wheel), *(("--shelf", str(tmp_path / "shelf")) if verb[0] == "shelf" else ()))
+    assert unpacked.count(library) == 1
+
+
+def test_a_library_that_is_not_what_record_says_fails(tmp_path: Path) -> None:
+    """Its hash is taken on the pass that reads its GPU code."""
+    library = "torch/lib/libtorch_cuda.so"
+    honest = {library: torch_like.elf("x86_64", ("sm_61",))}
+    changed = {library: honest[library][:-1] + b"\1"}
+    files = {**small_wheels.FILES, **changed}
+    stated = small_wheels.record({**small_wheels.FILES, **honest})
+    seen = _read_only(small_wheels.make(tmp_path, files, record_bytes=stated))
+    assert seen.code == 8
+    assert f"1 files do not match RECORD: `{library}`" in " ".join(seen.out.split())
 
 
 def test_a_file_that_is_not_what_record_says_fails_though_its_size_is_right(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from rekindle.build.run.build import captured
 from rekindle.build.run.journal import Journal
 from rekindle.compat.feature_card import has
 from rekindle.core import codec, files, python, untrusted
-from rekindle.core.command import Command, rekindle
+from rekindle.core.command import Command, rekindle, sh
 from rekindle.core.errors import BadInput, MissingTool, NotFound, StepFailed, UsageError
 from rekindle.core.findings import Finding, State, worst
 from rekindle.core.processes import which
@@ -142,8 +141,7 @@ def _governed(
         yield environ
         return
     wrapper = work / "gated" / "nvcc"
-    command = [gate, kit.nvcc]
-    files.write_text(wrapper, f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    files.write_text(wrapper, f'#!/bin/sh\nexec {sh(Command(gate, kit.nvcc))} "$@"\n')
     wrapper.chmod(0o755)
     jobs = int(environ.get("MAX_JOBS") or 1)
     with Governor(jobs, compiles=work / "compiles.jsonl", tokens=False, tell=tell) as governor:

@@ -6,6 +6,7 @@ needs to know where each member's raw data lies. Inflating is `isal`'s (twice as
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
@@ -34,6 +35,8 @@ class Archive:
         # Where each member's data begins: a header that was checked once is not read again for the copy.
         self._begins = zip_directory.check_headers(source, directory) if headers else {}
         self.members = {member.name: member for member in directory.members if not member.name.endswith("/")}
+        self.digests: dict[str, bytes] | None = None
+        """Where it is wanted, the SHA-256 of each member that was read to its end: no second pass has to find it."""
 
     @property
     def name(self) -> str:
@@ -65,6 +68,7 @@ class Archive:
     def chunks(self, member: Member) -> Iterator[bytes]:
         """The member's contents in pieces of at most 4 MiB; an error if size or checksum are not as stated."""
         checksum = engine().crc32
+        sha = hashlib.sha256() if self.digests is not None else None
         done = crc = 0
         for data in self._unpacked(member):
             done += len(data)
@@ -72,9 +76,13 @@ class Archive:
             if done > member.size:
                 raise broken(self.source, f"`{member.name}` is longer than the directory says")
             crc = checksum(data, crc)
+            if sha is not None:
+                sha.update(data)
             yield data
         if done != member.size or crc != member.crc:
             raise broken(self.source, f"`{member.name}` does not have the stated size or checksum")
+        if self.digests is not None and sha is not None:
+            self.digests[member.name] = sha.digest()
 
     def _unpacked(self, member: Member) -> Iterator[bytes]:
         if member.stored:

@@ -128,7 +128,7 @@ def _planned(plan: lock.Plan, environment: Environment) -> tuple[Situation, Rout
 
 def wheel_offer(wheel: Path, situation: Situation) -> Offer:
     """A wheel file as an offer for this machine. An error if it is of another one, or does not serve every card."""
-    known, code, _ = inspection.inspect_with_code(wheel)
+    known, code, *_ = inspection.inspect_with_code(wheel)
     offer = of_wheel(known, code, location=str(wheel.absolute()), source="read off the wheel")
     if (offer.system, offer.machine) != (situation.system, situation.arch):
         message = (

@@ -135,9 +135,27 @@ def inspect(
         return _of_package(opened, read_binaries(opened, units=kernels), asked, kernels, against)
 
 
-def inspect_package(opened: Package, *, cards: Sequence[str] = (), against: TorchLibraries | None = None) -> Inspection:
-    """As `inspect`, of a package that is open already."""
-    return _of_package(opened, read_binaries(opened), gpus.certain(cards), kernels=False, against=against)
+class Reading(NamedTuple):
+    """What a wheel's libraries hold, and the SHA-256 of every member that was read for it: one pass serves all that
+    is asked of the file.
+    """
+
+    binaries: Sequence[Binary]
+    digests: dict[str, bytes]
+
+
+def read_whole(opened: Package, *, hashed: bool = True) -> Reading:
+    digests: dict[str, bytes] = {}
+    if hashed and isinstance(opened, package.Wheel):
+        opened.archive.digests = digests
+    return Reading(read_binaries(opened), digests)
+
+
+def inspect_package(
+    opened: Package, reading: Reading, *, cards: Sequence[str] = (), against: TorchLibraries | None = None
+) -> Inspection:
+    """As `inspect`, of a package that is open already and was read."""
+    return _of_package(opened, reading.binaries, gpus.certain(cards), kernels=False, against=against)
 
 
 class InspectedCode(NamedTuple):
@@ -146,13 +164,16 @@ class InspectedCode(NamedTuple):
     inspection: Inspection
     code: tuple[GpuCode, ...]
     linked: Version | None
+    reading: Reading
 
 
-def inspect_with_code(where: Path) -> InspectedCode:
+def inspect_with_code(where: Path, *, hashed: bool = False) -> InspectedCode:
+    """`hashed`: the reading is to serve `verify`, too."""
     with package.open_package(where) as opened:
-        binaries = read_binaries(opened)
-        code = own(binary.codes(binaries))
-        return InspectedCode(_of_package(opened, binaries, (), kernels=False), tuple(code), cuda_linked(binaries))
+        reading = read_whole(opened, hashed=hashed)
+        code = own(binary.codes(reading.binaries))
+        found = _of_package(opened, reading.binaries, (), kernels=False)
+        return InspectedCode(found, tuple(code), cuda_linked(reading.binaries), reading)
 
 
 def _of_package(

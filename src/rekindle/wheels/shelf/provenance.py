@@ -21,6 +21,7 @@ from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, ChecksFailed, NotFound, RekindleError
 from rekindle.core.findings import State, worst
 from rekindle.core.signing import Envelope, PublicKey, SigningKey
+from rekindle.wheels.inspect.inspection import Reading
 from rekindle.wheels.shelf import store
 from rekindle.wheels.shelf.store import ShelvedWheel
 from rekindle.wheels.verify import signed_report, verify
@@ -134,11 +135,12 @@ def checked(
     trusted: Sequence[PublicKey] = (),
     against: Path | None = None,
     run: bool = False,
+    reading: Reading | None = None,
 ) -> Verification:
     """The shelf's own checks, completed by those of a report that a trusted key signed. An error if any failed.
 
-    `own` is the shelf's copy of the wheel, which is what is checked."""
-    seen = verify.verify(own, run=run, against=against)
+    `own` is the shelf's copy of the wheel, which is what is checked, and `reading` what was read of it."""
+    seen = verify.verify(own, run=run, against=against, reading=reading)
     _refuse(f"`{wheel.name}`", seen)
     place = report or report_beside(wheel)
     if not place.is_file():

@@ -293,11 +293,13 @@ def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
         with store.locked(folder):
             work = made.enter_context(files.scratch("shelf", folder))
         store.copy(wheel, own := work / store.file_name(wheel.name))
-        known, code, linked = inspect_with_code(own)
+        known, code, linked, reading = inspect_with_code(own, hashed=True)
         store.project_name(known.project or "", read_name(wheel.name).project)
         if how.fits:
             how.fits(known)
-        verification = checked(wheel, how.report, own=own, trusted=how.trusted, against=how.against, run=how.run)
+        verification = checked(
+            wheel, how.report, own=own, trusted=how.trusted, against=how.against, run=how.run, reading=reading
+        )
         for each in known.findings:
             if each.id == "startup":
                 console.say(f"warning: {each.found}: {each.why}")

@@ -29,7 +29,7 @@ from rekindle.model.wheel import read_name, tagged_glibc
 from rekindle.wheels.closure import linkage
 from rekindle.wheels.closure.walk import requirement_name
 from rekindle.wheels.inspect.identity import read_torch, wheel_beside
-from rekindle.wheels.inspect.inspection import Inspection, inspect_package
+from rekindle.wheels.inspect.inspection import Inspection, Reading, inspect_package, read_whole
 
 _TAG = re.compile(r"[\w.]+-[\w.]+-[\w.]+", re.ASCII)
 _MOST_SHORT = 100
@@ -42,18 +42,24 @@ class OpenedSubject(msgspec.Struct, frozen=True, kw_only=True):
     path: Path
     package: Package
     inspection: Inspection
+    reading: Reading
 
 
 @contextlib.contextmanager
-def opened(path: Path, cards: Sequence[str] = (), against: Path | None = None) -> Iterator[OpenedSubject]:
-    """An extension is read against the torch that is named, or that lies beside it and fits."""
+def opened(
+    path: Path, cards: Sequence[str] = (), against: Path | None = None, reading: Reading | None = None
+) -> Iterator[OpenedSubject]:
+    """An extension is read against the torch that is named, or that lies beside it and fits. `reading`: of this very
+    file, where it was read before.
+    """
     with package.open_package(path) as found:
         if against is None and path.suffix == ".whl":
             requires = package.headers(found, "METADATA").get("Requires-Dist", [])
             if any(requirement_name(line) == "torch" for line in requires):
                 against = wheel_beside(path, requires, package.headers(found, "WHEEL").get("Tag", []))
-        known = inspect_package(found, cards=cards, against=read_torch(against) if against else None)
-        yield OpenedSubject(path=path, package=found, inspection=known)
+        reading = reading or read_whole(found)
+        known = inspect_package(found, reading, cards=cards, against=read_torch(against) if against else None)
+        yield OpenedSubject(path=path, package=found, inspection=known, reading=reading)
 
 
 def is_torch(subject: OpenedSubject) -> bool:
@@ -278,6 +284,8 @@ def config_finding(subject: OpenedSubject, facts: Mapping[str, Any]) -> Finding:
 
 
 def _digest(subject: OpenedSubject, name: str, kind: str) -> str:
+    if kind == "sha256" and name in subject.reading.digests:
+        return spelled(subject.reading.digests[name]).partition("=")[2]
     sha = hashlib.new(kind)
     if isinstance(subject.package, Wheel):
         for data in subject.package.archive.chunks(subject.package.archive.member(name)):

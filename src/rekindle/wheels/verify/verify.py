@@ -25,7 +25,7 @@ from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capabilities import throughput
 from rekindle.knowledge.gpu.capability import Capability, Coverage, NamedCard
 from rekindle.model.wheel import WheelIdentity, identity_fields
-from rekindle.wheels.inspect.inspection import CardCoverage
+from rekindle.wheels.inspect.inspection import CardCoverage, Reading
 from rekindle.wheels.verify import static_checks, trial
 from rekindle.wheels.verify.static_checks import OpenedSubject
 from rekindle.wheels.verify.trial import TrialAnswer, TrialRun
@@ -97,10 +97,11 @@ def verify(
     run: bool = True,
     against: Path | None = None,
     jit_cache: Path | None = None,
+    reading: Reading | None = None,
 ) -> Verification:
     """Every check in order. `python` is the interpreter for a wheel's throw-away environment; without `run` nothing
     is installed or imported. `against` is the torch that an extension is meant for: a wheel or an environment.
-    `jit_cache` keeps what the driver compiles."""
+    `jit_cache` keeps what the driver compiles. `reading` is what was read of this very file before."""
     begun = time.monotonic()
     expected = expected or Expected()
     wheel = subject if subject is not None and subject.suffix == ".whl" else None
@@ -110,7 +111,7 @@ def verify(
         home = None if wheel else trial.find(subject)
         here = trial.cards_here() if run else ()
         wanted = [*expected.cards, *dict.fromkeys(card.capability.sm for card in here)]
-        with static_checks.opened(home.torch if home else cast(Path, wheel), wanted, against) as read:
+        with static_checks.opened(home.torch if home else cast(Path, wheel), wanted, against, reading) as read:
             place = trial.TrialSetup(wheel=wheel, home=home, python=python, torch=against, jit_cache=jit_cache)
             outcome = _carried_out(read, place, expected, run)
     known = read.inspection
