@@ -383,3 +383,13 @@ def test_the_situation_decides_between_two_fixes_of_one_message(log: str, label:
     said = f"{found.whole.text} {' '.join(map(str, found.whole.commands))}"
     assert found.label == label
     assert words in said and never not in said
+
+
+@pytest.mark.parametrize(("cards", "number"), [(("Tesla K80", "RTX 3090"), "1"), (("RTX 3090", "Tesla K80"), "0")])
+def test_the_other_of_two_cards_is_the_one_that_is_shown(cards: tuple[str, str], number: str) -> None:
+    """It was always 0, which was the old card's, and for PowerShell where no system was named."""
+    listed = "".join(f"GPU {place}: NVIDIA {name}\n" for place, name in enumerate(cards))
+    fix = first(f"{listed}torch 2.6.0+cu124\n{NO_IMAGE}").whole
+    assert fix.commands[0].environment == {"CUDA_VISIBLE_DEVICES": number}
+    assert fix.commands[0].system == "linux"
+    assert "Only RTX 3090" not in fix.text and "Only NVIDIA GeForce RTX 3090" not in fix.text

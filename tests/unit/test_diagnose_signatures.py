@@ -105,7 +105,15 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"name_since", "name_gone", "asking", "bnb_before", "said_line"}
     known |= {"package_where", "package_install", "package_story", "nearest_release", "wheel_python", "companion_fits"}
     known |= {"system_package", "library_cuda_dotted", "built_abi", "other_abi"}
-    known |= {"older_toolset", "oldest_card", "several_cards", "cupy_fits", "cuda_package", "index_python"}
+    known |= {
+        "older_toolset",
+        "oldest_card",
+        "several_cards",
+        "newest_number",
+        "cupy_fits",
+        "cuda_package",
+        "index_python",
+    }
     known |= {"toolset_cuda", "stl_toolset", "tool_package", "tool_winget", "fits_toolset", "std_name", "std_header"}
     known |= {
         "cudnn_least",

@@ -327,7 +327,8 @@ def _of_cards(facts: Facts) -> dict[str, str]:
         gpu_sm=oldest.sm,
         lacked_sm=_lacked(facts).sm,
         several_cards=len(set(facts.gpus)) > 1,
-        oldest_card=facts.gpu_name or oldest.sm,
+        oldest_card=(facts.gpu_name if facts.gpus[0] == oldest else None) or oldest.sm,
+        newest_number=str(facts.gpus.index(max(facts.gpus))),
         last_cudnn=last and last.release,
         last_branch=driver_card.window(oldest, facts.counting).last,
     )
