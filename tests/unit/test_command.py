@@ -34,6 +34,19 @@ def test_sh_hands_on_the_words(given_words):
     assert _through_sh(line) == ["first", *given_words]
 
 
+@_WITH_SH
+@pytest.mark.parametrize("word", ["A=~root", "a:~root", "~root", "--prefix=~", "torch~=2.1", "C=/opt:~"])
+def test_nobodys_home_stands_for_a_tilde(word):
+    """`export X=a:~root` gave the home of root, and bash gives it in an argument too."""
+    for shell in ("sh", "bash"):
+        for line in (
+            f"{Command('printf', '%s', word, shell=Shell.SH)}",
+            f'{Command(environment={"X": word}, shell=Shell.SH)}; printf %s "$X"',
+        ):
+            done = subprocess.run([shell, "-c", line], capture_output=True, check=True, encoding="utf-8")
+            assert done.stdout == word, (shell, line)
+
+
 @settings(max_examples=150, deadline=None)
 @example(["0%"])
 @example(["--format=csv"])

@@ -19,7 +19,8 @@ from rekindle.core.version import Keyed
 
 # What each shell takes as it stands.
 _PLAIN = re.compile(r"[A-Za-z0-9_./\\:=+~@-]+\Z")
-_SH_PLAIN = re.compile(r"[A-Za-z0-9_./:=+@%-][A-Za-z0-9_./:=+@%,~-]*\Z")
+# Behind `=` and `:` a `~` may be somebody's home, also in an argument of bash.
+_SH_PLAIN = re.compile(r"(?![~,])(?:[A-Za-z0-9_./+@%,~-]|[:=](?!~))+\Z")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _POWERSHELL_PLAIN = re.compile(r"(?:--?[A-Za-z0-9][A-Za-z0-9_-]*|[A-Za-z0-9_./\\][A-Za-z0-9_./\\:=+-]*)\Z")
 _SH_SPECIAL = '"$`\\!\n'
