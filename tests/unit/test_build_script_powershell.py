@@ -178,6 +178,8 @@ def _value(node: tree_sitter.Node) -> object:
     if not inside or node.type == "string_literal":
         if text.startswith("'"):
             return text[1:-1].replace("''", "'")
+        if text.startswith('"'):
+            return re.sub(r"`(.)", r"\1", re.sub(r"\$\{env:(\w+)\}", r"<\1>", text[1:-1]))
         return f"<{text[5:]}>" if text.startswith("$Env:") else text
     return _value(inside[0]) if len(inside) == 1 else "".join(str(_value(child)) for child in inside)
 

@@ -229,19 +229,20 @@ def workflow_step(command: Command) -> str:
 
 
 def sh(command: CommandWords | Command) -> str:
-    sets = [f"{name}={_sh_word(value)}" for name, value in command.environment.items() if value is not None]
+    sets = [f"{name}={in_sh(value)}" for name, value in command.environment.items() if value is not None]
     cleared = [name for name, value in command.environment.items() if value is None]
     if command.words:
         without = ["env", *(word for name in cleared for word in ("-u", name))] if cleared else []
-        line = " ".join([*without, *sets, *map(_sh_word, command.words)])
+        line = " ".join([*without, *sets, *map(in_sh, command.words)])
     else:
         settings = [" ".join([verb, *names]) for verb, names in (("unset", cleared), ("export", sets)) if names]
         line = " && ".join(settings)
-    inside = f"cd {_sh_word(command.folder)} && {line}" if command.folder else line
+    inside = f"cd {in_sh(command.folder)} && {line}" if command.folder else line
     return inside + _noted(command.note, "#")
 
 
-def _sh_word(word: Word) -> str:
+def in_sh(word: Word) -> str:
+    """One word, or a value."""
     if isinstance(word, str) and _SH_PLAIN.match(word):
         return word
     _refuse("\0", [word], "a command")
@@ -295,7 +296,7 @@ def _powershell(command: CommandWords | Command) -> str:
     # PowerShell 5.1, which Windows comes with, has no `&&`.
     steps = [f"Set-Location -LiteralPath {_powershell_word(command.folder)}"] if command.folder else []
     steps += [
-        f"$env:{name} = {'$null' if value is None else _powershell_word(value, value=True)}"
+        f"$env:{name} = {'$null' if value is None else value_in_powershell(value)}"
         for name, value in command.environment.items()
     ]
     if command.words:
@@ -303,6 +304,11 @@ def _powershell(command: CommandWords | Command) -> str:
         call = "" if words[0] == command.words[0] else "& "
         steps.append(call + " ".join(words))
     return "; ".join(steps) + _noted(command.note, "#")
+
+
+def value_in_powershell(word: Word) -> str:
+    """As an expression: a value to set, an element of a list."""
+    return _powershell_word(word, value=True)
 
 
 def _powershell_word(word: Word, *, value: bool = False) -> str:

@@ -7,10 +7,10 @@ stays, behind.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterator
 
 from rekindle.build.configure.environment import MARK, Action, BuildEnvironment, VariableChange
+from rekindle.core.command import ShellVariable, Word, in_sh, value_in_powershell
 from rekindle.core.errors import BadInput
 
 Known = tuple[tuple[str, str], ...]
@@ -128,9 +128,7 @@ def _ps1_lines(change: VariableChange, known: Known) -> list[str]:
 
 
 def ps1_text(value: str, known: Known = ()) -> str:
-    """One expression; in parentheses where it is put together, so that it is one argument too."""
-    parts = [f"$Env:{text}" if named else "'" + text.replace("'", "''") + "'" for named, text in split(value, known)]
-    return parts[0] if len(parts) == 1 else f"({' + '.join(parts)})"
+    return value_in_powershell(_word(value, known))
 
 
 def drop_function(environment: BuildEnvironment) -> list[str]:
@@ -145,7 +143,12 @@ def drop_function(environment: BuildEnvironment) -> list[str]:
 
 
 def sh_text(value: str, known: Known = ()) -> str:
-    return "".join(f'"${text}"' if named else shlex.quote(text) for named, text in split(value, known))
+    return in_sh(_word(value, known))
+
+
+def _word(value: str, known: Known) -> Word:
+    pieces = tuple(ShellVariable(text) if named else text for named, text in split(value, known))
+    return value if pieces == (value,) else pieces
 
 
 def _sh_lines(change: VariableChange, separator: str, known: Known) -> list[str]:
@@ -157,9 +160,9 @@ def _sh_lines(change: VariableChange, separator: str, known: Known) -> list[str]
         return [*made, f"export {name}={value}"]
     if change.action is Action.PREPEND:
         return [f'export {name}={value}"${{{name}:+{separator}${name}}}"']
-    lines = [f"rk_drop {shlex.quote(entry)}" for entry in change.value.split(separator)]
+    lines = [f"rk_drop {in_sh(entry)}" for entry in change.value.split(separator)]
     if change.action is Action.BEHIND:
-        lines.append(f'export PATH="$PATH"{shlex.quote(separator + change.value)}')
+        lines.append(f"export PATH={in_sh((ShellVariable('PATH'), separator + change.value))}")
     return lines
 
 

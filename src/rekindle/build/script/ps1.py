@@ -1,4 +1,4 @@
-"""A build script for PowerShell 5.1 and later: CRLF, ASCII, every path in single quotes or in a variable."""
+"""A build script for PowerShell 5.1 and later: CRLF, ASCII, every path between quotes or in a variable."""
 
 from __future__ import annotations
 

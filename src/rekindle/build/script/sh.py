@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 
 from rekindle.build.configure.render import change_lines, drop_function, sh_text
 from rekindle.build.script import text as script_text
@@ -11,6 +10,7 @@ from rekindle.build.script.script import Call, Script, ScriptPlace, ScriptStep
 from rekindle.build.script.standalone import BAD_WORD, HELPED
 from rekindle.build.script.standalone_folder import NOT_OURS
 from rekindle.build.script.text import comment, title
+from rekindle.core.command import ShellVariable, in_sh
 
 _END = "END_OF_PYTHON"
 
@@ -83,7 +83,7 @@ def _here(script: Script) -> list[str]:
 
 def _place(script: Script, place: ScriptPlace) -> list[str]:
     value = place.value.rstrip("/") or "/"
-    spelled = '"$RK_HERE"/' + shlex.quote(value) if place.beside else sh_text(value, script.before(place))
+    spelled = in_sh((ShellVariable("RK_HERE"), f"/{value}")) if place.beside else sh_text(value, script.before(place))
     return [comment(place.about), f"export {place.variable}={spelled}"]
 
 
