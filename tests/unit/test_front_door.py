@@ -125,3 +125,22 @@ def test_lines_for_windows_say_whose_they_are() -> None:
     assert "  Run (in PowerShell; `--shell cmd` for cmd)\n" in rekindle_command(*asked).out
     assert "  Run\n" in rekindle_command(*asked, "--shell", "cmd").out
     assert "  Run\n" in rekindle_command("plan", "--gpu", "Tesla K40c", "--os", "linux").out
+
+
+@pytest.mark.parametrize("text", ['{"gpus": ["K80"]}', '{"schema": "rekindle.machine/1", "os": "linux"}'])
+def test_a_machine_that_is_described_wrongly_is_shown_how(tmp_path: Path, text: str) -> None:
+    """The only way that was named is to record it, on a machine that nobody can log in to."""
+    (tmp_path / "node7.json").write_text(text, encoding="utf-8")
+    for named in (tmp_path / "node7.json", tmp_path):
+        seen = rekindle_command("plan", "--machine", str(named), "-o", str(tmp_path / "out"))
+        assert seen.code == 4
+        (shown,) = re.findall(r"by hand it is (\{.*\})", " ".join(seen.err.split()))
+        (tmp_path / "right.json").write_text(shown, encoding="utf-8")
+        assert rekindle_command("plan", "--machine", str(tmp_path / "right.json")).code == 0
+        (tmp_path / "right.json").unlink()
+
+
+def test_who_looks_for_an_extension_without_a_torch_is_told_who_chooses_one() -> None:
+    seen = rekindle_command("extension", "find", "flash-attn", "--env", str(Path(sys.prefix)))
+    if seen.code == 14:  # there is no torch among the tests' own packages
+        assert "plan --gpu NAME --with flash-attn`" in " ".join(seen.err.split())

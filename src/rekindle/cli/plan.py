@@ -25,7 +25,6 @@ from rekindle.stack.verdict import Verdict
 
 _LISTS = ("ansible", "slurm")
 _SEVERAL = "name a folder of snapshots with `--machine`"
-_AGAIN = "write them anew on those machines: `rekindle doctor --save NAME.json`"
 
 
 @click.command("plan")
@@ -198,6 +197,7 @@ def _nodes(asked_for: PlanOptions, wish: Wish) -> int:
 
     places: dict[str, Situation] = {}
     unreadable: dict[str, str] = {}
+    hint = None
     for file in asked_for.snapshots:
         # Two racks may both have a node1.
         name = file.stem if file.stem not in places else file.with_suffix("").as_posix()
@@ -205,10 +205,10 @@ def _nodes(asked_for: PlanOptions, wish: Wish) -> int:
             # What is printed for them is run there, not here.
             places[name] = msgspec.structs.replace(asked_for.situation(file), recorded=None)
         except RekindleError as error:
-            unreadable[str(file)] = error.message
+            unreadable[str(file)], hint = error.message, hint or error.hint
     if not places:
         first = next(iter(unreadable.values()))
-        raise BadInput(f"none of {len(unreadable)} snapshots can be read; the first: {first}", hint=_AGAIN)
+        raise BadInput(f"none of {len(unreadable)} snapshots can be read; the first: {first}", hint=hint)
     with console.waiting(f"planning for {console.plural(len(places), 'machine')}"):
         found = msgspec.structs.replace(nodes.resolve_all(places, wish, asked_for.within), unreadable=unreadable)
     if asked_for.form in _LISTS:

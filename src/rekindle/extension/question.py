@@ -159,7 +159,8 @@ def in_environment(
     found = installed_torch(environment)
     number = Version.find(found.version) if found else None
     if found is None or number is None or environment.version is None:
-        hint = "name one: `--torch 2.8.0+cu128 --python 3.12`, or another environment with `--env DIR`"
+        hint = "name one: `--torch 2.8.0+cu128 --python 3.12`, or another environment with `--env DIR`; "
+        hint += f"`{rekindle('plan', '--gpu', 'NAME', '--with', name)}` chooses a PyTorch that has one"
         raise NotFound(f"there is no torch in `{environment.root}`", hint=hint)
     if found.cuda is None:
         message = f"torch {found.version} in `{environment.root}` is a build without CUDA"

@@ -36,6 +36,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     recording: Recording | None = None
 
 
+_BY_HAND = (
+    f'{{"schema": "{SCHEMA}", "machine": {{"os": "linux", "arch": "x86_64", "gpus": [{{"name": "Tesla V100"}}]}}}}'
+)
+
+
 def save_here(path: Path) -> Machine:
     """Writes this computer's snapshot; gives back the machine as it is, for its own user to read."""
     host = Host()
@@ -67,7 +72,7 @@ def load(path: Path) -> Machine:
 
 def read(data: bytes | str, *, name: str = "the snapshot") -> Machine:
     head = codec.from_json(data, dict[str, Any], name=name)
-    hint = "write one with `rekindle doctor --save machine.json`"
+    hint = f"`rekindle doctor --save machine.json` writes one; by hand it is {_BY_HAND}"
     codec.expect(head.get("schema"), SCHEMA, "a snapshot that this Rekindle reads", name=name, hint=hint)
     snapshot = codec.from_json(data, Snapshot, name=name)
     if snapshot.recording is not None:
@@ -76,7 +81,7 @@ def read(data: bytes | str, *, name: str = "the snapshot") -> Machine:
             _say_if_edited(snapshot.machine, machine, name)
         return machine
     if snapshot.machine is None:
-        message = f"{name} holds neither facts nor raw answers"
+        message = f"{name} says nothing of a machine: it has neither `machine` nor `recording`"
         raise BadInput(message, hint=hint)
     _say_if_misspelt(head["machine"], name)
     machine = _written_down(_possible(snapshot.machine, name))
