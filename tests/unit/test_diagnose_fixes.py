@@ -393,3 +393,14 @@ def test_the_other_of_two_cards_is_the_one_that_is_shown(cards: tuple[str, str],
     assert fix.commands[0].environment == {"CUDA_VISIBLE_DEVICES": number}
     assert fix.commands[0].system == "linux"
     assert "Only RTX 3090" not in fix.text and "Only NVIDIA GeForce RTX 3090" not in fix.text
+
+
+def test_a_portable_program_is_named_by_its_folder() -> None:
+    """`--env .` is right in one folder only, and the log says which it was."""
+    log = """Traceback (most recent call last):
+  File "D:\\AI\\ComfyUI_windows_portable\\ComfyUI\\custom_nodes\\X\\nodes.py", line 5, in <module>
+    from sageattention import sageattn
+ModuleNotFoundError: No module named 'sageattention'
+"""
+    (command,) = first(log).whole.commands
+    assert command.words[-2:] == ("--env", r"D:\AI\ComfyUI_windows_portable\python_embeded")

@@ -420,7 +420,9 @@ ERROR: ResolutionImpossible: for help visit the documentation
             r"rekindle extension find sageattention --gpu sm_120 --env 'D:\ComfyUI\env'",
         ),
         (
-            COMFY.replace("D:\\ComfyUI_windows_portable\\python_embeded", "python_embeded"),
+            COMFY.replace("D:\\ComfyUI_windows_portable\\python_embeded", "python_embeded").replace(
+                "_windows_portable", ""
+            ),
             "rekindle extension find sageattention --gpu sm_120 --torch 2.9.1+cu130 --os windows",
         ),
         (OTHER_TORCH, f"rekindle extension find sageattention --env 'C:{EMBEDDED}'"),

@@ -335,6 +335,7 @@ def _read(row: FactRow, match: Any) -> dict[str, object]:
     if name == "python" and "." not in value:
         return {name: f"3.{value}"}
     if name == "environment":
+        value += r"\python_embeded" if value.lower().endswith("_portable") else ""  # the folder around it was named
         return {name: _HOME.sub("~", value)} if not _NOBODYS.search(value) else {}
     if name == "hidden":
         return {name: value or "empty"} if isinstance(container.shows_cards(value), Clash) else {}
