@@ -144,3 +144,10 @@ def test_who_looks_for_an_extension_without_a_torch_is_told_who_chooses_one() ->
     seen = rekindle_command("extension", "find", "flash-attn", "--env", str(Path(sys.prefix)))
     if seen.code == 14:  # there is no torch among the tests' own packages
         assert "plan --gpu NAME --with flash-attn`" in " ".join(seen.err.split())
+
+
+@pytest.mark.parametrize("card", ["GTX 1080 Ti", "Tesla K40c", "RTX 5090", "V100"])
+def test_no_heading_of_a_card_doubts_itself(card: str) -> None:
+    """`How to use it (not yet confirmed)`: how it is known is a line below."""
+    text = rekindle_command("gpu", card).out
+    assert not [line for line in text.splitlines() if "(not yet confirmed)" in line and not line.startswith(" ")]

@@ -63,8 +63,8 @@ def _show(answer: CardAnswer) -> None:
             console.out(console.wrap(item, first="  - ", indent="    "))
     if answer.advice:
         console.out()
-        console.out(f"How to use it ({answer.advice.evidence.phrase})")
-        console.out(console.table(list(answer.advice.lines), indent="  "))
+        console.out("How to use it")
+        console.out(console.table([*answer.advice.lines, ("evidence", answer.advice.evidence.phrase)], indent="  "))
     if answer.programs:
         console.out()
         console.out(console.wrap("Other programs: the newest known to run on it (`rekindle plan --for NAME`)"))
