@@ -18,6 +18,7 @@ from rekindle.install.apply import InstallReport
 from rekindle.install.beside import fitting
 from rekindle.install.installer import installer_of
 from rekindle.install.shelf_offers import Shelves, on_shelves, require_signed
+from rekindle.knowledge.builds.programs import portable
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.machine import snapshot
 from rekindle.machine.python.environment import beside, find
@@ -185,9 +186,6 @@ def locate_environment(where: Path | None) -> Environment:
     return environment
 
 
-_MAXWELL, _TURING = Capability(5, 0), Capability(7, 5)
-
-
 def environment_notes(environment: Environment, capabilities: tuple[Capability, ...]) -> list[str]:
     """What the owner of this environment has to know before it is changed."""
     root = Path(environment.root)
@@ -199,6 +197,7 @@ def environment_notes(environment: Environment, capabilities: tuple[Capability, 
         )
     if environment.kind == "embedded" and (root.parent / "ComfyUI").is_dir():
         found.append("a ComfyUI portable folder: its update scripts keep what the constraints name")
-        if capabilities and _MAXWELL <= min(capabilities) < _TURING:
-            found.append("ComfyUI's own download `ComfyUI_windows_portable_nvidia_cu126.7z` is for this card, too")
+        own = portable("comfyui", "windows", capabilities) if capabilities else None
+        if own is not None:
+            found.append(f"ComfyUI's own download `{own.link.rpartition('/')[2]}` is for this card, too")
     return found

@@ -353,9 +353,10 @@ def first_on_path(request: BuildRequest) -> list[dict[str, str]]:
 
 
 def loaded_by_cudnn(request: BuildRequest) -> list[libraries.Load]:
-    """What cuDNN itself asks for and does not bring: zlibwapi.dll, from 8.3 to 8.9."""
+    """What cuDNN itself asks for and does not bring: zlibwapi.dll, in some of its releases."""
     version = request.cudnn.version if request.cudnn else None
-    if request.system != "windows" or version is None or not Version("8.3") <= version.major_minor <= Version("8.9"):
+    wants = version and limits.since("cudnn-wants-zlibwapi") <= version < limits.since("cudnn-without-zlibwapi")
+    if request.system != "windows" or version is None or not wants:
         return []
     own = {f"{part}64_{version.major}.dll" for part in libraries.cudnn_parts(version.major)}
     rows = [row for name in sorted(own) for row in libraries.loaded_by(name, "windows")]
