@@ -192,6 +192,9 @@ def need_extra(name: str, *packages: str) -> None:
 
 def python_of_this_folder() -> str | None:
     """The version of the Python that an application's folder has: from here on the printed pip is that one's."""
+    there = [Path(name).resolve() for name in paths.BROUGHT_PYTHONS if Path(name).is_dir()]
+    if set(there) <= {Path(sys.prefix).resolve()}:
+        return None  # what reads environments takes a while to import
     from rekindle.machine.python.environment import beside
 
     found = beside()

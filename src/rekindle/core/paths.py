@@ -21,6 +21,9 @@ _CALLED = {"x86_64": ("x86_64", "x86-64", "amd64", "x64"), "aarch64": ("aarch64"
 ARCHITECTURES = {said: arch for arch, every in _CALLED.items() for said in every}
 """What systems and people call a processor, and our name for it."""
 
+BROUGHT_PYTHONS = ("python_embeded", "python_embedded", "python", "venv", ".venv", "system/python")
+"""What ComfyUI and its relatives call the folder of the Python they bring along (the first spelling is theirs)."""
+
 
 def cache_folder(*inside: str) -> Path:
     """The cache, or the folder `inside` it. It may not exist yet."""

@@ -21,9 +21,6 @@ from rekindle.core.version import Version
 from rekindle.machine.python.interpreters import in_order
 from rekindle.model.environment import Environment
 
-# What ComfyUI and its relatives call the folder of the Python they bring along (the first spelling is theirs).
-_PORTABLE = ("python_embeded", "python_embedded", "python", "venv", ".venv", "system/python")
-
 
 def find(where: Path | None = None) -> Environment:
     """The environment in a folder or of an interpreter; without one, the one that a build would use here.
@@ -53,7 +50,7 @@ def beside() -> Environment | None:
     own = os.path.realpath(sys.prefix)
     if active and os.path.realpath(active) != own:
         return None
-    found = next((found for name in _PORTABLE if (found := _read(Path.cwd() / name))), None)
+    found = next((found for name in paths.BROUGHT_PYTHONS if (found := _read(Path.cwd() / name))), None)
     usable = found is not None and found.here and found.pip is not None and found.interpreter is not None
     return found if usable and found is not None and os.path.realpath(found.root) != own else None
 
@@ -98,7 +95,7 @@ def _tidy(folder: Path) -> Path:
 
 
 def _read_first(root: Path) -> Environment | None:
-    candidates = (root, *(root / name for name in _PORTABLE))
+    candidates = (root, *(root / name for name in paths.BROUGHT_PYTHONS))
     return next((found for candidate in candidates if (found := _read(candidate))), None)
 
 
