@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
+# As that of `typing`, whose import takes a while in which nobody would catch Ctrl-C.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from rekindle.api import RekindleError, audit, diagnose, doctor, gpu, inspect, needs, plan, review
     from rekindle.audit.answer import Audit
     from rekindle.diagnose.answer import Diagnosis

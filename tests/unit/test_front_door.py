@@ -160,3 +160,12 @@ def test_what_reads_environments_is_not_imported_where_there_is_none(tmp_path: P
     code += "print('rekindle.machine.python.environment' in sys.modules, file=sys.stderr)"
     seen = call([sys.executable, "-c", code], cwd=tmp_path)
     assert seen.err.strip().endswith("False"), seen.err
+
+
+def test_hardly_anything_is_imported_before_an_interruption_is_caught() -> None:
+    """`typing` alone took longer than all of ours before it, and Ctrl-C in it ended with a traceback."""
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2] / 'src')!r}); before = set(sys.modules); "
+    code += "import rekindle.__main__; print(*sorted(set(sys.modules) - before))"
+    seen = call([sys.executable, "-I", "-S", "-c", code])
+    assert "rekindle.__main__" in seen.out.split()
+    assert not {"typing", "re", "contextlib", "rekindle.cli"} & set(seen.out.split()), seen.out
