@@ -587,11 +587,25 @@ def test_a_rehearsal_does_not_ask_for_what_it_was_given(tmp_path: Path, monkeypa
     monkeypatch.setenv("REKINDLE_TOOLCHAIN", str(tmp_path / "t"))
     seen = rekindle_command("build", str(plan), "--provision", "--dry-run")
     assert "would install cuda==9.1" in seen.err
+    # Which compilers a CUDA 9.1 takes is in no table.
     assert "without `--dry-run` they are installed first" in seen.err and "add `--provision`" not in seen.err
     plan.write_text(f'python = "3.6"\n{plan.read_text(encoding="utf-8")}', encoding="utf-8")
     seen = rekindle_command("build", str(plan), "--provision", "--dry-run")
     assert "would install cuda==9.1" in seen.err and "error: Python 3.6 is not on this machine" in seen.err
     assert "installed first" not in seen.err, "no Python is installed first"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="nothing of ours brings MSVC")
+def test_a_rehearsal_takes_what_it_would_install_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended with 6, and told nothing of the build, though the build itself would have gone on."""
+    plan = tmp_path / "k.toml"
+    text = 'source = "."\ntorch = "1.13.1"\ncuda = "11.8"\ncudnn = "8.7.0.84"\narch_list = "3.5"\n'
+    plan.write_text(text, encoding="utf-8")
+    monkeypatch.setenv("REKINDLE_TOOLCHAIN", str(tmp_path / "t"))
+    seen = rekindle_command("build", str(plan), "--provision", "--dry-run")
+    assert seen.code == 0, seen.err
+    assert "CUDA 11.8 in" in seen.out and "would install" in seen.err and not (tmp_path / "t").exists()
+    assert [len(line) <= 80 for line in seen.out.splitlines() if line.startswith("steps")] == [True]
 
 
 def test_all_that_the_machine_lacks_is_said_at_once_the_compiler_too() -> None:

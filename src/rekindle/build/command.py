@@ -20,6 +20,7 @@ from rekindle.build.configure import compiler_cache, options, request, tools
 from rekindle.build.configure.compiler_cache import find_launcher, remote
 from rekindle.build.configure.options import Choices
 from rekindle.build.configure.request import BuildFile, BuildRequest, Compiler, fitting_cudnns, mkl_of
+from rekindle.build.configure.usual import with_tools
 from rekindle.build.governor import governor
 from rekindle.build.graft.ninja_file import SUBMODULES
 from rekindle.build.progress import watch
@@ -30,7 +31,7 @@ from rekindle.build.run import own_python, steps
 from rekindle.build.run.build import BuildReport, StepReport
 from rekindle.build.run.fixes import Consent
 from rekindle.build.run.folders import Folders, folder_of, source_of, wheel_version, without_spaces
-from rekindle.core import codec, files
+from rekindle.core import codec, console, files
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import BadInput, Interrupted, MissingTool, RekindleError, StepFailed, UsageError
 from rekindle.core.findings import Finding, Fix, State, passed, unverified
@@ -191,15 +192,16 @@ def _cache_identity(resolved: BuildRequest, choices: Choices, folders: Folders) 
 
 
 def _provisioned(command: BuildCommand, seen: Machine, tell: Callable[[str], None]) -> Machine:
-    """The machine after what the build lacks was installed; with `--dry-run` only named."""
+    """The machine after what the build lacks was installed; with `--dry-run` only named, and taken to be there."""
     if command.machine is not None:
         raise UsageError("cannot provision a snapshot", hint="run it on that machine")
     wanted = wanted_by(command)
     overrides = options.parse(command.pairs)
     if command.dry_run:
-        for tool in lacking(wanted, seen, overrides):
+        tools = lacking(wanted, seen, overrides)
+        for tool in tools:
             tell(f"would install {tool}")
-        return seen
+        return with_tools(wanted, seen, tools)
     done = install_lacking(wanted, seen, overrides, accept_licence=command.accept_licence, say=tell, ask=_question())
     return look(None) if done else seen
 
@@ -323,7 +325,10 @@ def text(report: BuildReport) -> str:
     if report.tidied is not None:
         return tidy.tidy_text(report.tidied)
     planned = [step.name for step in report.steps if step.state == "planned"]
-    lines = [overview.text(report.overview), f"steps      {', '.join(planned)}"] if planned and report.overview else []
+    lines = []
+    if planned and report.overview:
+        lines.append(overview.text(report.overview))
+        lines.append(console.wrap(", ".join(planned), first="steps      ", indent=" " * 11))
     lines.append(f"wheel   {report.wheel}" if report.wheel else f"version {report.version}")
     if report.cache and report.cache.rate is not None:
         lines.append(f"cache   {report.cache.hits} hits, {report.cache.misses} misses")
