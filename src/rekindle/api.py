@@ -11,14 +11,16 @@ raises a `RekindleError` with a message and a hint. The fields are those of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from rekindle.core.errors import RekindleError, UsageError
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import ParamSpec, Unpack
 
     from rekindle.audit.answer import Audit
     from rekindle.diagnose.answer import Diagnosis
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from rekindle.stack.situation import Situation, Wish
     from rekindle.stack.verdict import Verdict
     from rekindle.wheels.inspect.inspection import Inspection
+
+    P = ParamSpec("P")
+R = TypeVar("R")
 
 __all__ = ["RekindleError", "audit", "diagnose", "doctor", "gpu", "inspect", "needs", "plan", "review"]
 
@@ -63,6 +68,27 @@ class LogFacts(TypedDict, total=False):
     machine: str | Path
 
 
+_OPTION = re.compile(r"`--(arch|cuda|driver|needs|os|prefer|profile|python|toolset|torch|torchvision)(?: ([^`]+))?`")
+
+
+def _as_words(text: str) -> str:
+    return _OPTION.sub(lambda found: f'`{found[1]}="{found[2]}"`' if found[2] else f"`{found[1]}`", text)
+
+
+def _library(function: Callable[P, R]) -> Callable[P, R]:
+    """An error that tells of the words of the function, not of the options of the command line."""
+
+    @functools.wraps(function)
+    def called(*args: P.args, **words: P.kwargs) -> R:
+        try:
+            return function(*args, **words)
+        except RekindleError as error:
+            error.reword(_as_words)
+            raise
+
+    return called
+
+
 def _names(said: Text | Sequence[Text]) -> tuple[str, ...]:
     """One text is one name, not its letters."""
     return (str(said),) if isinstance(said, (str, int, float)) else tuple(map(str, said))
@@ -81,6 +107,7 @@ def _path(said: str | Path | None) -> Path | None:
     return None if said is None else Path(said)
 
 
+@_library
 def plan(
     *,
     gpus: Text | Sequence[Text] = (),
@@ -126,6 +153,7 @@ def _resolved(situation: Situation, wish: Wish, other: str | None) -> Verdict:
     return msgspec.structs.replace(verdict, why_not=why_not(other, situation, wish, verdict))
 
 
+@_library
 def gpu(name: str) -> CardAnswer:
     """What is true of a GPU, by name, PCI id or capability."""
     from rekindle.stack.card import describe
@@ -133,6 +161,7 @@ def gpu(name: str) -> CardAnswer:
     return describe(name)
 
 
+@_library
 def inspect(
     where: str | Path, *, gpus: Text | Sequence[Text] = (), require: str | Sequence[str] = (),
     against: str | Path | None = None,
@@ -152,6 +181,7 @@ def inspect(
     return msgspec.structs.replace(found, findings=(*found.findings, *required_findings(found, wanted)))
 
 
+@_library
 def diagnose(
     where: str | Path | bytes, *, gpus: Text | Sequence[Text] = (), os: str | None = None, **known: Unpack[LogFacts]
 ) -> Diagnosis | Diagnoses:
@@ -176,6 +206,7 @@ def diagnose(
     return source.shown(source.diagnose(str(where), known=said))
 
 
+@_library
 def doctor(machine: str | Path | None = None, *, only: str | Sequence[str] = ()) -> DoctorReport:
     """What this computer (or the one recorded in `machine`) has, what is wrong, and what will work."""
     from rekindle.doctor import report
@@ -186,6 +217,7 @@ def doctor(machine: str | Path | None = None, *, only: str | Sequence[str] = ())
     return report.report(found, only=_names(only), recorded=recorded)
 
 
+@_library
 def audit(
     environment: str | Path | None = None,
     *,
@@ -201,6 +233,7 @@ def audit(
     return look(_path(environment), names=names, machine=file, system=os, driver=_text(driver), cache=None)
 
 
+@_library
 def review(
     scripts: str | Path | Sequence[str | Path],
     *,

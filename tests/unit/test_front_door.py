@@ -7,11 +7,13 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import rekindle
 from rekindle.build.configure import request
-from rekindle.core.errors import MissingTool
+from rekindle.core.errors import MissingTool, UsageError
 from rekindle.core.run import call
 from rekindle.core.version import Version
 from rekindle.machine.model import FoundPython, Machine
@@ -169,3 +171,20 @@ def test_hardly_anything_is_imported_before_an_interruption_is_caught() -> None:
     seen = call([sys.executable, "-I", "-S", "-c", code])
     assert "rekindle.__main__" in seen.out.split()
     assert not {"typing", "re", "contextlib", "rekindle.cli"} & set(seen.out.split()), seen.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"torch": "banana"}, "write `torch` like `2.7.1`"),
+        ({"python": "x"}, 'write `python="3.11"`'),
+        ({"prefer": "newes"}, "did you mean `newest`?"),
+        ({"needs": ["bf17"]}, "did you mean `bf16`?"),
+        ({"profile": "quick"}, "it takes `fast`, `compat`, `minimal`"),
+    ],
+)
+def test_the_library_speaks_of_its_own_words(words: dict[str, Any], said: str) -> None:
+    """It named options of the command line, took any word in `needs`, and ended with a bare ValueError."""
+    with pytest.raises(UsageError) as refused:
+        rekindle.plan(gpus="V100", **words)
+    assert said in str(refused.value.hint) and "--" not in f"{refused.value}{refused.value.hint}"

@@ -13,6 +13,7 @@ import pytest
 
 import rekindle
 from rekindle import RekindleError
+from rekindle.api import _as_words
 from rekindle.core import codec
 from rekindle.core.errors import ErrorReport
 from rekindle.knowledge.gpu import gpus
@@ -144,7 +145,10 @@ def test_two_hundred_questions_have_one_answer(tmp_path: Path, monkeypatch: pyte
     for _ in range(QUESTIONS):
         question = draw.question()
         printed, returned = json.loads(rekindle_command(*question.words).out), _called(question)
-        refused += printed["schema"] == "rekindle.error/1"
+        if printed["schema"] == "rekindle.error/1":
+            refused += 1
+            # What is an option there is a word of the function here; nothing else differs.
+            printed |= {name: _as_words(printed[name] or "") or None for name in ("message", "hint")}
         if printed != returned:
             different.append((question.words, _difference(printed, returned)))
     assert not different, f"{len(different)} of {QUESTIONS}: {different[:5]}"

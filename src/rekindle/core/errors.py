@@ -30,6 +30,12 @@ class RekindleError(Exception):
     def hint(self) -> str | None:
         return self._hint() if callable(self._hint) else self._hint
 
+    def reword(self, change: Callable[[str], str]) -> None:
+        """Say it as it is said where it is shown; what takes long is not found for that."""
+        self.message, before = change(self.message), self._hint
+        self.args = (self.message,)
+        self._hint = (lambda: change(before())) if callable(before) else before and change(before)
+
 
 class UsageError(RekindleError):
     """The command line does not make sense: an unknown option, an unreadable value, two that exclude each other."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from rekindle.core import codec
-from rekindle.core.errors import UsageError
+from rekindle.core.errors import UsageError, did_you_mean
 from rekindle.core.version import Range, Version
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.package import read_extension
@@ -23,7 +23,7 @@ from rekindle.inputs.torch import read_torchvision, with_cuda
 from rekindle.inputs.versions import read_python, read_toolset
 from rekindle.knowledge.builds import costs
 from rekindle.knowledge.builds.profiles import for_processor
-from rekindle.knowledge.gpu import gpus, jetson
+from rekindle.knowledge.gpu import capabilities, gpus, jetson
 from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
 from rekindle.knowledge.tables import cached_questions
 from rekindle.knowledge.torch import companions
@@ -31,6 +31,7 @@ from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
 from rekindle.model.driver import Driver
 
 SYSTEMS = ("windows", "linux")
+PROFILES = ("fast", "compat", "minimal")
 
 
 class Prefer(str, Enum):
@@ -239,18 +240,29 @@ class TypedWish(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def wish(self) -> Wish:
         torch, line = with_cuda(self.torch, self.cuda)
+        wants = tuple(dict.fromkeys(one.strip() for each in self.needs for one in each.split(",")))
+        for one in wants:
+            _one_of(one, "--needs", [each.id for each in capabilities.needs()])
+        _one_of(self.prefer, "--prefer", [each.value for each in Prefer])
+        _one_of(self.profile or PROFILES[0], "--profile", PROFILES)
         return Wish(
             torch=torch.wanted,
             torchvision=read_torchvision(self.torchvision) if self.torchvision is not None else None,
             cuda=line,
             toolset=read_toolset(self.toolset) if self.toolset is not None else None,
             profile=self.profile,
-            needs=tuple(dict.fromkeys(one for each in self.needs for one in each.split(","))),
+            needs=wants,
             extensions=tuple(dict.fromkeys(map(read_extension, self.extensions))),
             prefer=Prefer(self.prefer),
             community=self.community,
             configured_index=self.configured_index,
         )
+
+
+def _one_of(said: str, option: str, known: Sequence[str]) -> None:
+    if said not in known:
+        every = ", ".join(f"`{each}`" for each in known)
+        raise UsageError(f"`{option}` has no `{said[:40]}`", hint=f"{did_you_mean(said, known)}it takes {every}")
 
 
 @cached_questions
