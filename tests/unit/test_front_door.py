@@ -188,3 +188,19 @@ def test_the_library_speaks_of_its_own_words(words: dict[str, Any], said: str) -
     with pytest.raises(UsageError) as refused:
         rekindle.plan(gpus="V100", **words)
     assert said in str(refused.value.hint) and "--" not in f"{refused.value}{refused.value.hint}"
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_the_table_of_a_lab_stays_in_the_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """It was a hundred columns wide in every window."""
+    cards = ("Tesla K80", "RTX 5090", "Tesla V100-PCIE-16GB", "GTX 1080 Ti", "RTX 3090", "RTX 4090", "Quadro P6000")
+    for number, card in enumerate(cards):
+        gpus = [{"name": one} for one in cards[: number + 1]] if number < 5 else [{"name": card}]
+        machine = {"os": "linux", "arch": "x86_64", "gpus": gpus}
+        text = json.dumps({"schema": "rekindle.machine/1", "machine": machine})
+        (tmp_path / f"node{number}.json").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = rekindle_command("plan", "--machine", str(tmp_path)).out.splitlines()
+    assert [line for line in lines if len(line) > columns and not re.search(r"pip|rekindle|conda|://", line)] == []
+    program = rekindle_command("plan", "--for", "vllm", "--gpu", "V100").out.splitlines()
+    assert all(len(line) <= columns for line in program[:4] if "pip" not in line)

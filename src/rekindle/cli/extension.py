@@ -110,7 +110,8 @@ def _print_found(found: FoundExtension) -> None:
     cards = ", ".join(f"{card.name} ({card.capability.sm})" for card in found.cards) or "no GPU named"
     line = f"+{found.cuda}" if found.cuda else ""
     place = f"{found.system.capitalize()} {found.machine}"
-    console.out(f"{found.package} for torch {found.torch}{line}, Python {found.python}, {place}, {cards}")
+    about = f"{found.package} for torch {found.torch}{line}, Python {found.python}, {place}, {cards}"
+    console.out(console.wrap(about, indent="  ", first=""))
     console.out()
     if found.command:
         console.out(f"  {found.command}")

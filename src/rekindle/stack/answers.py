@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rekindle.stack.programs import ProgramAnswer
 
 _FEW = 3
-_COLUMNS = 100
+_FEWEST = 20  # columns for the cards of a stack
 
 
 def verdict(answer: Verdict, *, everything: bool = False) -> str:
@@ -90,7 +90,7 @@ def program(answer: ProgramAnswer) -> str:
     inside = "; in WSL 2 one does:" if answer.commands else ""
     none = f"no {answer.program} of the tables runs here{inside}"
     said = f"{answer.program} {answer.version}{last}" if answer.version else none
-    lines = [heading(answer.situation), "", console.paint(said, "bold")]
+    lines = [heading(answer.situation), "", console.paint(console.wrap(said, indent="  ", first=""), "bold")]
     lines += [f"    {command}" for command in answer.commands]
     lines += [console.table(list(answer.lines), indent="  ")]
     if answer.too_new:
@@ -164,8 +164,9 @@ def _stacks(groups: list[list[Node]]) -> str:
         for same in groups
     ]
     taken = sum(max(len(each) for each in column) + 2 for column in zip(*rows, head[:-1], strict=True))
-    cards = [_cards(same, _COLUMNS - taken) for same in groups]
-    return console.table([(*row, each) for row, each in zip(rows, cards, strict=True)], head=head, columns=_COLUMNS)
+    # The last column may take a second row.
+    cards = [_cards(same, 2 * max(console.width() - taken, _FEWEST)) for same in groups]
+    return console.table([(*row, each) for row, each in zip(rows, cards, strict=True)], head=head)
 
 
 def _cards(same: list[Node], room: int) -> str:
@@ -185,7 +186,7 @@ def _version(node: Node) -> str:
 
 
 def _price(apart: Apart) -> str:
-    others = console.plural(apart.others, "other machine")
+    others = "other machine" if apart.others == 1 else f"{apart.others} other machines"
     if apart.releases is None:
         return f"A stack of its own: {apart.what}. No PyTorch that is as good serves it and the {others}."
     if apart.releases <= 0:
