@@ -16,6 +16,7 @@ from rekindle.build.configure import request
 from rekindle.core.errors import MissingTool, UsageError
 from rekindle.core.run import call
 from rekindle.core.version import Version
+from rekindle.machine import snapshot
 from rekindle.machine.model import FoundPython, Machine
 from support.command import rekindle_command
 
@@ -204,3 +205,14 @@ def test_the_table_of_a_lab_stays_in_the_window(tmp_path: Path, monkeypatch: pyt
     assert [line for line in lines if len(line) > columns and not re.search(r"pip|rekindle|conda|://", line)] == []
     program = rekindle_command("plan", "--for", "vllm", "--gpu", "V100").out.splitlines()
     assert all(len(line) <= columns for line in program[:4] if "pip" not in line)
+
+
+def test_in_an_applications_folder_the_next_step_names_it(application: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`rekindle install` alone asks there which Python is meant."""
+    recorded = snapshot.load(Path(__file__).parents[1] / "machines" / "rtx5070-windows.json")
+    monkeypatch.setattr(snapshot, "here", lambda **_: recorded)
+    step = rekindle.doctor().next
+    assert step is not None and [each.words for each in step.commands] == [("rekindle", "install", ".")]
+    monkeypatch.chdir(application.parent)
+    step = rekindle.doctor().next
+    assert step is not None and [each.words for each in step.commands] == [("rekindle", "install")]
