@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -89,3 +90,11 @@ def test_an_error_begins_with_what_is_in_the_way() -> None:
         check(route, place)
     assert caught.value.message == "this needs a conda environment, and `env` is not one"
     assert "conda" in (caught.value.hint or "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="spelled for sh")
+def test_what_is_said_back_is_one_word_for_the_shell() -> None:
+    """It stood between double quotes, where a shell runs what is in `$(…)`."""
+    seen = rekindle_command("plan", "--gpu", "GTX$(id)", "1080")
+    assert "`--gpu 'GTX$(id) 1080'`" in seen.err
+    assert "`rekindle gpu 'K40$(id) x'`" in rekindle_command("gpu", "K40$(id)", "x").err

@@ -241,19 +241,23 @@ def _meant(verb: str, argv: list[str]) -> str:
     """What words too many were probably meant as: most often a name of several words without its quotes."""
     own = argv[argv.index(verb) + 1 :] if verb else []
     if verb == "gpu":
-        return f'write the name in quotes: `rekindle gpu "{" ".join(_plain(own))}"`; '
+        return _in_quotes(Command("rekindle", "gpu", _name(own)))
     for place, word in enumerate(own):
-        name = _plain(own[place + 1 :]) if word == "--gpu" else []
-        if len(name) > 1:
-            return f'write the name in quotes: `--gpu "{" ".join(name)}"`; '
+        name = _name(own[place + 1 :]) if word == "--gpu" else ""
+        if " " in name:
+            return _in_quotes(Command("--gpu", name))
     if verb == "extension" and own[:1] == ["check"]:
         return "`check` looks at an environment: `--env DIR`; a project is built with `rekindle extension build DIR`; "
     return "a card is named with `--gpu NAME`; " if verb in ("plan", "install") else ""
 
 
-def _plain(words: list[str]) -> list[str]:
-    """The words before the next option."""
-    return list(itertools.takewhile(lambda word: not word.startswith("-"), words))
+def _name(words: list[str]) -> str:
+    """The words before the next option, as one."""
+    return " ".join(" ".join(itertools.takewhile(lambda word: not word.startswith("-"), words)).split())
+
+
+def _in_quotes(command: Command) -> str:
+    return f"write the name in quotes: `{command}`; "
 
 
 def _say_if_stale(argv: list[str]) -> None:
