@@ -36,8 +36,9 @@ def test_without_a_value_what_is_there_is_taken_and_something_must_be(tmp_path: 
     assert "ccache" in (find_launcher("any", on_path(tmp_path, "ccache")) or "")
     with pytest.raises(MissingTool, match="neither sccache nor ccache"):
         find_launcher("any", {"PATH": ""})
-    with pytest.raises(UsageError, match="for a cache"):
-        find_launcher("plan.toml", on_path(tmp_path, "ccache"))
+    with pytest.raises(UsageError, match="for a cache") as refused:
+        find_launcher("my plan.toml", on_path(tmp_path, "ccache"))
+    assert refused.value.hint == 'write `rekindle build "my plan.toml" --cache`'
 
 
 def test_an_address_becomes_the_variable_that_sccache_reads() -> None:

