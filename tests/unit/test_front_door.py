@@ -13,9 +13,11 @@ import pytest
 
 import rekindle
 from rekindle.build.configure import request
+from rekindle.core import paths
 from rekindle.core.errors import MissingTool, UsageError
 from rekindle.core.run import call
 from rekindle.core.version import Version
+from rekindle.knowledge.torch.releases import torch_release
 from rekindle.machine import snapshot
 from rekindle.machine.model import FoundPython, Machine
 from support.command import rekindle_command
@@ -216,3 +218,17 @@ def test_in_an_applications_folder_the_next_step_names_it(application: Path, mon
     monkeypatch.chdir(application.parent)
     step = rekindle.doctor().next
     assert step is not None and [each.words for each in step.commands] == [("rekindle", "install")]
+
+
+def test_a_plan_that_has_to_be_built_is_not_planned_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`install --plan k.toml` printed the line that writes another plan."""
+    venv = pytest.importorskip("venv", reason="UNVERIFIED: this Python has no venv (an embedded one)")
+    venv.create(tmp_path / "env", with_pip=False)
+    monkeypatch.chdir(tmp_path)
+    python = "{}.{}".format(*sys.version_info[:2])
+    if python not in torch_release("2.7.1").pythons(paths.system()):
+        pytest.skip(f"torch 2.7.1 has no Python {python}")
+    words = ("--gpu", "Tesla K40c", "--prefer", "newest", "--torch", "2.7.1", "--python", python)
+    assert rekindle_command("plan", *words, "--arch", paths.architecture(), "-o", "k.toml").code == 0
+    seen = rekindle_command("install", "env", "--plan", "k.toml", "--dry-run")
+    assert seen.code == 6 and "rekindle build k.toml" in seen.err and "rekindle plan" not in seen.err

@@ -32,6 +32,7 @@ from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation, Wish, card_words, situation_from_options
+from rekindle.stack.source_build import after_planning
 from rekindle.stack.verdict import Verdict
 from rekindle.wheels.inspect import inspection
 
@@ -51,10 +52,12 @@ class InstallRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def install(where: Path | None, request: InstallRequest) -> InstallReport:
     """Resolve for this environment and install the recommended route."""
-    plan = _plan(request.plan) if request.plan is not None else None
+    file = own_plan(request.plan) if request.plan is not None and request.plan.is_dir() else request.plan
+    plan = _plan(file) if file is not None else None
     environment = locate_environment(where)
     if plan is not None:
         situation, route = _planned(plan, environment)
+        route = after_planning(route, msgspec.structs.replace(situation, here=False), str(file))
     else:
         situation = _situation(environment, request.gpus, request.driver)
         shelves, wheel = request.shelves, request.wheel
@@ -80,9 +83,8 @@ def install(where: Path | None, request: InstallRequest) -> InstallReport:
     return apply.install(environment, route, installer, situation.capabilities, beside=beside, dry_run=request.dry_run)
 
 
-def _plan(named: Path) -> lock.Plan:
-    """The plan that was named, or this machine's own in a folder of them."""
-    plan = lock.read(own_plan(named) if named.is_dir() else named)
+def _plan(file: Path) -> lock.Plan:
+    plan = lock.read(file)
     lock.check_seal(plan)
     return plan
 
