@@ -317,7 +317,9 @@ def _much_free(wanted: str | None, free: str | None) -> bool | None:
 def _spoken(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
     """What a person says of what is here, not of what was before it or is asked for."""
     aside = re2.compile(aside_of(row))
-    every = (each for each in pattern.finditer(text) if not _LEAST.search(text[each.end() :]))
+    every = [each for each in pattern.finditer(text) if not _LEAST.search(text[each.end() :])]
+    if len({each.group(0) for each in every}) > 2:  # a list of what there is
+        return {}
     return _real(row, next((each for each in every if not aside.search(text[: each.start()])), None))
 
 
