@@ -438,8 +438,8 @@ def test_a_wheel_that_is_exchanged_meanwhile_is_not_the_one_shelved(
     wanted = hashlib.sha256(good.read_bytes()).hexdigest()
     inspect = shelf.inspect_with_code
 
-    def then_exchanged(where: Path) -> object:
-        found = inspect(where)
+    def then_exchanged(where: Path, *, hashed: bool) -> object:
+        found = inspect(where, hashed=hashed)
         good.write_bytes(other.read_bytes())
         return found
 
