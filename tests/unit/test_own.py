@@ -151,9 +151,7 @@ def test_every_line_names_the_program_that_was_started(tmp_path: Path, monkeypat
     """After `pip install` into a venv that is not active, `rekindle` alone is not found."""
     monkeypatch.chdir(tmp_path)
     seen = _started("gpu", "GTX 9999", folder=tmp_path)
-    assert f"`{Command(own.shown(Path(sys.executable)), '-m', 'rekindle')} gpu --list`" in " ".join(
-        seen.stderr.split()
-    )
+    assert f"`{Command(own.shown(Path(sys.executable)), '-m', 'rekindle')} gpu --list`" in " ".join(seen.stderr.split())
     # What is for another computer is not: there Rekindle is started in another way.
     other = "windows" if sys.platform != "win32" else "linux"
     seen = _started("plan", "--gpu", "Tesla K40c", "--os", other, "--torch", "2.7.1", folder=tmp_path)
