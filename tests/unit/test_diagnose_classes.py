@@ -9,6 +9,7 @@ import pytest
 
 from rekindle.diagnose import report
 from rekindle.diagnose.answer import LogOutcome
+from rekindle.diagnose.cards import cards_in_text
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.facts import Facts
 from rekindle.diagnose.fix import MOST_WORDS
@@ -77,3 +78,15 @@ def test_whoever_names_a_card_and_no_message_is_told_what_runs_on_it() -> None:
 
 def test_nothing_is_proposed_for_a_card_that_torch_serves() -> None:
     assert diagnose_text("RTX 3090, torch 2.7.1+cu126\nHow far did you get with this program?\n").runs is None
+
+
+@pytest.mark.parametrize(
+    "line", ["this wheel supports RTX 30 series and newer", "requires an RTX 40 series card", "20 series of runs"]
+)
+def test_a_series_that_is_asked_for_is_no_card_that_is_there(line: str) -> None:
+    assert cards_in_text(line) == []
+
+
+def test_a_card_by_its_name_comes_before_its_series() -> None:
+    ((_, name),) = cards_in_text("GPU: RTX 3060, one of the RTX 30 series cards")
+    assert name == "RTX 3060"

@@ -51,7 +51,10 @@ _NUMBER = re2.compile(
     rf"({_BARE} ?(?:ti(?: super)?|super|laptop|mobile)?)"
     r"(?: ?\d{1,2} ?GB?\b|[,.]? (?:card|gpu|with|and|on)\b|[,.] |的|\W*$)"
 )
-_OF_SERIES = re2.compile(r"(?i)\b(?:(?:RTX|GTX|GeForce) ?)?([2-5]0|1[06])(?:xx|[ -]?series)\b")
+_OF_SERIES = re2.compile(
+    r"(?i)\b(?:RTX|GTX|GeForce) ?([2-5]0|1[06])(?:xx|[ -]?series)\b"
+    r"|\b([2-5]0|1[06])[ -]?(?:xx|series) (?:\w+ )?(?:card|gpu)"
+)
 _FAMILY = re2.compile(
     rf"\b(?:NVIDIA|GeForce|Tesla|Quadro|(?:GTX|RTX|GT)(?:\d{{3,4}}(?:Ti|ti)?)?|TITAN|(?i:Jetson)|{_TI}|{_CENTRE})\b"
 )
@@ -152,16 +155,14 @@ def unread(text: str) -> list[str]:
 
 def cards_in_text(text: str, *, title: bool = False) -> list[tuple[Capability, str]]:
     """The cards that are there, by their names. What a title names is what its text is about."""
-    series = _OF_SERIES.search(text)
-    if series:
-        family = "GTX" if series.group(1).startswith("1") else "RTX"
-        capability = _capability(f"{family} {series.group(1)}60")
-        return [(capability, f"{family} {series.group(1)} series")] if capability else []
-    named, number = _by_name(text, title), _NUMBER.search(text)
-    if named or not number or _NOT_HERE.search(text[: number.start()]):
+    named, found = _by_name(text, title), _NUMBER.search(text) or _OF_SERIES.search(text)
+    if named or not found or _NOT_HERE.search(text[: found.start()]):
         return named
-    capability, family = _capability(number.group(1)), "GTX" if number.group(1).startswith("16") else "RTX"
-    return [(capability, f"{family} {number.group(1).strip()}")] if capability else []
+    number = next(filter(None, found.groups())).strip()
+    family, series = "GTX" if number.startswith("1") else "RTX", len(number) == 2
+    # All cards of a series have the capability of its 60.
+    capability = _capability(f"{family} {number}60" if series else number)
+    return [(capability, f"{family} {number}{' series' if series else ''}")] if capability else []
 
 
 def _by_name(text: str, title: bool) -> list[tuple[Capability, str]]:
