@@ -25,7 +25,7 @@ from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Shorter
 from rekindle.stack.situation import Wish, situation_from_options
 from rekindle.wheels.inspect import grafted
-from support import small_wheels
+from support import small_wheels, trees
 
 _KEPLER = (Capability(3, 5),)
 COMMIT = "e9ebda29d87ce0916ab08c06ab26fd3766a870e5"
@@ -102,7 +102,7 @@ def test_the_requirements_of_a_base_are_those_of_pip_without_triton() -> None:
 
 
 def tree(root: Path) -> Path:
-    for name, text in {
+    trees.write(root / "s", {
         "build_variables.bzl": 'libtorch_cuda_core_sources = [\n    "torch/csrc/CudaIPCTypes.cpp",  # "no.cpp"\n]\n'
         'libtorch_cuda_distributed_extra_sources = [\n    "torch/csrc/distributed/rpc/tensorpipe_cuda.cpp",\n]\n',
         "c10/cuda/CMakeLists.txt": "set(C10_CUDA_SRCS\n    CUDAStream.cpp  # one\n    impl/CUDATest.cpp\n)\n",
@@ -110,10 +110,7 @@ def tree(root: Path) -> Path:
         "aten/src/ATen/native/cuda/Small.cu": "x", "aten/src/ATen/native/cuda/Large.cu": "x" * 99,
         "aten/src/ATen/native/cuda/Heavy.cu": "#include <cutlass/gemm.h>", "aten/src/ATen/native/cuda/linalg/B.cpp": "",
         "torch/csrc/distributed/rpc/tensorpipe_cuda.cpp": "", "caffe2/CMakeLists.txt": "",
-    }.items():  # fmt: skip
-        path = root / "s" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    })  # fmt: skip
     generated = root / "b" / ninja_file.GENERATED
     generated.mkdir(parents=True)
     for name in ("RegisterCUDA_0.cpp", "RegisterCUDAEverything.cpp", "RegisterCPU_0.cpp", "UfuncCUDA_add.cu"):

@@ -26,7 +26,7 @@ from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.machine.model import FoundPython, FoundStudio, FoundToolkit, FoundToolset, Machine
 from rekindle.wheels.inspect import grafted
-from support import dlls, small_wheels
+from support import dlls, small_wheels, trees
 from support.artefacts import unverified
 from support.compiled import MINGW, Compiler
 from support.ninjas import ninja_with_tokens
@@ -109,7 +109,7 @@ def wheel(mingw: Compiler, folder: Path, *, cudnn: str = "9,1,0,70") -> Path:
 
 
 def tree(root: Path) -> Path:
-    for name, text in {
+    trees.write(root / "s", {
         "build_variables.bzl": 'libtorch_cuda_core_sources = [\n    "torch/csrc/CudaIPCTypes.cpp",\n'
         '    "aten/src/ATen/native/cuda/linalg/Pool.cpp",\n]\n'
         'libtorch_cuda_distributed_extra_sources = [\n    "torch/csrc/distributed/c10d/NCCLUtils.cpp",\n]\n',
@@ -120,10 +120,7 @@ def tree(root: Path) -> Path:
         "c10/cuda/CUDAStream.cpp": "", "torch/csrc/CudaIPCTypes.cpp": "", "torch/csrc/cuda/nccl.cpp": "",
         "torch/csrc/distributed/c10d/NCCLUtils.cpp": "", "aten/src/ATen/native/cuda/Small.cu": "x",
         "aten/src/ATen/native/transformers/cuda/attention.cu": "", "aten/src/ATen/native/cuda/linalg/Pool.cpp": "",
-    }.items():  # fmt: skip
-        path = root / "s" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    })  # fmt: skip
     generated = root / "b" / ninja_file.GENERATED
     generated.mkdir(parents=True)
     (generated / "RegisterCUDA_0.cpp").write_text("", encoding="utf-8")
