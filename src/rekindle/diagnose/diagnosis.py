@@ -94,15 +94,17 @@ def checked(blocks: Iterable[bytes], source: str) -> Iterator[bytes]:
 
 def answer(kept: KeptLines, *, known: Facts | None = None, source: str = "") -> Diagnosis:
     """What the lines that were kept amount to. Where a failure shows no cause, a console may have cut the lines."""
-    found = _answer(kept, known, source)
-    joined = unwrapped(kept) if found.outcome is LogOutcome.UNKNOWN else None
-    if joined is None:
+    found, facts = _answer(kept, known, source)
+    if found.outcome is not LogOutcome.UNKNOWN:
         return found
-    again = _answer(joined, known, source)
-    return again if again.outcome is LogOutcome.CAUSE else found
+    joined = unwrapped(kept)
+    again = _answer(joined, known, source)[0] if joined is not None else found
+    if again.outcome is LogOutcome.CAUSE:
+        return again
+    return msgspec.structs.replace(found, runs=_for_card(facts, found.judged))
 
 
-def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
+def _answer(kept: KeptLines, known: Facts | None, source: str) -> tuple[Diagnosis, Facts]:
     events = tuple(passed_tests(read(kept.lines)))
     facts, entities = gather(((event.number, event.text) for event in events), known)
     pairs = judged(facts)
@@ -123,7 +125,7 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
         causes = _behind(clash, _by_facts(clash, entities, ending, facts), _with_patches(causes, events))
     if causes:
         ending = Ending(outcome=LogOutcome.CAUSE, summary=causes[0].title)
-    return Diagnosis(
+    found = Diagnosis(
         source=source,
         outcome=ending.outcome,
         summary=ending.summary,
@@ -137,8 +139,8 @@ def _answer(kept: KeptLines, known: Facts | None, source: str) -> Diagnosis:
         ),
         judged=pairs,
         next=next_steps({each.kind for each in entities}, facts.signs) if ending.outcome is LogOutcome.UNKNOWN else (),
-        runs=_for_card(facts, pairs) if ending.outcome is LogOutcome.UNKNOWN else None,
     )
+    return found, facts
 
 
 def _for_card(facts: Facts, pairs: Sequence[Judged]) -> Fix | None:
