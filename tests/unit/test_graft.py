@@ -278,7 +278,7 @@ def test_a_gpu_half_asks_for_less_room_than_a_complete_build() -> None:
 
 def test_nvtx_is_taken_as_headers_where_the_release_does(tmp_path: Path) -> None:
     """Else the half wants `nvtxMarkA`, which no library of the base has, and `import torch` ends there."""
-    for path in ("c10/cuda/CMakeLists.txt", "caffe2/CMakeLists.txt"):
+    for path in ("c10/cuda/CMakeLists.txt", "caffe2/CMakeLists.txt", "cmake/Dependencies.cmake"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("", encoding="utf-8")
     cuda = tmp_path / "cmake" / "public" / "cuda.cmake"
@@ -287,6 +287,8 @@ def test_nvtx_is_taken_as_headers_where_the_release_does(tmp_path: Path) -> None
     assert ninja_file.from_tree(tmp_path, (*LINUX.by_tree, *ninja_file.BY_TREE)) == ["TORCH_CUDA_USE_NVTX3"]
     cuda.write_text("set_property(TARGET torch::nvtoolsext)\n", encoding="utf-8")
     assert ninja_file.from_tree(tmp_path, (*LINUX.by_tree, *ninja_file.BY_TREE)) == []
+    (tmp_path / "cmake" / "Dependencies.cmake").write_text("INTERFACE TORCH_CUDA_USE_NVTX3)\n", encoding="utf-8")
+    assert ninja_file.from_tree(tmp_path, (*LINUX.by_tree, *ninja_file.BY_TREE)) == ["TORCH_CUDA_USE_NVTX3"], "from 2.9"
 
 
 def test_headers_of_the_cpu_half_s_library_are_brought() -> None:

@@ -114,6 +114,7 @@ def tree(root: Path) -> Path:
         '    "aten/src/ATen/native/cuda/linalg/Pool.cpp",\n]\n'
         'libtorch_cuda_distributed_extra_sources = [\n    "torch/csrc/distributed/c10d/NCCLUtils.cpp",\n]\n',
         "CMakeLists.txt": "  add_compile_definitions(NOMINMAX)\n", "cmake/public/cuda.cmake": "",
+        "cmake/Dependencies.cmake": "",
         "cmake/public/utils.cmake": 'set(CMAKE_CXX_FLAGS "${CMAKE_CXX_FLAGS} /Zc:preprocessor" PARENT_SCOPE)\n',
         "caffe2/CMakeLists.txt": "USE_EXPERIMENTAL_CUDNN_V8_API",
         "c10/cuda/CMakeLists.txt": 'set(C10_CUDA_SRCS\n  CUDAStream.cpp\n)\n"-DPYTORCH_C10_DRIVER_API_SUPPORTED"\n',
@@ -236,6 +237,7 @@ def test_the_ninja_file_is_msvcs_and_ninja_reads_it(ready: tuple[BackendJob, Hal
     )
     assert said.returncode == 0, said.stdout
     assert text.count("Pool.cpp.obj:") == 1, "it is in a list and in a folder"
+    assert text.index("RegisterCUDA_0.cpp.obj:") < text.index("Small.cu.obj:"), "minutes long, so not the last"
 
 
 def test_a_library_of_the_base_that_nothing_links_stops_before_compiling(ready: tuple[BackendJob, Half]) -> None:

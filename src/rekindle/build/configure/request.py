@@ -137,6 +137,14 @@ class BuildRequest(_Asked, frozen=True, kw_only=True):
     base: Base | None = None
 
     @property
+    def own_cuda(self) -> Version | None:
+        """The CUDA that the wheel says it has: a graft's packages are those of its base's, whatever toolkit compiled
+        the GPU half, unless that is of another major."""
+        if self.base is not None and self.base.exchange is None:
+            return self.base.cuda
+        return self.cuda.version.major_minor if self.cuda else None
+
+    @property
     def gpu_targets(self) -> tuple[Target, ...]:
         return parse_arch_list(self.arch_list)
 
@@ -197,7 +205,7 @@ class BuildRequest(_Asked, frozen=True, kw_only=True):
     def requirements(self) -> tuple[str, ...]:
         """What pip installs into the build's own environment; nothing means that there is none."""
         if self.base is not None:
-            return (*self.base.requires, *(self.requires or _FOR_GRAFT))
+            return (*self.base.installed, *(self.requires or _FOR_GRAFT))
         if self.requires or not self.torch:
             return self.requires
         return options.requirements(self.torch, mkl=self.pip_mkl)
@@ -297,7 +305,7 @@ def resolve(wanted: BuildFile, machine: Machine, *, here: Path | None = None) ->
         mkl=(mkl := mkl_of(wanted, machine)),
         openmp=_openmp(mkl, machine),
         openblas=next(iter(machine.openblas), None),
-        base=base,
+        base=bases.for_toolkit(base, cuda.version, wanted.arch_list) if base and cuda else base,
     )
 
 
@@ -439,13 +447,8 @@ def _gcc(wanted: BuildFile, machine: Machine, cuda: Version | None) -> Compiler:
         fitting = gcc.taken_by(cuda, found)
         found = sorted(fitting, key=lambda each: (each.version.major, each.default), reverse=True)
     if not found:
-        asked = (
-            f"`{wanted.compiler}`"
-            if wanted.compiler
-            else f"a C++ compiler that CUDA {cuda} takes"
-            if cuda
-            else "a C++ compiler"
-        )
+        any_that = f"a C++ compiler that CUDA {cuda} takes" if cuda else "a C++ compiler"
+        asked = f"`{wanted.compiler}`" if wanted.compiler else any_that
         have = ", ".join(f"{each.path} ({each.version})" for each in machine.compilers) or "none"
         message = f"{asked} is not on this machine (found: {have})"
         command = install_gcc(cuda) if cuda else "rekindle toolchain install gcc"
@@ -493,6 +496,4 @@ def _msvc(wanted: BuildFile, machine: Machine, cuda: Version | None) -> Compiler
     best: FoundToolset = fitting[0]
     cl = ntpath.join(best.root, "bin", "Hostx64", "x64", "cl.exe")
     driver = "cl" if kind == "cl" else kind
-    return Compiler(
-        kind=kind, cxx=driver, c=driver, cuda_host=cl, version=None, studio=best.studio, toolset=best.version
-    )
+    return Compiler(kind=kind, cxx=driver, c=driver, cuda_host=cl, studio=best.studio, toolset=best.version)

@@ -20,16 +20,19 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from rekindle.build.configure.backends import Backend, BackendCall, BackendJob
+from rekindle.build.graft import across, platforms
 from rekindle.build.graft import base as bases
-from rekindle.build.graft import platforms
+from rekindle.build.graft.across import Exchange
 from rekindle.build.graft.base import Base, held, libraries
 from rekindle.build.graft.ninja_file import (
     GENERATED,
     Half,
     architectures,
+    base_headers,
     common,
     compiled,
     config_header,
+    driver,
     sources,
     write,
 )
@@ -102,7 +105,7 @@ def half_of(job: BackendJob) -> Half:
     """The base is unpacked at the first call."""
     build, base = Path(job.build), base_of(job)
     unpacked = bases.unpack(base, build / "base")
-    packages = packages_of(Path(job.python), base.requires)
+    packages = packages_of(Path(job.python), base.installed)
     tree, cards = Path(job.source), [target.capability for target in job.request.gpu_targets]
     return Half(
         request=job.request,
@@ -111,7 +114,7 @@ def half_of(job: BackendJob) -> Half:
         base=build / "base",
         unpacked=unpacked,
         packages=packages,
-        sources=sources(tree, build, cards, platforms.of(job.request.system)),
+        sources=sources(tree, build, cards, platforms.of(job.request.system), base.exchange),
     )
 
 
@@ -146,6 +149,7 @@ def main(build: Path, environ: Mapping[str, str]) -> None:
 
 _ARCHITECTURES = re.compile(rb"(?<=\x00)sm_\d+[a-z]?(?: (?:sm|compute)_\d+[a-z]?)*(?=\x00)")
 _CONFIG, _VERSION = "torch/include/ATen/cuda/CUDAConfig.h", "torch/version.py"
+_CUDNN = "torch/backends/cudnn/__init__.py"
 _TAG = re.compile(r"(?:many)?linux(?:\d+|_\d+_\d+)?_(x86_64|aarch64)|win_amd64")
 
 
@@ -163,9 +167,11 @@ def assemble(
         tag = platform_tag(old_tag(archive.read(f"{old}/WHEEL")), members.values())
         add: dict[str, Contents] = dict(members)
         add[_CONFIG] = config_header(half.base, request.gpu_targets).encode()
-        add[_VERSION] = _versioned(archive.read(_VERSION), version)
-        python = f"torch/lib/{half.platform.library.format('torch_python')}"
-        add[python] = relabelled(archive.read(python, limit=1 << 30), architectures(request.gpu_targets))
+        add[_VERSION] = _versioned(archive.read(_VERSION), version, request.own_cuda)
+        python = f"torch/lib/{_python_half(half)}"
+        add[python] = python_half(half, archive.read(python, limit=1 << 30))
+        if half.exchange and half.exchange.cudnn:
+            add[_CUDNN] = across.with_cudnn(archive.read(_CUDNN), half.exchange.cudnn)
         record = GraftRecord(
             base=Path(base.wheel).name,
             base_sha256=base.sha256,
@@ -177,13 +183,27 @@ def assemble(
             lost=(*left_out(target.capability for target in request.gpu_targets), *half.sources.left),
             proofs=tuple(proofs),
         )
-        add[f"{info}/METADATA"] = _metadata(archive.read(f"{old}/METADATA"), version, record)
+        add[f"{info}/METADATA"] = _metadata(archive.read(f"{old}/METADATA"), version, record, half.exchange)
         add[f"{info}/WHEEL"] = _TAG.sub(tag, archive.read(f"{old}/WHEEL").decode()).encode()
         add[f"{info}/{RECORD}"] = (codec.to_json(record) + "\n").encode()
         parts = Path(base.wheel).stem.split("-")
         target = into / f"torch-{version}-{parts[2]}-{parts[3]}-{tag}.whl"
         rewrite.rewrite(archive, target, add=add, remove=(f"{old}/METADATA", f"{old}/WHEEL"), renamed={old: info})
     return target
+
+
+def _python_half(half: Half) -> str:
+    return half.platform.library.format("torch_python")
+
+
+def python_half(half: Half, library: bytes) -> bytes:
+    """The base's, with the new list of architectures; and with the bridge, where the majors differ."""
+    made = relabelled(library, architectures(half.request.gpu_targets))
+    if half.exchange is None:
+        return made
+    bridge = half.build / "lib" / half.platform.library.format(across.BRIDGE)
+    asked = _symbols(libraries(half.base) / _python_half(half)).unversioned
+    return across.bridged(made, asked, _symbols(bridge).defined)
 
 
 def relabelled(library: bytes, architectures: str) -> bytes:
@@ -218,14 +238,23 @@ def platform_tag(base: str, made: Iterable[Path]) -> str:
     return f"manylinux_{floor.text.replace('.', '_')}_{arch}"
 
 
-def _versioned(text: bytes, version: str) -> bytes:
-    return re.sub(rb"(__version__(?:\s*:[^=\n]+)?\s*=\s*)['\"][^'\"\n]*['\"]", rb"\1'" + version.encode() + b"'", text)
+def _versioned(text: bytes, version: str, cuda: Version | None) -> bytes:
+    for name, value in (("__version__", version), ("cuda", cuda)):
+        old = rb"(^" + name.encode() + rb"(?:\s*:[^=\n]+)?\s*=\s*)['\"][^'\"\n]*['\"]"
+        text = re.sub(old, rb"\g<1>'" + str(value).encode() + b"'", text, flags=re.MULTILINE)
+    return text
 
 
-def _metadata(data: bytes, version: str, record: GraftRecord) -> bytes:
+_REQUIRED = "Requires-Dist: "
+
+
+def _metadata(data: bytes, version: str, record: GraftRecord, exchange: Exchange | None) -> bytes:
     """Says in its first paragraph what it is: never to be taken for the official wheel."""
     head, _, body = data.decode("utf-8").partition("\n\n")
     head = re.sub(r"^Version: .*$", f"Version: {version}", head, count=1, flags=re.MULTILINE)
+    if exchange is not None:
+        asked = re.compile(rf"^{_REQUIRED}(.*)$", re.MULTILINE)
+        head = asked.sub(lambda line: "\n".join(_REQUIRED + new for new in exchange.of(line[1])), head)
     made = ", ".join(name for each in record.replaced if is_gpu_half(name := each.rpartition("/")[2]))
     own = (
         f"This is not the official wheel. Rekindle made it from {record.base} (SHA-256 {record.base_sha256}) and "
@@ -259,6 +288,8 @@ def check_border(half: Half, new: Mapping[str, Path]) -> list[Finding]:
     made = {name: _symbols(path) for name, path in replaced.items()}
     needed = {name for path in new.values() for name in platforms.linked(path).needed}
     beside = [path for name in sorted(needed) for path in half.in_packages(f"lib/{name}")]
+    if half.exchange:
+        beside.append(driver(half))
     packages = frozenset().union(*(_symbols(path).defined for path in beside))
     return [grafted.taken(kept, old, made), grafted.wanted(kept, old, made, packages)]
 
@@ -301,6 +332,11 @@ def overlay(half: Half, new: Mapping[str, Path]) -> Path:
         target = libraries(folder) / path.name
         target.unlink(missing_ok=True)
         _link(str(path), str(target))
+    if half.exchange:
+        target = libraries(folder) / _python_half(half)
+        made = python_half(half, files.read_bytes(target, limit=1 << 30))
+        target.unlink()
+        target.write_bytes(made)
     return folder
 
 
@@ -351,11 +387,15 @@ _TABLE = (0x52454B494E444C45, 0x4C41594F55545321)
 
 def layouts(half: Half) -> tuple[Finding, ...]:
     """The CPU and Python halves were compiled with the base's CUDA, the new half is with the toolkit's."""
-    theirs = sorted({path.parent for path in half.in_packages("include/*.h")})
+    theirs = (
+        [base_headers(half)] if half.exchange else sorted({path.parent for path in half.in_packages("include/*.h")})
+    )
     if not any((folder / "cuda_runtime.h").is_file() for folder in theirs):
         text = "the base's own CUDA headers are in none of its packages: the layouts could not be compared"
         return (unverified("graft-layouts", text),)
     asked = [*_ASKED, *(_NCCL if "-DUSE_C10D_NCCL" in common(half) else ())]
+    if half.exchange:
+        asked = [each for each in asked if across.BESIDE not in each]
     with files.scratch("layouts") as scratch:
         ours = _numbers(half, scratch, asked, ())
         base = _numbers(half, scratch, asked, theirs)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rekindle.build.graft import platforms
+from rekindle.build.graft import across, platforms
+from rekindle.build.graft.across import Exchange
 from rekindle.build.graft.platforms import Platform
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, UsageError
@@ -21,7 +22,7 @@ from rekindle.core.version import Version
 from rekindle.formats import package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
-from rekindle.knowledge.torch.releases import full_version
+from rekindle.knowledge.torch.releases import full_version, parse_arch_list
 from rekindle.model.requirement import requirement
 from rekindle.model.wheel import python_of
 from rekindle.stack.shorter import FIRST, FIRST_CUDNN
@@ -31,13 +32,16 @@ if TYPE_CHECKING:
     from rekindle.build.configure.request import BuildFile
 
 _STAMP = "base.json"
+_HOPPERS = ("-DUSE_MSLK", "-DUSE_FBGEMM_GENAI")
+"""Kernels for Hopper and newer, out of a library that the wheel has inside without its headers."""
 _DEFINITIONS = re.compile(
     r'set_target_properties\((torch_cpu|torch_cuda) PROPERTIES\s+INTERFACE_COMPILE_DEFINITIONS "([^"]*)"'
 )
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):
-    """`torch` is the release without its local part; `requires` what it needs on its own platform."""
+    """`torch` is the release without its local part; `requires` what it needs on its own platform. `exchange` is
+    what a GPU half of another CUDA major has to have in place of that."""
 
     wheel: str
     sha256: Sha256
@@ -49,10 +53,16 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
     arch: str
     cxx_abi: str
     requires: tuple[str, ...] = ()
+    exchange: Exchange | None = None
+
+    @property
+    def installed(self) -> tuple[str, ...]:
+        """What is compiled and linked with."""
+        return self.exchange.for_building(self.requires) if self.exchange else self.requires
 
     def pin(self, word: str) -> str | None:
         """The version of NVIDIA's package whose name holds `word`."""
-        for line in self.requires:
+        for line in self.installed:
             asked = requirement(line)
             if asked is not None and asked.name.startswith("nvidia-") and word in asked.name:
                 return next((each.version for each in asked.specifier if each.operator == "=="), None)
@@ -123,7 +133,8 @@ def _plain(lines: Sequence[str]) -> tuple[str, ...]:
     for line in lines:
         asked = requirement(line)
         if asked is not None and asked.name != "triton" and (asked.marker is None or "extra" not in str(asked.marker)):
-            kept.append(f"{asked.name}{asked.specifier}")
+            extras = f"[{','.join(sorted(asked.extras))}]" if asked.extras else ""
+            kept.append(f"{asked.name}{extras}{asked.specifier}")
     return tuple(kept)
 
 
@@ -140,13 +151,19 @@ def on_base(wanted: BuildFile, base: Base) -> BuildFile:
     if Version(base.torch).major_minor < FIRST:
         message = f"PyTorch {base.torch} is older than {FIRST}, the first whose GPU half can be built alone"
         raise UsageError(message, hint="leave `--graft` out: `rekindle build` compiles all of it")
-    if wanted.cuda is not None and wanted.cuda.major != base.cuda.major:
-        message = f"the base was built with CUDA {base.cuda}: a GPU half by CUDA {wanted.cuda} would not fit"
-        raise BadInput(message, hint=f"take a toolkit of CUDA {base.cuda.major}, or a base of another line")
+    if wanted.cuda is not None:
+        for_toolkit(base, wanted.cuda, wanted.arch_list)
     return msgspec.structs.replace(
         wanted, torch=base.torch, commit=base.commit, python=wanted.python or base.python, system=base.system,
         arch=base.arch, backend="graft", cudnn=None, options={}, requires=(), wheels={},
     )  # fmt: skip
+
+
+def for_toolkit(base: Base, cuda: Version, arch_list: str) -> Base:
+    """With what a GPU half by that toolkit needs; refused where no such half could fit."""
+    cards = [target.capability for target in parse_arch_list(arch_list)]
+    found = across.exchange(base.cuda, base.requires, cuda, cards)
+    return msgspec.structs.replace(base, exchange=found)
 
 
 class UnpackedBase(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +204,7 @@ def _flags(folder: Path, platform: Platform) -> tuple[str, ...]:
         message = f"`{path.name}` of the base does not say how it was compiled"
         raise BadInput(message, hint="name an official wheel")
     words = re.sub(r"(?<!\S)/D", "-D", max(found, key=len).decode("ascii", "replace")).split()
-    return tuple(word for word in words if word.startswith(platform.kept))
+    return tuple(word for word in words if word.startswith(platform.kept) and word not in _HOPPERS)
 
 
 def _definitions(folder: Path) -> tuple[str, ...]:

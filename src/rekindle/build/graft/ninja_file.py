@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from rekindle.build.configure.request import BuildRequest
-from rekindle.build.graft import platforms
+from rekindle.build.graft import across, platforms
+from rekindle.build.graft.across import Exchange
 from rekindle.build.graft.base import UnpackedBase, libraries
 from rekindle.build.graft.platforms import Linked, Platform
 from rekindle.core import files
@@ -35,8 +36,9 @@ _DEFINED = (
 BY_TREE = (
     ("caffe2/CMakeLists.txt", "USE_EXPERIMENTAL_CUDNN_V8_API"),
     ("cmake/public/cuda.cmake", "TORCH_CUDA_USE_NVTX3"),
+    ("cmake/Dependencies.cmake", "TORCH_CUDA_USE_NVTX3"),
 )
-_MAIN = {"c10_cuda": "-DC10_CUDA_BUILD_MAIN_LIB", "torch_cuda": "-DTORCH_CUDA_BUILD_MAIN_LIB", "torch_cuda_linalg": ""}
+_MAIN = {"c10_cuda": "-DC10_CUDA_BUILD_MAIN_LIB", "torch_cuda": "-DTORCH_CUDA_BUILD_MAIN_LIB"}
 _THIRD = ("fmt/include", "cudnn_frontend/include", "kineto/libkineto/include", "nlohmann/include", "gloo",
           "cutlass/include", "cutlass/tools/util/include", "NVTX/c/include", "fbgemm/include")  # fmt: skip
 _HEADERS = ("nccl", "cudnn", "cusparselt", "cufile")
@@ -52,6 +54,10 @@ class Half(msgspec.Struct, frozen=True, kw_only=True):
     unpacked: UnpackedBase
     packages: Path
     sources: GpuHalf
+
+    @property
+    def exchange(self) -> Exchange | None:
+        return self.request.base.exchange if self.request.base else None
 
     @property
     def platform(self) -> Platform:
@@ -74,7 +80,9 @@ def write(half: Half, environ: Mapping[str, str]) -> None:
     platform = half.platform
     over = half.build / "over" / "ATen" / "cuda" / "CUDAConfig.h"
     files.write_text(over, config_header(half.base, half.request.gpu_targets))
-    needed = {name: _linked_in_base(half, name) for name in half.sources.files}
+    if half.exchange:
+        files.write_text(half.build / across.SOURCE, across.bridge(base_headers(half)))
+    needed = {name: _linked_for(half, name) for name in half.sources.files}
     lines = ["ninja_required_version = 1.5", "", *_rules(half, environ), ""]
     for library, names in half.sources.files.items():
         outputs = []
@@ -85,17 +93,18 @@ def write(half: Half, environ: Mapping[str, str]) -> None:
             own = platform.attention if rule == "cuda" and "/transformers/cuda/" in name else ""
             lines += [
                 f"build {_path(output)}: {rule} {_path(half.named(_at(half.tree, half.build, name)))}",
-                f"  flags = {f'{_MAIN[library]} {own}'.strip()}",
+                f"  flags = {' '.join(word for word in (_MAIN.get(library), own) if word)}",
             ]
         built = [each for each in half.sources.files if platform.library.format(each) in needed[library].needed]
+        paths = _linked(half, needed[library], built)
         made, *beside = (f"lib/{name}" for name in platform.files(library))
         wanted = [f"lib/{platform.linked.format(each)}" for each in built]
         lines += [
             f"build {' | '.join([made, *beside])}: link {' '.join(map(_path, outputs))} | {' '.join(wanted)}",
-            f"  libraries = {platform.line(_linked(half, needed[library], built))}",
+            f"  libraries = {platform.line([*platform.before, *paths, *platform.after])}",
             f"  name = {platform.library.format(library)}",
             f"  import = {platform.linked.format(library)}",
-            f"  way = {platform.line(needed[library].way)}",
+            f"  way = {platform.line(_way(half, needed[library], paths))}",
         ]
     lines.append(f"default {' '.join(f'lib/{platform.library.format(library)}' for library in half.sources.files)}")
     files.write_text(half.build / "build.ninja", "\n".join(lines) + "\n")
@@ -198,6 +207,35 @@ def _linked_in_base(half: Half, library: str) -> Linked:
     return platforms.linked(path)
 
 
+def _linked_for(half: Half, library: str) -> Linked:
+    """What a new library is linked with: as the base's own. The bridge is the kept halves' side, and `torch_cuda`
+    brings it along."""
+    if half.exchange and library == across.BRIDGE:
+        found = _linked_in_base(half, across.NVRTC)
+        runtime = base_headers(half).parent / "lib" / f"libcudart.so.{half.exchange.base.major}"
+        return Linked(needed=(str(runtime),), way=found.way)
+    found = _linked_in_base(half, library)
+    if half.exchange and library == "torch_cuda":
+        return msgspec.structs.replace(found, needed=(*found.needed, half.platform.library.format(across.BRIDGE)))
+    return found
+
+
+def base_headers(half: Half) -> Path:
+    assert half.exchange is not None
+    return half.packages / f"cu{half.exchange.base.major}" / "include"
+
+
+def _way(half: Half, found: Linked, paths: Sequence[str]) -> tuple[str, ...]:
+    """How a library finds what it is linked with. What was exchanged lies in other folders, and these come first: a
+    library of either major may have one name."""
+    if half.exchange is None:
+        return found.way
+    site = half.packages.parent
+    folders = dict.fromkeys(path.parent for path in map(Path, paths) if path.is_relative_to(site))
+    first = (f"-Wl,-rpath,$ORIGIN/../../{folder.relative_to(site).as_posix()}" for folder in folders)
+    return (*found.way[:1], *first, *found.way[1:])
+
+
 def _linked(half: Half, found: Linked, made: Sequence[str]) -> list[str]:
     """The very libraries that the base's own is linked with, by their files."""
     platform = half.platform
@@ -220,7 +258,7 @@ def _linked(half: Half, found: Linked, made: Sequence[str]) -> list[str]:
                 message, hint="install the whole toolkit; `rekindle build --clean` installs the packages anew"
             )
         paths.append(half.named(place))
-    return [*platform.before, *paths, *platform.after]
+    return paths
 
 
 def _places(half: Half, name: str) -> Iterator[Path]:
@@ -230,15 +268,35 @@ def _places(half: Half, name: str) -> Iterator[Path]:
     for file in half.platform.to_link(name):
         folders = [libraries(half.base), *(root / folder for folder in half.platform.toolkit)]
         yield from (folder / file for folder in folders if (folder / file).is_file())
+        if half.exchange and across.BRIDGE not in name:
+            yield from _exchanged(half, file)
         yield from half.in_packages(f"{half.platform.packages}/{file}")
 
 
-def _heavy_first(half: Half, names: Sequence[str]) -> list[str]:
-    """One file may take ten minutes: it must not be the last. CUTLASS's are the longest, then the larger ones."""
+def driver(half: Half) -> Path:
+    """What the toolkit has in place of the driver's library, to link with."""
+    assert half.request.cuda is not None
+    return Path(half.request.cuda.root) / across.DRIVER[1]
 
-    def weight(name: str) -> tuple[bool, bool, int]:
+
+def _exchanged(half: Half, file: str) -> list[Path]:
+    """The library of the other major for one of the base's, by its name before the numbers."""
+    assert half.exchange is not None
+    if file == across.DRIVER[0]:
+        return [driver(half)]
+    theirs = half.packages / f"cu{half.exchange.base.major}"
+    stem = file.partition(".so")[0]
+    return [path for path in half.in_packages(f"lib/{stem}.so.*") if not path.is_relative_to(theirs)]
+
+
+def _heavy_first(half: Half, names: Sequence[str]) -> list[str]:
+    """One file may take ten minutes: it must not be the last. CUTLASS's are the longest, then what registers all
+    kernels, then the larger ones."""
+
+    def weight(name: str) -> tuple[bool, bool, bool, int]:
         text = _at(half.tree, half.build, name).read_text(encoding="utf-8", errors="replace")
-        return name.endswith(".cu"), "cutlass/" in text, len(text)
+        kernels = name.endswith(".cu")
+        return kernels and "cutlass/" in text, name.startswith(f"{GENERATED}/"), kernels, len(text)
 
     return sorted(names, key=weight, reverse=True)
 
@@ -275,7 +333,9 @@ class GpuHalf(msgspec.Struct, frozen=True, kw_only=True):
     attention: bool = False
 
 
-def sources(tree: Path, build: Path, cards: Iterable[Capability], platform: Platform) -> GpuHalf:
+def sources(
+    tree: Path, build: Path, cards: Iterable[Capability], platform: Platform, exchange: Exchange | None = None
+) -> GpuHalf:
     """Attention's files are large: they are compiled only where one of the cards can use them."""
     attention = profiles.serves("USE_MEM_EFF_ATTENTION", cards) and (tree / _ATEN / _EFFICIENT[1]).is_dir()
     folders = (*_FOLDERS, *(_EFFICIENT if attention else ()))
@@ -291,11 +351,15 @@ def sources(tree: Path, build: Path, cards: Iterable[Capability], platform: Plat
     found = {"c10_cuda": tuple(c10), "torch_cuda": tuple(there if platform.split else dict.fromkeys([*there, *linalg]))}
     if platform.split and linalg:
         found["torch_cuda_linalg"] = tuple(linalg)
+    if exchange:
+        found[across.NVRTC] = (across.NVRTC_SOURCE,)
     lost = [name for names in found.values() for name in names if not _at(tree, build, name).is_file()]
     lost += [name for name in listed if name not in _LEFT and not _at(tree, build, name).is_file()]
     if lost:
         raise BadInput(f"the source lacks `{lost[0]}`, which its own lists name", hint="bring the source again")
     left = tuple(why for name, why in _LEFT.items() if name in listed and (tree / name).is_file())
+    if exchange:
+        found[across.BRIDGE] = (across.SOURCE,)
     return GpuHalf(files=found, left=left, attention=attention)
 
 

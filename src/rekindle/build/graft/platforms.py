@@ -122,7 +122,7 @@ _SAID_BY_CL = ("/GR", "/EHsc", "/bigobj", "/FS", "/utf-8", "/Zc:__cplusplus")
 LINUX = Platform(
     library="lib{}.so",
     linked="lib{}.so",
-    said=re.compile(rb"(?<=\x00)[^\x00]*-D_GLIBCXX_USE_CXX11_ABI=[01][^\x00]*(?=\x00)"),
+    said=re.compile(rb"(?<=\x00)[^\x00]*-fvisibility-inlines-hidden [^\x00]*(?=\x00)"),
     kept=("-D", "-fabi-version=", "-fvisibility-inlines-hidden", "-fno-math-errno", "-fno-trapping-math"),
     definitions=("BUILD_LAZY_CUDA_LINALG", "_FILE_OFFSET_BITS=64"),
     # What CMake defines for a library that it found; the base has found it when its GPU half needs it.

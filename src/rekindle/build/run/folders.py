@@ -103,8 +103,7 @@ def wheel_version(request: BuildRequest) -> str:
 def local_version(request: BuildRequest) -> str:
     if request.cuda is None:
         return "cpu"
-    # The base's packages are those of its own line, whatever toolkit compiled the new half.
-    parts = [CudaLine(request.base.cuda if request.base else request.cuda.version).name]
+    parts = [CudaLine(request.own_cuda or request.cuda.version).name]
     if request.cudnn and request.cudnn.version:
         parts.append("cudnn" + "".join(request.cudnn.version.text.split(".")[:3]))
     targets = request.gpu_targets

@@ -55,9 +55,7 @@ def verified(request: BuildRequest, wheel: Path) -> Verification:
 
     The report is written beside the wheel and travels with it.
     """
-    # A graft's Python half and its packages are those of the base's CUDA, whatever toolkit compiled the GPU half.
-    built = request.base.cuda if request.base else request.cuda.version if request.cuda else None
-    cuda = str(built.major_minor) if built else None
+    cuda = str(built.major_minor) if (built := request.own_cuda) else None
     expected = verify.Expected(torch=request.torch, cuda=cuda, cards=request.cards)
     done = verify.verify(wheel, expected=expected, python=request.python, run=request.torch is not None)
     signed_report.write(verify.report_beside(wheel), done)

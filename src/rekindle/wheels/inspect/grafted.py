@@ -20,8 +20,8 @@ from rekindle.formats.elf import Symbols
 from rekindle.formats.pe import Pe
 from rekindle.wheels.repair.rewrite import info_folder
 
-GPU_HALF = ("c10_cuda", "torch_cuda", "torch_cuda_linalg")
-"""The last is Linux's alone: Windows has it inside torch_cuda.dll."""
+GPU_HALF = ("c10_cuda", "torch_cuda", "torch_cuda_linalg", "caffe2_nvrtc", "torch_cuda_bridge")
+"""Windows has the third inside torch_cuda.dll. The last two are new only in a half of another CUDA major."""
 RECORD = "rekindle-graft.json"
 
 
