@@ -110,6 +110,12 @@ def test_the_longest_come_first_and_a_further_python_takes_a_share(orphans: plan
     assert totals.wall_minutes == first + round(first / 10), "on enough machines the longest chain decides"
 
 
+def test_machines_that_share_nothing_that_was_compiled_give_no_share(tmp_path: Path) -> None:
+    text = 'torch = "2.15.0"\ncuda = "12.6"\npython = ["3.11", "3.12"]\ngpu = "sm_61"\n'
+    alone = planning.make(written(tmp_path, text), one_cache=False).plan
+    assert len({job.estimate.minutes for job in alone.jobs if job.state is JobState.BUILD}) == 1
+
+
 def test_cards_of_one_capability_are_one_job_and_one_question(tmp_path: Path) -> None:
     text = 'torch = "2.15.0"\ncuda = "12.6"\npython = "3.12"\ngpu = ["GTX 1080 Ti", "GTX 1070", "Tesla P40", "sm_61"]\n'
     made = planning.make(written(tmp_path, text))

@@ -229,7 +229,7 @@ def export_command(form: str, matrix: Path, output: Path | None, as_json: bool, 
         accept_licence=given["accept_licence"],
         rekindle=given["rekindle"],
     )
-    plan = planning.make(matrix, shelf_folder=given["shelf"]).plan
+    plan = planning.make(matrix, shelf_folder=given["shelf"], one_cache=form == "slurm").plan
     made = write.write(form, write.exported(plan, settings), output)
     if as_json:
         console.out_json(made)

@@ -64,8 +64,16 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """By key: the folder of the project."""
 
 
-def make(path: Path, *, machines: Sequence[Path] = (), shelf_folder: Path | None = None, workers: int = 1) -> Planned:
-    """The plan of a matrix. `machines` are more snapshots; `shelf_folder` says what is done already."""
+def make(
+    path: Path,
+    *,
+    machines: Sequence[Path] = (),
+    shelf_folder: Path | None = None,
+    workers: int = 1,
+    one_cache: bool = True,
+) -> Planned:
+    """The plan of a matrix. `machines` are more snapshots; `shelf_folder` says what is done already; hosted runners
+    have no `one_cache` of what is compiled: each job has its own."""
     matrix = matrix_file.read(path)
     root = path.resolve().parent
     named = {**matrix_file.snapshots_of(matrix, root), **{str(each): each for each in machines}}
@@ -81,7 +89,7 @@ def make(path: Path, *, machines: Sequence[Path] = (), shelf_folder: Path | None
         found = {cell: resolving.outcome(cell) for cell in sorted(cells, key=_question)}
     outcomes = [(cell, found[cell]) for cell in cells]
     jobs, plans = _jobs(outcomes, have)
-    ordered = _ordered(_with_needs(jobs, outcomes))
+    ordered = _ordered(_with_needs(jobs, outcomes), share=costs.further_python().share if one_cache else 1)
     return Planned(
         plan=FleetPlan(
             knowledge=fingerprint(),
@@ -151,7 +159,7 @@ def _with_needs(jobs: list[FleetJob], outcomes: list[tuple[MatrixCell, Outcome]]
     return found
 
 
-def _ordered(jobs: list[FleetJob]) -> tuple[FleetJob, ...]:
+def _ordered(jobs: list[FleetJob], *, share: float) -> tuple[FleetJob, ...]:
     """What to build first: what others wait for, then the longest; what only differs in its Python follows its like.
 
     The first job of those alike fills the compile cache, and the others take a share of its time.
@@ -161,7 +169,6 @@ def _ordered(jobs: list[FleetJob]) -> tuple[FleetJob, ...]:
     for job in building:
         assert job.lock is not None
         leaders.setdefault(job.lock.compiles_like, job)
-    share = costs.further_python().share
     timed = [job if _leads(job, leaders) else _shared(job, share) for job in building]
     needed = {key for job in timed for key in job.needs}
 

@@ -78,7 +78,7 @@ def init(
     if ignored.exists() and not ignored.is_file():
         raise UsageError(f"`{ignored}` is no file", hint="name a new folder")
     own = _projects(matrix, folder) if matrix else {}
-    plan = planning.make(matrix).plan if matrix else _orphans()
+    plan = planning.make(matrix, one_cache=False).plan if matrix else _orphans()
     text = codec.text_of(files.read_bytes(matrix)) if matrix else ORPHANS
     settings = ExportSettings(cores=CORES, limit=350, site=True, rekindle=rekindle, accept_licence=True, by_hand=True)
     made = exported(plan, settings)
@@ -110,7 +110,7 @@ def _ignore(path: Path, lines: Sequence[str]) -> None:
 def _orphans() -> FleetPlan:
     with files.scratch("matrix") as folder:
         files.write_text(folder / "matrix.toml", ORPHANS)
-        return planning.make(folder / "matrix.toml").plan
+        return planning.make(folder / "matrix.toml", one_cache=False).plan
 
 
 def _steps(made: Exported) -> tuple[str, ...]:
