@@ -287,10 +287,20 @@ def test_nothing_there_is_said_in_words() -> None:
     assert "check the address and the network" in seen.err
 
 
-def test_pips_retries_are_not_its_reason() -> None:
-    retry = "WARNING: Retrying (Retry(total=0)) after connection broken by 'ProxyError('Cannot connect to proxy.')'"
+@pytest.mark.parametrize(
+    ("left", "broken", "told"),
+    [
+        (0, "ProxyError('Cannot connect to proxy.')", "HTTPS_PROXY"),
+        (0, "NewConnectionError('...: [Errno -2] Name or service not known')", "could not be looked up"),
+        (0, "NewConnectionError('...: [Errno 111] Connection refused')", "could not be reached"),
+        (3, "NewConnectionError('...: [Errno 104] Connection refused')", "No matching distribution"),
+    ],
+)
+def test_pips_retries_are_not_its_reason(left: int, broken: str, told: str) -> None:
+    """It calls a server that never answered "no matching distribution"; after a retry that helped it means it."""
+    retry = f"WARNING: Retrying (Retry(total={left}, connect=None)) after connection broken by '{broken}'"
     said = last_words(f"{retry}\nERROR: No matching distribution found for torch==2.7.1\n")
-    assert said.startswith("ERROR: No matching") and "HTTPS_PROXY" in said and "Retry" not in said
+    assert told in said and "Retry" not in said and len(said.splitlines()) == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="on Windows itself the tools of the plan are looked for")

@@ -48,6 +48,14 @@ _BEHIND = (
         r"ProxyError|resolve proxy|[Pp]roxy CONNECT|tunneling socket",
         "the proxy does not answer: the variable HTTPS_PROXY, or the system's settings, name it",
     ),
+    (
+        r"Name or service not known|[Nn]ame resolution|getaddrinfo failed|dns error|Could not resolve host",
+        "the name of a server could not be looked up: no network or DNS here, or a proxy that HTTPS_PROXY must name",
+    ),
+    (
+        r"NewConnectionError|ConnectTimeoutError|[Nn]etwork is unreachable|No route to host|Connection refused",
+        "a server could not be reached from here: a firewall, or a proxy that HTTPS_PROXY must name",
+    ),
 )
 
 _WHICH_PROXY = "look at HTTPS_PROXY, HTTP_PROXY and pip's `proxy`: an address like `http://proxy.example:3128`"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
@@ -200,10 +201,17 @@ def _ensurepip(environment: Environment) -> Command:
     return Command(environment.program, "-m", "ensurepip", system=environment.os)
 
 
+_RETRY, _LAST = "Retrying (Retry(", "Retrying (Retry(total=0"
+_NOT_FOUND = re.compile(r"Could not find a version that satisfies|No matching distribution found")
+
+
 def last_words(err: str, out: str = "") -> str:
-    """What pip or uv said at last, without its retries, and the setting behind it."""
-    said = [line for line in err.strip().splitlines() if "Retrying (Retry(" not in line][-4:]
-    return "\n".join([*said, *filter(None, [setting_behind(err + out)])])
+    """What pip or uv said at last, without its retries; or the setting behind it. Where no server could be asked to
+    the last try, that there is no such wheel is not known."""
+    lines = (err + out).splitlines()
+    why = setting_behind("\n".join(line for line in lines if _RETRY not in line or _LAST in line))
+    said = [line for line in err.strip().splitlines() if _RETRY not in line and not (why and _NOT_FOUND.search(line))]
+    return "\n".join([*said[-4:], *filter(None, [why])])
 
 
 def _fetch_failed(result: run.Result, request: Request, commands: Sequence[Command]) -> FetchFailed:
