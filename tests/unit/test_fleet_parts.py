@@ -18,7 +18,7 @@ import pytest
 from rekindle.core.errors import BadInput, ChecksFailed, Locked, NotFound, UnknownName, UsageError
 from rekindle.core.version import Version
 from rekindle.diagnose.diagnosis import diagnose_text
-from rekindle.fleet import planning, scheduler, shelved, state, view, work
+from rekindle.fleet import order_run, planning, scheduler, shelved, state, view, work
 from rekindle.fleet.announcement import AnnouncedToolkit, Announcement, lacks
 from rekindle.fleet.job import FleetJob, FleetLock, JobKind, JobState
 from rekindle.fleet.shelved import ShelvedJob
@@ -377,3 +377,15 @@ def test_an_extension_is_for_the_torch_of_its_job(change: dict[str, Any], says: 
     made = WheelIdentity(project="mine", version="3", tags=("cp311-cp311-linux_x86_64",), targets={"sm_86": 1})
     wrong = shelved.unlike(lock, (), msgspec.structs.replace(made, **change))
     assert wrong == ([says] if says else [])
+
+
+def test_the_log_that_is_shown_is_of_this_try(tmp_path: Path) -> None:
+    """A round before failed while compiling; this one fails before, and its words are those that count."""
+    logs = tmp_path / "w" / "logs"
+    logs.mkdir(parents=True)
+    for number, path in enumerate((logs / "compile.log", tmp_path / "order.json", tmp_path / "log.txt")):
+        path.write_text(path.name, encoding="utf-8")
+        os.utime(path, (1e9 + number, 1e9 + number))
+    assert order_run.log_tail(tmp_path) == "log.txt"
+    os.utime(logs / "compile.log")
+    assert order_run.log_tail(tmp_path) == "compile.log", "a step's own log is nearer to the cause"

@@ -38,6 +38,7 @@ from rekindle.wheels.shelf.store import STATEMENT
 from rekindle.wheels.verify.signed_report import signature_beside
 from rekindle.wheels.verify.verify import report_beside
 
+_ORDER, _LOG = "order.json", "log.txt"
 _TAIL = 16 * 1024
 _GRACE = 10.0
 _KEPT = (
@@ -84,7 +85,8 @@ class Running:
 
     def run(self) -> JobResult:
         self.folder.mkdir(parents=True, exist_ok=True)
-        files.write_text(self.folder / "order.json", codec.to_json(self.order))
+        files.write_text(self.folder / _ORDER, codec.to_json(self.order))
+        (self.folder / _LOG).unlink(missing_ok=True)
         if self.order.check is not None:
             made = self._check(self.order.check)
         else:
@@ -328,7 +330,7 @@ class Running:
         raise NotWritable(message) if code == NotWritable.exit_code else StepFailed(message, hint=said.get("hint"))
 
     def _program_run(self, args: Sequence[str], *, out: Path | None = None, watch: Path | None = None) -> int:
-        log = self.folder / "log.txt"
+        log = self.folder / _LOG
         with log.open("ab") as errors, (out or log).open("wb" if out else "ab") as answers:
             errors.write(f"+ {' '.join(args[:6])} …\n".encode())
             errors.flush()
@@ -394,8 +396,15 @@ def diagnosed(folder: Path) -> Diagnosis | None:
 
 
 def _last_log(folder: Path) -> Path | None:
-    logs = sorted((folder / "w" / "logs").glob("*.log"), key=lambda path: path.stat().st_mtime)
-    return logs[-1] if logs else (folder / "log.txt" if (folder / "log.txt").is_file() else None)
+    """Of this try: the folder is kept, and a round before may have failed at another step."""
+    begun = _written(folder / _ORDER)
+    steps = sorted((folder / "w" / "logs").glob("*.log"), key=_written)
+    logs = [each for each in (folder / _LOG, *steps) if each.is_file() and _written(each) >= begun]
+    return logs[-1] if logs else None
+
+
+def _written(path: Path) -> float:
+    return path.stat().st_mtime if path.exists() else 0.0
 
 
 def log_tail(folder: Path) -> str:
