@@ -15,6 +15,7 @@ from rekindle.doctor.report import examine
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import capabilities_of, find
 from rekindle.machine.model import FoundCudnn, Machine, Memory, Processor
+from rekindle.model.platform import Platform
 from rekindle.stack import estimates, offers, prebuilt, source_build
 from rekindle.stack import plan as lock
 from rekindle.stack.card import describe, serving_wheels
@@ -45,7 +46,7 @@ def capability(name: str) -> Iterator[str]:
 def wheels(card: Capability, system: str) -> Iterator[str]:
     """`gpu`, `plan --list` and the routes of `plan`, for the newest patch of every release."""
     situation = Situation(system=system, cards=(Card(name=card.sm, capabilities=(card,)),))
-    told = {(row.torch, row.variant, bool(row.loses)) for row in serving_wheels(card, system)}
+    told = {(row.torch, row.variant, bool(row.loses)) for row in serving_wheels(card, Platform(system, "x86_64"))}
     rows = matrix(situation, Wish()).rows
     listed = {
         (row.torch, wheel.name, bool(wheel.loses))
@@ -111,7 +112,7 @@ def release(version: str, card: Capability, system: str) -> Iterator[str]:
     window = window_of(situation)
     able = {
         offer.torch
-        for offer in offers.official_of(version, system, "x86_64")
+        for offer in offers.official_of(version, Platform(system, "x86_64"))
         if prebuilt.consider(offer, situation, Wish(), window)[0] is not None
     }
     if routes != able:

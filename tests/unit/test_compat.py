@@ -30,6 +30,7 @@ from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.model import FoundToolkit
 from rekindle.model.driver import Driver
+from rekindle.model.platform import LINUX
 from rekindle.stack.driver import Driving, drive, window_of
 from rekindle.stack.offers import official_of
 from rekindle.stack.resolver import resolve
@@ -251,7 +252,7 @@ def test_a_companion_is_judged_alike(vision: str, verdict: type, tmp_path: Path)
 @pytest.mark.parametrize(("line", "glibc"), [("cu118", "2.5"), ("cu124", "2.5"), ("cu126", "2.28")])
 def test_one_line_of_a_release_was_built_on_a_newer_system(line: str, glibc: str) -> None:
     """All of 2.6 but the experimental line was built on the old platform."""
-    offers = {offer.variant: offer.glibc for offer in official_of("2.6.0", "linux", "x86_64")}
+    offers = {offer.variant: offer.glibc for offer in official_of("2.6.0", LINUX)}
     need = offers[line]
     assert need is not None and need >= Version(glibc)
     assert (need >= Version("2.28")) == (line == "cu126")

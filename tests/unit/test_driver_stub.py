@@ -14,8 +14,9 @@ import pytest
 from rekindle.core.version import Version
 from rekindle.formats import elf
 from rekindle.formats.access import Buffer
+from rekindle.model.platform import Platform
 from rekindle.toolchain import assemble, driver_stub
-from rekindle.toolchain.model import KitFile, KitPlatform, Offering
+from rekindle.toolchain.model import KitFile, Offering
 from rekindle.toolchain.store import Store
 
 HEADER = """\
@@ -69,7 +70,7 @@ def _kit(store: Store, system: str, *more: str) -> dict[str, KitFile]:
     sha256, size = store.keep([HEADER.encode()], executable=False)
     files = {"include/cuda.h": KitFile(path="include/cuda.h", sha256=sha256, size=size)}
     files |= {path: KitFile(path=path, sha256=sha256, size=size) for path in more}
-    place = KitPlatform(system=system, arch="x86_64")
+    place = Platform(system=system, arch="x86_64")
     offering = Offering(provider="index", name="cuda", version=Version("13.0"), place=place, layout="wheel", parts=())
     return {file.path: file for file in assemble.written(store, offering, files)}
 

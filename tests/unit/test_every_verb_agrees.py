@@ -40,6 +40,7 @@ from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge.gpu.capabilities import needs
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.torch_wheels import torch_wheels
+from rekindle.model.platform import LINUX, Platform
 from rekindle.stack import coverage
 from rekindle.stack.driver import card_window
 from rekindle.stack.offers import official_of
@@ -276,7 +277,7 @@ _OPENED = sorted({(row.version.partition("+")[0], row.system) for row in torch_w
 
 
 def _lines_of(torch: str, system: str) -> list[Any]:
-    return [offer for offer in official_of(torch, system, "x86_64") if offer.evidence.confirmed]
+    return [offer for offer in official_of(torch, Platform(system, "x86_64")) if offer.evidence.confirmed]
 
 
 _KNOWN = {"SERVES": True, "NO": False}
@@ -335,7 +336,7 @@ TORCH_PYTHON = Pair(
 
 
 def _glibc(torch: str, line: str, system: str) -> Judgement:
-    offer = next(each for each in official_of(torch, "linux", "x86_64") if each.variant == line)
+    offer = next(each for each in official_of(torch, LINUX) if each.variant == line)
     return loads(offer.label, offer.glibc, read_system(system).glibc)
 
 

@@ -27,6 +27,7 @@ from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.machine import snapshot
 from rekindle.machine.model import InstalledTorch
 from rekindle.model.environment import Environment
+from rekindle.model.platform import LINUX, Platform
 from rekindle.stack.from_machine import situation_here
 from rekindle.stack.programs import BesideTorch, for_program
 from rekindle.stack.situation import situation_from_options
@@ -256,8 +257,7 @@ def _question(text: str) -> ExtensionQuestion:
         torch=release,
         line=line,
         python=python,
-        system=system,
-        machine=(*machine, "x86_64")[0],
+        platform=Platform(system, (*machine, "x86_64")[0]),
         cards=cards,
     )
 
@@ -488,8 +488,8 @@ def test_every_pattern_says_no_other_torch_than_its_row() -> None:
             assert torch is not None and line is not None
             full = line if len(line) > 4 else f"{line}8"
             question = ExtensionQuestion(
-                package=row.package, torch=str(torch), line=full, python=row.pythons[0], system=row.systems[0],
-                machine=row.machines[0],
+                package=row.package, torch=str(torch), line=full, python=row.pythons[0],
+                platform=Platform(row.systems[0], row.machines[0]),
             )  # fmt: skip
             assert extension_file.file_address(row, question.asked) is not None, (row.id, build)
             made += 1
@@ -639,7 +639,9 @@ def test_of_a_library_for_each_cuda_only_that_of_torch_is_held_against_it() -> N
 
 
 def test_a_machine_that_no_row_is_for_is_asked_on_the_index() -> None:
-    question = msgspec.structs.replace(_question("xformers 2.8.0+cu128 3.12 linux 9.0"), machine="aarch64")
+    question = msgspec.structs.replace(
+        _question("xformers 2.8.0+cu128 3.12 linux 9.0"), platform=Platform("linux", "aarch64")
+    )
     asked: list[str] = []
 
     def ask(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -> IndexAnswer:
@@ -717,7 +719,7 @@ def test_an_environment_without_pip_is_asked_for_by_our_own(monkeypatch: pytest.
         root=str(tmp_path), os="linux", kind="venv", python=Version("3.12.1"), site_packages=(str(tmp_path),),
         interpreter="/there/python", has_headers=True, pip=None,
     )  # fmt: skip
-    on_index("xformers", (), environment=there, python="3.12", system="linux", machine="x86_64")
+    on_index("xformers", (), environment=there, python="3.12", place=LINUX)
     assert called[0][0] != "/there/python" and "--python-version" in called[0]
 
 
@@ -876,7 +878,7 @@ def test_a_list_is_asked_alone(
         return Result(args=(), code=1, err="WARNING: Retrying (Retry(total=4")
 
     monkeypatch.setattr("rekindle.core.run.call", call)
-    told = on_index("dgl", switch, environment=None, python="3.11", system="linux", machine="x86_64")
+    told = on_index("dgl", switch, environment=None, python="3.11", place=LINUX)
     asked, env = called[0]
     assert (told.reached, env[variable]) == (False, switch[1])
     assert all(word in asked for word in words) and "--extra-index-url" not in asked

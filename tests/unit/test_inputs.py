@@ -30,9 +30,10 @@ from rekindle.knowledge.gpu.gpus import find
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.machine.model import FoundDriver, Machine
 from rekindle.model.cuda_line import CudaLine, index_of, variant_of
+from rekindle.model.platform import Platform
 from rekindle.stack.situation import cards_named
 from rekindle.toolchain.command import platform_of
-from rekindle.toolchain.model import KitPlatform, ToolSpec
+from rekindle.toolchain.model import ToolSpec
 from rekindle.wheels.inspect import inspection
 from rekindle.wheels.inspect.inspection import targets_of
 from support.command import Seen, rekindle_command
@@ -571,7 +572,7 @@ def test_a_tool_as_people_name_it(said: str, meant: str) -> None:
 def test_a_platform_as_people_name_it(said: str, system: str, arch: str | None) -> None:
     found = platform_of(said)
     assert found is not None
-    here = KitPlatform.here()
+    here = Platform.here()
     assert (found.system, found.arch) == (system, arch or (here.arch if here.system == system else "x86_64"))
     with pytest.raises(UsageError, match="is not a platform"):
         platform_of("banana")

@@ -29,6 +29,7 @@ from rekindle.install.installer import Pip, Request
 from rekindle.install.record import Distribution
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.model.environment import Environment
+from rekindle.model.platform import LINUX
 from rekindle.stack import offers
 from rekindle.stack import plan as lock
 from rekindle.stack.resolver import resolve
@@ -422,7 +423,7 @@ def test_a_card_that_no_build_serves_gets_no_extension(env: Environment, card: s
 def test_a_wheel_that_the_machine_rules_out_is_told_the_machines_reason() -> None:
     """It was "not what `--torch` asks for" where no driver runs at all."""
     place = msgspec.structs.replace(situation_from_options(["GTX 1080 Ti"], system="linux"), no_driver=True)
-    official = offers.official_of("2.6.0", "linux", "x86_64")[0]
+    official = offers.official_of("2.6.0", LINUX)[0]
     own = msgspec.structs.replace(official, route=RouteKind.SHELF, location="/x.whl")
     with pytest.raises(NoRoute, match="no NVIDIA driver is running"):
         command._route_of(Path("x.whl"), own, resolve(place, Wish(), (own,)))

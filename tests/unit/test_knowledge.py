@@ -30,6 +30,7 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import companions, options, projects, releases, torch_wheels
 from rekindle.knowledge.torch.releases import upstream_build, upstream_builds
 from rekindle.model.driver import Driver
+from rekindle.model.platform import LINUX, WINDOWS
 from rekindle.wheels.closure.linkage import LoadTime
 from rekindle.wheels.closure.pe import provider_pin
 from support.command import rekindle_command
@@ -244,7 +245,7 @@ def test_companions_of_a_release() -> None:
 def test_a_companion_is_of_the_line_and_the_python(
     project: str, torch: str, line: str, python: str, expected: str | None
 ) -> None:
-    row = companions.companion(project, torch, line=line, python=python, system="linux")
+    row = companions.companion(project, torch, LINUX, line=line, python=python)
     assert (row.version if row else None) == expected
 
 
@@ -316,12 +317,12 @@ def test_options_that_exist_and_that_do_not() -> None:
 
 
 def test_the_dlls_of_seed_001_have_a_provider() -> None:
-    cupti = library_packages.providers("cupti64_2022.2.1.dll")
+    cupti = library_packages.providers("cupti64_2022.2.1.dll", WINDOWS)
     assert [(row.package, row.version) for row in cupti] == [("nvidia-cuda-cupti-cu11", "11.7.101")]
-    assert library_packages.providers("LIBIOMP5MD.dll")[0].package == "intel-openmp"
-    assert library_packages.providers("mkl_intel_thread.2.dll")[0].package == "mkl"
-    assert library_packages.providers("msvcp140.dll")[0].package == "msvc-runtime"
-    assert library_packages.providers("zlibwapi.dll") == ()
+    assert library_packages.providers("LIBIOMP5MD.dll", WINDOWS)[0].package == "intel-openmp"
+    assert library_packages.providers("mkl_intel_thread.2.dll", WINDOWS)[0].package == "mkl"
+    assert library_packages.providers("msvcp140.dll", WINDOWS)[0].package == "msvc-runtime"
+    assert library_packages.providers("zlibwapi.dll", WINDOWS) == ()
 
 
 def test_an_overlay_adds_and_replaces_rows(tmp_path: Path) -> None:

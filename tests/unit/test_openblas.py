@@ -13,9 +13,10 @@ from rekindle.core.version import Version
 from rekindle.machine.host import Recording, Replay
 from rekindle.machine.model import FoundOpenblas, Machine
 from rekindle.machine.toolchain import gcc
+from rekindle.model.platform import Platform
 from rekindle.toolchain import assemble
 from rekindle.toolchain.assemble import Layout
-from rekindle.toolchain.model import KitFile, KitPlatform, Offering
+from rekindle.toolchain.model import KitFile, Offering
 from rekindle.toolchain.store import Store
 
 KIT = "/home/you/t/kits/openblas-0.3.21"
@@ -92,14 +93,14 @@ def test_the_fast_profile_on_x86_takes_mkl_from_pip(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["include/{}/openblas-pthread/cblas.h", "lib/{}/openblas-pthread/libopenblas.so"])
 def test_a_kit_of_debians_has_its_header_where_cmake_looks(name: str) -> None:
     """A kit was installed, and CMake did not find `cblas.h`: it lay in a folder below `include`."""
-    layout = Layout(id="debian-library", place=KitPlatform(system="linux", arch="aarch64"))
+    layout = Layout(id="debian-library", place=Platform(system="linux", arch="aarch64"))
     placed = layout.target("usr/" + name.format("aarch64-linux-gnu"))
     assert placed == name.replace("/{}/openblas-pthread", "")
 
 
 def test_a_private_gcc_links_with_an_openblas_of_the_system(tmp_path: Path) -> None:
     """With a sysroot it did not find libgfortran beside OpenBLAS: undefined reference to `_gfortran_etime`."""
-    place = KitPlatform(system="linux", arch="aarch64")
+    place = Platform(system="linux", arch="aarch64")
     offering = Offering(
         provider="debian", name="gcc", version=Version("11.3.0"), place=place, layout="debian-gcc", parts=()
     )

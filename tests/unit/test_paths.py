@@ -13,6 +13,7 @@ import rekindle
 from rekindle.cli.main import run
 from rekindle.core import paths
 from rekindle.knowledge.cuda import library_packages
+from rekindle.model.platform import WINDOWS
 from rekindle.wheels.repair import providers
 
 SOURCE = Path(rekindle.__file__).parent
@@ -33,7 +34,7 @@ def test_audit_keeps_its_answers_in_the_named_cache(tmp_path: Path, monkeypatch:
 def test_a_package_that_repair_takes_libraries_from_lies_in_the_named_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = library_packages.providers("cudart64_12.dll")[0]
+    row = library_packages.providers("cudart64_12.dll", WINDOWS)[0]
     here = tmp_path / "providers" / row.wheel
     here.parent.mkdir()
     here.write_bytes(b"the very wheel")

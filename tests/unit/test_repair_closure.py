@@ -18,6 +18,7 @@ from rekindle.knowledge.cuda import library_packages
 from rekindle.knowledge.cuda.libraries import Owner, owner_of
 from rekindle.knowledge.cuda.library_packages import DllProvider
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.platform import WINDOWS, Platform
 from rekindle.wheels.repair import providers, repair
 from rekindle.wheels.repair.providers import WantedLibrary
 from support import small_wheels
@@ -334,7 +335,7 @@ def test_a_package_that_is_not_the_one_of_the_index_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Same name, same size, same CRC-32 of the library would not do: the mirror's file has another hash."""
-    row = library_packages.providers("cudart64_12.dll")[0]
+    row = library_packages.providers("cudart64_12.dll", WINDOWS)[0]
     monkeypatch.setenv("REKINDLE_CACHE", str(tmp_path))
     place = tmp_path / "providers" / row.wheel
 
@@ -357,5 +358,5 @@ def test_a_package_that_is_not_the_one_of_the_index_is_not_taken(
 def test_every_wheel_that_repair_may_take_has_a_hash() -> None:
     for system in ("windows", "linux"):
         for machine in ("x86_64", "aarch64"):
-            rows = library_packages.providers("*", system, machine)
+            rows = library_packages.providers("*", Platform(system, machine))
             assert [row.wheel for row in rows if library_packages.sha256_of_wheel(row.wheel) is None] == []

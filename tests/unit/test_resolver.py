@@ -14,6 +14,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch.torch_wheels import torch_wheels
+from rekindle.model.platform import Platform
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
@@ -111,7 +112,7 @@ def test_serves_equals_the_coverage_of_the_wheels_that_were_read() -> None:
         version = row.version.partition("+")[0]
         offer = next(
             each
-            for each in offers.official_of(version, row.system, row.machine)
+            for each in offers.official_of(version, Platform(row.system, row.machine))
             if each.evidence is Evidence.BINARY and row.cuda is not None and each.cuda == row.cuda.major_minor
         )
         for capability in capabilities.known():

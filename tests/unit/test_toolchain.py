@@ -37,6 +37,7 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
 from rekindle.machine.model import FoundCompiler, FoundToolkit, Machine
 from rekindle.machine.toolchain import gcc, toolkits
+from rekindle.model.platform import Platform
 from rekindle.stack import source_build
 from rekindle.stack.situation import Situation
 from rekindle.toolchain import assemble as assembling
@@ -49,7 +50,6 @@ from rekindle.toolchain.model import (
     FoundOffering,
     Kit,
     KitFile,
-    KitPlatform,
     Offering,
     Part,
     ProviderSettings,
@@ -60,7 +60,7 @@ from rekindle.toolchain.store import Store
 from support import packages
 from support.command import rekindle_command
 
-LINUX = KitPlatform(system="linux", arch="x86_64")
+LINUX = Platform(system="linux", arch="x86_64")
 
 TOOLKIT: packages.Files = {
     "./usr/lib/nvidia-cuda-toolkit/bin/nvcc": b"nvcc itself",
@@ -110,7 +110,7 @@ class Stage:
         self.folder, self.asked, self.lock = folder, [], threading.Lock()  # type: ignore[var-annotated]
         self.harm = lambda data: data
 
-    def find(self, wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
+    def find(self, wanted: ToolSpec, place: Platform, settings: ProviderSettings) -> FoundOffering:
         return FoundOffering(why="only staged")
 
     def fetch(self, parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> list[Path]:
@@ -497,9 +497,9 @@ def test_the_machine_finds_private_kits_newest_first(store: Store, tmp_path: Pat
 def test_who_has_a_tool_and_whether_that_was_tried(
     tool: str, version: str, system: str, arch: str, tried: bool
 ) -> None:
-    known = toolchains.providers_of(tool, Version(version), system, arch)
+    known = toolchains.providers_of(tool, Version(version), Platform(system, arch))
     assert known and any(sure for _, sure in known) is tried
-    assert not toolchains.providers_of("cuda", Version("7.5"), system, arch)
+    assert not toolchains.providers_of("cuda", Version("7.5"), Platform(system, arch))
 
 
 def test_what_a_build_lacks_is_named() -> None:
@@ -535,7 +535,7 @@ def test_msvc_is_a_command_and_never_pretended() -> None:
 def test_without_acceptance_nothing_is_downloaded(store: Store, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     offering = staged(stage)
     parts = tuple(msgspec.structs.replace(part, licence="nvidia-cuda") for part in offering.parts)
-    offering = msgspec.structs.replace(offering, parts=parts, place=KitPlatform(system="windows", arch="x86_64"))
+    offering = msgspec.structs.replace(offering, parts=parts, place=Platform(system="windows", arch="x86_64"))
     monkeypatch.setattr(installing, "find", lambda wanted, how: offering)
     asked: list[str] = []
     wanted = command.InstallCommand(tools=("cuda==11.8",), platform="windows-x86_64")
@@ -552,7 +552,7 @@ def test_the_terms_are_asked_for_before_a_worker_offers_a_tool(
 ) -> None:
     offering = staged(stage)
     parts = tuple(msgspec.structs.replace(part, licence="nvidia-cuda") for part in offering.parts)
-    offering = msgspec.structs.replace(offering, parts=parts, place=KitPlatform(system="windows", arch="x86_64"))
+    offering = msgspec.structs.replace(offering, parts=parts, place=Platform(system="windows", arch="x86_64"))
     found: list[str] = []
     monkeypatch.setattr(installing, "find", lambda wanted, how: found.append(str(wanted)) or offering)
     wanted = command.InstallCommand(tools=("cuda==11.8",), platform="windows-x86_64")
@@ -748,7 +748,7 @@ def test_a_mirror_of_one_distribution_is_not_refused_for_the_other(
     found = debian.find(ToolSpec.parse("gcc==11"), LINUX, settings)
     assert found.offering is not None and found.offering.version == Version("11.2.0")
     assert not found.offering.unverified, "it was installed once, for x86_64"
-    elsewhere = debian.find(ToolSpec.parse("gcc==11"), KitPlatform(system="linux", arch="aarch64"), settings)
+    elsewhere = debian.find(ToolSpec.parse("gcc==11"), Platform(system="linux", arch="aarch64"), settings)
     assert elsewhere.offering and "jammy were never installed for aarch64" in elsewhere.offering.unverified[0]
     del asked[2:]
     assert asked == ["bookworm", "jammy"]
@@ -764,9 +764,9 @@ def test_another_computers_cuda_brings_its_gcc_whatever_this_one_has(
     monkeypatch.setattr(installing, "find", bench.find)
     mine = FoundCompiler(kind="gcc", path="/usr/bin/g++-11", version=Version("11.3.0"))
     monkeypatch.setattr(gcc, "probe", lambda run: (mine,))
-    for here, asked in ((LINUX, []), (KitPlatform(system="linux", arch="aarch64"), ["gcc==12"])):
+    for here, asked in ((LINUX, []), (Platform(system="linux", arch="aarch64"), ["gcc==12"])):
         bench.asked.clear()
-        monkeypatch.setattr(KitPlatform, "here", classmethod(lambda cls, here=here: here))
+        monkeypatch.setattr(Platform, "here", classmethod(lambda cls, here=here: here))
         wanted = command.InstallCommand(tools=("cuda==12.4",), platform="linux-x86_64", dry_run=True)
         command.install(wanted, say=lambda _: None, ask=lambda _: False)
         assert bench.asked == ["cuda==12.4", *asked]
@@ -810,7 +810,7 @@ def test_what_cannot_be_had_names_the_nearest_that_can(monkeypatch: pytest.Monke
     class Answers:
         NAME, GROUP = "debian", 1
 
-        def find(self, wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
+        def find(self, wanted: ToolSpec, place: Platform, settings: ProviderSettings) -> FoundOffering:
             asked.append(f"{self.NAME} {wanted}")
             if wanted.version != Version("12"):
                 return FoundOffering(why=f"no {wanted}", silent=self.NAME == "conda")
@@ -846,7 +846,7 @@ def test_an_index_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(index, "_pip", pip)
     found = index.find(
-        ToolSpec.parse("cuda"), KitPlatform(system="linux", arch="x86_64"), ProviderSettings(state=tmp_path)
+        ToolSpec.parse("cuda"), Platform(system="linux", arch="x86_64"), ProviderSettings(state=tmp_path)
     )
     assert (found.offering, found.silent, len(calls)) == (None, True, 1)
     assert "does not answer" in found.why

@@ -20,18 +20,19 @@ from rekindle.core.errors import BadInput, FetchFailed, NotFound
 from rekindle.core.paths import sha256_of
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolchains
+from rekindle.model.platform import Platform
 from rekindle.toolchain import command
 from rekindle.toolchain import install as installing
 from rekindle.toolchain.install import Installation
-from rekindle.toolchain.model import KitPlatform, Offering, Part, ProviderSettings, ToolSpec
+from rekindle.toolchain.model import Offering, Part, ProviderSettings, ToolSpec
 from rekindle.toolchain.providers import conda, debian, folder, redistrib
 from rekindle.toolchain.store import Store
 from rekindle.toolchain.verify import verify
 from support import packages
 from support.troubled_server import Trouble, served
 
-LINUX = KitPlatform(system="linux", arch="x86_64")
-WINDOWS = KitPlatform(system="windows", arch="x86_64")
+LINUX = Platform(system="linux", arch="x86_64")
+WINDOWS = Platform(system="windows", arch="x86_64")
 NVCC: packages.Files = {"bin/nvcc": b"nvcc", "bin/nvcc.profile": b"TOP"}
 WANTED = ToolSpec.parse("cuda==11.8")
 
@@ -116,7 +117,7 @@ def how(store: Store, mirror: str | None = None, **more: Any) -> Installation:
     return Installation(place=LINUX, settings=settings(store, mirror, **more))
 
 
-def offered(store: Store, mirror: str, place: KitPlatform = LINUX) -> Offering:
+def offered(store: Store, mirror: str, place: Platform = LINUX) -> Offering:
     found = redistrib.find(WANTED, place, settings(store, mirror)).offering
     assert found is not None
     return found

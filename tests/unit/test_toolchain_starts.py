@@ -9,7 +9,8 @@ import pytest
 
 from rekindle.core.version import Version
 from rekindle.machine.host import Host
-from rekindle.toolchain.model import Kit, KitPlatform
+from rekindle.model.platform import Platform
+from rekindle.toolchain.model import Kit
 from rekindle.toolchain.verify import does_not_start
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="a shell script stands for the compiler")
@@ -24,7 +25,7 @@ def kit(root: Path, script: str, *, arch: str | None = None) -> Kit:
     program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     program.chmod(0o755)
     host = Host()
-    place = KitPlatform(system=host.os, arch=arch or host.arch)
+    place = Platform(system=host.os, arch=arch or host.arch)
     return Kit(name="gcc", version=Version("13.3.0"), place=place, provider="debian")
 
 

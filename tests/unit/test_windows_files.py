@@ -10,6 +10,7 @@ import pytest
 from rekindle.formats import pe
 from rekindle.knowledge.cuda.libraries import owner_of
 from rekindle.knowledge.cuda.library_packages import providers
+from rekindle.model.platform import WINDOWS
 from support import small_wheels
 from support.command import rekindle_command
 from support.dlls import dll
@@ -131,7 +132,7 @@ def test_each_name_has_one_owner(name: str, id: str | None) -> None:
 
 
 def test_nothing_that_a_package_of_the_index_brings_is_said_to_be_windows() -> None:
-    names = {row.dll for row in providers("*")}
+    names = {row.dll for row in providers("*", WINDOWS)}
     assert len(names) > 200
     own = {name for name in names if (owner := owner_of(name, "windows")) and owner.bundle == "no"}
     assert own == set()

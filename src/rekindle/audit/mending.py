@@ -21,6 +21,7 @@ from rekindle.knowledge.torch import companions
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
+from rekindle.model.platform import Platform
 from rekindle.model.requirement import canonical_name, holds, place, requirement
 
 # A finding of these about a package is mended by another build of that package.
@@ -50,7 +51,7 @@ def install_command(
 
 def bringing(library: str, machine: str, cuda_major: int | None) -> str | None:
     """The package of the index that has this library, of torch's own CUDA where there is one for each."""
-    names = list(dict.fromkeys(row.package for row in providers(library, "linux", machine) if not row.yanked))
+    names = list(dict.fromkeys(row.package for row in providers(library, Platform("linux", machine)) if not row.yanked))
     line = f"-cu{cuda_major}"
     return next((each for each in names if each.endswith(line)), names[0] if names else None)
 
@@ -123,7 +124,7 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
             return (rekindle("plan", "--for", row.id, *words(self.cards), system=system),)
         pin = f"{there.name}=={there.version.partition('+')[0]}"
         place = ("--env", self.environment.root, *words(self.cards))
-        if any(row.is_for(system, architecture()) for row in extension_files.files(name)):
+        if any(row.is_for(Platform(system, architecture())) for row in extension_files.files(name)):
             return (rekindle("extension", "find", there.name, *place, system=system),)  # the line to run, or to build
         place = (*place, "-o", _WHEELS)
         made = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", _WHEELS, pin)

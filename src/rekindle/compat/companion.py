@@ -6,6 +6,7 @@ from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unkno
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Version
 from rekindle.knowledge.torch import companions
+from rekindle.model.platform import Platform
 
 
 def release_for(project: str, torch: str) -> str | None:
@@ -22,25 +23,24 @@ def to_build_for(project: str, torch: str, python: str) -> str | None:
 
 
 def none_for(
-    project: str, torch: str, *, line: str, python: str | None, system: str, machine: str, opened: bool
+    project: str, torch: str, place: Platform, *, line: str, python: str | None, opened: bool
 ) -> Clash | Unknown:
     """Why no wheel of it stands beside this torch: there is none, or nobody looked (`opened`: its index was read)."""
     expected = release_for(project, torch)
-    where = system.capitalize() + (f" on {machine}" if machine != "x86_64" else "")
     if expected is None:
         return Unknown(missing=f"which {project} belongs to torch {torch} is not in the tables")
-    lines = companions.lines_for(project, torch, system=system, machine=machine)
+    lines = companions.lines_for(project, torch, place)
     if not opened and line not in lines:
-        said = f"{project} {expected} belongs to torch {torch}; whether there is one of {line} for {where} is not known"
+        said = f"{project} {expected} belongs to torch {torch}; whether there is one of {line} for {place} is not known"
         return Unknown(missing=said)
     if line in lines and not lines[line].evidence.confirmed:
         said = f"whether its {line} has a wheel for Python {python} is not known"
         return Unknown(missing=f"{project} {expected} belongs to torch {torch}; {said}")
     if line in lines:
-        sentence = f"there is no {project} of {line} for Python {python}, torch {torch} and {where}"
+        sentence = f"there is no {project} of {line} for Python {python}, torch {torch} and {place}"
     else:
         others = f", only of {', '.join(sorted(lines))}" if lines else ""
-        sentence = f"there is no {project} of {line} for torch {torch} and {where}{others}"
+        sentence = f"there is no {project} of {line} for torch {torch} and {place}{others}"
     return Clash(sentence=sentence, source="file names on the package index; PyTorch's page of previous versions")
 
 

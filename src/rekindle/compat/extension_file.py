@@ -41,7 +41,7 @@ def needs_torch(package: str, system: str) -> bool:
 
 def ready_made(package: str, asked: AskedFile, cards: Sequence[NamedCard], glibc: Version | None = None) -> Judgement:
     """By the tables: Unknown where they name no file of the package."""
-    name = known_as(package, asked.system)
+    name = known_as(package, asked.platform.system)
     if name in companions.PROJECTS:
         return _companion(name, asked)
     rows = extension_files.files(name)
@@ -55,10 +55,9 @@ def ready_made(package: str, asked: AskedFile, cards: Sequence[NamedCard], glibc
 
 
 def _companion(name: str, asked: AskedFile) -> Judgement:
-    place = {"python": asked.python, "system": asked.system, "machine": asked.machine}
     line = asked.line or "cpu"
-    row = companions.companion(name, asked.torch, line=line, **place)
-    if row or companions.without_gpu_code(name, asked.torch, **place):
+    row = companions.companion(name, asked.torch, asked.platform, line=line, python=asked.python)
+    if row or companions.without_gpu_code(name, asked.torch, asked.platform, python=asked.python):
         return Fits()
     sentence = f"no {name} of {line} is known for torch {asked.torch}"
     return Clash(sentence=sentence, source="the torch that each release of it was built with")
@@ -75,7 +74,7 @@ class ChosenFile(NamedTuple):
 
 def chosen(package: str, asked: AskedFile, cards: Sequence[NamedCard]) -> ChosenFile | None:
     """The first file that fits, by the tables; None where they do not name one."""
-    name = known_as(package, asked.system)
+    name = known_as(package, asked.platform.system)
     asked = extension_files.nearest(name, asked)
     for row in extension_files.fitting(name, asked):
         if isinstance(serves(row, asked, cards, None), Fits):
@@ -150,7 +149,7 @@ def _fields(row: ExtensionFile, asked: AskedFile) -> dict[str, str]:
         "cuda": str(cuda.cuda) if cuda else "",
         "python": f"cp{python}",
         "py": f"py{python}",
-        "platform": _PLATFORMS[asked.system],
+        "platform": _PLATFORMS[asked.platform.system],
     }
 
 
@@ -163,7 +162,7 @@ def _file_name(row: ExtensionFile, asked: AskedFile, cxx_abi: str | None) -> str
         built = wheel_platform.built_for(name)
         built = msgspec.structs.replace(built, cxx_abi=None) if len(own) == 1 else built
         judged = wheel_platform.goes_with(
-            built, torch=asked.torch, line=asked.line, python=asked.python, system=asked.system
+            built, torch=asked.torch, line=asked.line, python=asked.python, system=asked.platform.system
         )
         if not isinstance(judged, Clash):
             return name

@@ -24,27 +24,28 @@ from rekindle.knowledge.torch.releases import (
 )
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.model.cuda_line import CudaLine
+from rekindle.model.platform import Platform
 
 CPU = "cpu"
 
 
-def package_line(torch: str, system: str, machine: str = "x86_64") -> str | None:
+def package_line(torch: str, place: Platform) -> str | None:
     """The line that `pip install torch==1.13.1` brings; None where the tables do not say."""
     try:
-        return ordinary_line(torch_release(torch), system, machine)
+        return ordinary_line(torch_release(torch), place)
     except UnknownName:
-        return CPU if system == "windows" and Version(torch) >= since("cpu-on-windows-index") else None
+        return CPU if place.system == "windows" and Version(torch) >= since("cpu-on-windows-index") else None
 
 
-def ordinary_line(release: TorchRelease, system: str, machine: str = "x86_64") -> str:
+def ordinary_line(release: TorchRelease, place: Platform) -> str:
     """The line that the Python package index itself has of a release: a CPU build on Windows."""
-    if system == "windows":
+    if place.system == "windows":
         return CPU
     usual = next((each.name for each in release.variants if each.index_default_linux), CPU)
-    if machine == "x86_64":
+    if place.arch == "x86_64":
         return usual
-    platform = wheel_platforms.of(release.minor, machine)
-    return usual if platform is not None and platform.cuda else CPU
+    built = wheel_platforms.of(release.minor, place.arch)
+    return usual if built is not None and built.cuda else CPU
 
 
 def taken(

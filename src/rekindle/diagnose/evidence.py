@@ -27,6 +27,7 @@ from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.knowledge.torch import companions, releases
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.driver import Driver
+from rekindle.model.platform import LINUX
 from rekindle.stack import coverage
 
 
@@ -98,7 +99,7 @@ def _of_card(facts: Facts, sure: bool, trouble: bool) -> Iterator[Judged]:
         lacks = coverage.torch_lacks(facts.torch, facts.variant, facts.os, each)
         if lacks is None and not facts.variant and (sure if "torch" in facts.told else "unused" in signs):
             # Who names no line has most often the ordinary one.
-            usual = torch_cuda.package_line(facts.torch, "linux")
+            usual = torch_cuda.package_line(facts.torch, LINUX)
             lacks = coverage.torch_lacks(facts.torch, usual, "linux", each) or None
         if lacks is not None:
             clash = Clash(
@@ -109,7 +110,7 @@ def _of_card(facts: Facts, sure: bool, trouble: bool) -> Iterator[Judged]:
         yield _said("card and PyTorch", torch_cuda.any_code(None, None, card), "torch_lacks_gpu_arch")
         # Who says that it was dropped has the ordinary build of today; others a card that none of the last years has.
         recent = [each.newest for each in releases.torch_releases()[-5:]]
-        usual = torch_cuda.package_line(recent[-1], "linux") if "dropped" in signs else None
+        usual = torch_cuda.package_line(recent[-1], LINUX) if "dropped" in signs else None
         lacking = all(coverage.torch_lacks(each, usual, "linux", card) for each in (recent[-1:] if usual else recent))
         if lacking and {"names_torch", "torch_program"} & signs:
             clash = Clash(sentence=f"the torch of today has no code for {name}", source="the wheels of PyTorch")

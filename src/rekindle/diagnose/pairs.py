@@ -13,6 +13,7 @@ from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.torch import companions, releases
 from rekindle.model.cuda_line import LINE, index_of
+from rekindle.model.platform import Platform
 from rekindle.stack import coverage
 
 _SYSTEMS = ("linux", "windows")
@@ -78,7 +79,7 @@ def _companions(torch: str, variant: str, system: str | None) -> str | None:
     for project in companions.PROJECTS:
         try:
             rows = [
-                companions.companion(project, torch, line=variant, python=None, system=each)
+                companions.companion(project, torch, Platform(each, "x86_64"), line=variant, python=None)
                 for each in ([system] if system else _SYSTEMS)
             ]
         except RekindleError:

@@ -9,6 +9,7 @@ from rekindle.core.regex import re2
 from rekindle.diagnose.facts import present
 from rekindle.knowledge.cuda.library_packages import providers
 from rekindle.knowledge.logs.extension_homes import package_of
+from rekindle.model.platform import LINUX
 
 _UNRESOLVED = re2.compile(r"LNK20(?:01|19)\b|undefined reference|undefined symbol")
 # The first that fits decides. Libraries by the name that both linkers know them by; a group is that name.
@@ -46,7 +47,7 @@ def values(said: str) -> dict[str, str]:
 def packages(fields: Mapping[str, str]) -> dict[str, str]:
     """The packages that bring the header or the library that is missing."""
     library, cuda = fields.get("library", ""), fields.get("library_cuda")
-    names = list(dict.fromkeys(row.package for row in providers(library, "linux"))) if library else []
+    names = list(dict.fromkeys(row.package for row in providers(library, LINUX))) if library else []
     return present(
         header_package=package_of(fields.get("header", ""), kind="header"),
         cmake_package=package_of(fields.get("package", ""), kind="cmake"),

@@ -23,6 +23,7 @@ from rekindle.extension.check import ForTorch, link_to, served_by
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.model import InstalledTorch
 from rekindle.model.environment import Environment
+from rekindle.model.platform import Platform
 
 _FETCHING = 1800.0
 _ASKING = 300.0
@@ -59,8 +60,8 @@ def candidate(
 ) -> tuple[Path | None, Finding | None]:
     """The wheel, when it serves, and what was found. Neither: the index has no wheel of it for this Python."""
     folder = work / "index"
-    own = {"python": environment.version or "", "system": environment.os, "machine": architecture()}
-    told = on_index(requirement, (), environment=environment, **own).place
+    own, version = Platform(environment.os, architecture()), environment.version or ""
+    told = on_index(requirement, (), environment=environment, python=version, place=own).place
     address = told if isinstance(told, str) and told.startswith(("http://", "https://")) else None
     wheel = None if address else _fetched(requirement, environment, folder)
     where: str | Path | None = address or wheel
@@ -91,7 +92,7 @@ class IndexAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def on_index(
-    requirement: str, switch: Sequence[str], *, environment: Environment | None, python: str, system: str, machine: str
+    requirement: str, switch: Sequence[str], *, environment: Environment | None, python: str, place: Platform
 ) -> IndexAnswer:
     """Which wheel pip would take for an environment, or for a Python and a system that need not be these.
 
@@ -101,12 +102,12 @@ def on_index(
     words = [*_ASK, *alone]
     program = environment.interpreter if environment is not None and environment.here and environment.pip else None
     if program is None:
-        words += [*own_python.for_system(system, machine), "--python-version", python]
+        words += [*own_python.for_system(place.system, place.arch), "--python-version", python]
     script = own_python.isolated(program or sys.executable, "-c", _BEST, *words, "versions", requirement)
     result = run.call(script, env=env, timeout=_ASKING)
-    place = result.out.strip() if result.ok else ""
+    told = result.out.strip() if result.ok else ""
     reached = result.ok and "Retrying" not in result.err and "onnection" not in result.err
-    return IndexAnswer(place=place or None, reached=bool(place) or reached)
+    return IndexAnswer(place=told or None, reached=bool(told) or reached)
 
 
 def _alone(switch: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:

@@ -40,6 +40,7 @@ from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.logs.extension_homes import ExtensionHome
 from rekindle.knowledge.torch.projects import conda_extensions
 from rekindle.model.cuda_line import index_of
+from rekindle.model.platform import Platform
 from rekindle.model.requirement import canonical_name
 from rekindle.model.wheel import read_name, tagged_glibc
 from rekindle.stack.candidates import JETSON_WHEELS, against_place
@@ -157,11 +158,11 @@ def _by_conda(question: ExtensionQuestion) -> str | None:
     named, cards = canonical_name(question.package), [card.capability for card in question.cards]
     place = msgspec.structs.replace(place, python=None)
     for row in conda_extensions():
-        if (row.package, row.system, row.machine) != (named, place.system, place.arch) or not all(
+        if (row.package, Platform(row.system, row.machine)) != (named, place.platform) or not all(
             map(row.serves, cards)
         ):
             continue
-        for offer in conda(row.system, row.machine):
+        for offer in conda(place.platform):
             route = consider(offer, place, Wish(), window_of(place))[0] if row.beside(offer.torch, offer.cuda) else None
             if route is not None and (not row.pythons or route.python in row.pythons):
                 pins = (*route.conda, f"{row.name}={row.version}")
@@ -203,7 +204,7 @@ def _elsewhere(question: ExtensionQuestion) -> tuple[str, ...]:
         return ()
     against = [each.sentence for each in against_place(place, Wish())]
     against += [JETSON_WHEELS] if any(card.jetson for card in place.cards) else []
-    own = [each for each in official_of(question.torch, place.system, place.arch) if each.variant == question.line]
+    own = [each for each in official_of(question.torch, place.platform) if each.variant == question.line]
     judged = [wheel_platform.loads(each.label, each.glibc, place.glibc) for each in own]
     return (*against, *(each.sentence for each in judged if isinstance(each, Clash)))
 
@@ -237,6 +238,8 @@ def _answer(
     return codec.like(
         FoundExtension,
         question,
+        system=question.system,
+        machine=question.platform.arch,
         cuda=question.line,
         wheels=wheels,
         refused=refused,
@@ -331,13 +334,13 @@ class _Search:
         release = release_for(question.package, question.torch) if extension_builds.project(question.package) else None
         rows = [row for row in extension_files.files(question.package) if not row.installs]
         known = [row for row in rows if row.by is None or not row.packages]
-        here = [row for row in known if row.is_for(question.system, question.machine)]
+        here = [row for row in known if row.is_for(question.platform)]
         made = extension_homes.wheel_for(question.package, question.torch)
         # A row of two numbers is every release that begins with them.
         every = ".*" if made and made.version.count(".") == 1 else ""
         exact = f"{question.package}=={made.version}{every}" if made else question.package
         if release is not None:
-            usual = package_line(question.torch, question.system, question.machine)
+            usual = package_line(question.torch, question.platform)
             switch = ["--index-url", index_of(question.line)] if question.line and question.line != usual else []
             found = self._asked(f"{question.package}=={release}", switch, pure=False, known=True)
         elif any(row.builds_for(question.torch) for row in here) or any(row.by is None and row.name for row in known):
@@ -446,8 +449,8 @@ class _Search:
         """With which other torch or CUDA a file has code for the cards."""
         cards = [card.capability for card in self.question.cards]
         able = [row for row in rows if self.question.python in row.pythons and all(map(row.serves, cards))]
-        torch, *place = self.question.torch, self.question.system, self.question.machine
-        lines = dict.fromkeys(each.variant for each in official_of(torch, *place))
+        torch = self.question.torch
+        lines = dict.fromkeys(each.variant for each in official_of(torch, self.question.platform))
         same = [f"{torch}+{line}" for line in lines if any(row.build_for(torch, line) for row in able)]
         return (f"it has code for your card with torch {', '.join(same or _builds_of(able))}",) if able else ()
 
@@ -480,8 +483,7 @@ def _ask(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -
         switch,
         environment=question.environment,
         python=question.python,
-        system=question.system,
-        machine=question.machine,
+        place=question.platform,
     )
     if isinstance(found.place, str) and found.place.startswith("file:"):
         return IndexAnswer(place=Path(url2pathname(urlsplit(found.place).path)), reached=True)

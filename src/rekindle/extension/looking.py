@@ -64,7 +64,7 @@ def look_into(place: str | Path, question: ExtensionQuestion, pure: bool) -> Loo
 
 def _other_major(question: ExtensionQuestion) -> str | None:
     """The CUDA line that pip brings with this torch, where it is of another major than the one that is asked for."""
-    usual = package_line(question.torch, question.system, question.machine)
+    usual = package_line(question.torch, question.platform)
     line = CudaLine.parse(usual)
     return usual if line and question.cuda and line.cuda.major != question.cuda.major else None
 

@@ -27,6 +27,7 @@ from rekindle.machine.model import InstalledTorch
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.environment import Environment
+from rekindle.model.platform import LINUX, Platform
 from rekindle.stack.from_machine import situation_here, situation_of
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route, Stack
@@ -41,8 +42,7 @@ class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
     torch: str
     line: str | None
     python: str
-    system: str
-    machine: str
+    platform: Platform
     cards: tuple[NamedCard, ...] = ()
     place: Situation | None = None
     """The computer, as far as it is known."""
@@ -52,6 +52,10 @@ class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """The C++ ABI of the torch that is installed; None: that of PyTorch's own wheels is meant."""
     note: str | None = None
     """What was taken for granted."""
+
+    @property
+    def system(self) -> str:
+        return self.platform.system
 
     @property
     def asked(self) -> AskedFile:
@@ -65,7 +69,7 @@ class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def beside(self) -> ForTorch:
         """The torch that a file is held against: that of PyTorch's own wheels where none is installed."""
-        own = (self.system, self.machine) == ("linux", "x86_64")
+        own = self.platform == LINUX
         abi = self.cxx_abi or (official_abi(Version(self.torch), self.line) if own else None)
         version, cuda = (self.installed.version, self.installed.cuda) if self.installed else (self.torch, self.cuda)
         return ForTorch(version, cuda, abi, self.installed)
@@ -133,8 +137,7 @@ def of(name: str, said: TorchNamed, *, place: Path | None = None, gpus: Sequence
         torch=release,
         line=line,
         python=python or (planned.python if planned else None) or "",
-        system=where.system,
-        machine=where.arch,
+        platform=where.platform,
         place=where,
         cards=cards_of(gpus, where),
         note="; ".join(notes) or None,
@@ -144,7 +147,7 @@ def of(name: str, said: TorchNamed, *, place: Path | None = None, gpus: Sequence
 def _usual(torch: str, where: Situation, planned: Route | None) -> str:
     """The CUDA line that pip brings; where that is none, the one that is planned, else the newest."""
     release = torch_release(torch)
-    usual = ordinary_line(release, where.system, where.arch)
+    usual = ordinary_line(release, where.platform)
     if CudaLine.parse(usual):
         return usual
     if planned and str(planned.torch) == torch and planned.cuda:
@@ -170,8 +173,7 @@ def in_environment(
         torch=str(number),
         line=CudaLine(found.cuda).name,
         python=environment.version,
-        system=environment.os,
-        machine=where.arch,
+        platform=Platform(environment.os, where.arch),
         place=where if where.system == environment.os else None,
         cards=cards_of(gpus, where),
         environment=environment,
@@ -187,8 +189,7 @@ def beside(name: str, stack: Stack, environment: Environment, where: Situation) 
         torch=str(stack.torch),
         line=CudaLine(stack.cuda).name if stack.cuda else None,
         python=environment.version or "",
-        system=environment.os,
-        machine=where.arch,
+        platform=Platform(environment.os, where.arch),
         place=where,
         cards=cards_of((), where),
         environment=environment,

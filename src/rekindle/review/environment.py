@@ -20,6 +20,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import asks_torch, needs_torch, pins_torch, script_rules
 from rekindle.knowledge.torch.companions import PROJECTS
 from rekindle.model.cuda_line import LINE, variant_of
+from rekindle.model.platform import Platform
 from rekindle.review.builds import kept
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.packages import (
@@ -356,7 +357,7 @@ class ScriptEnvironments:
                 question="which line `--torch-backend auto` takes depends on the machine",
             )  # fmt: skip
         if line is None:
-            line = package_line(version, base.system, self.subject.machine)
+            line = package_line(version, Platform(base.system, self.subject.machine))
         return msgspec.structs.replace(base, version=version, variant=line, pinned=exact is not None, index=index)
 
     def has_no_index(self, found: Install) -> bool:

@@ -24,6 +24,7 @@ from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import projects
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.model.cuda_line import CudaLine, index_of
+from rekindle.model.platform import Platform
 from rekindle.review.builds import ScriptBuild, kept
 from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
@@ -97,7 +98,7 @@ def ready_made(subject: Subject, step: ScriptBuild) -> bool:
         for row in rows if torch.version and exact else ():
             asked = extension_files.AskedFile(
                 torch=torch.version or "", line=torch.variant, python=torch.python or row.pythons[-1],
-                system=torch.system, machine=subject.machine,
+                platform=Platform(torch.system, subject.machine),
             )  # fmt: skip
             if exact == row.version and not extension_files.lacking(row, asked):
                 return True
@@ -161,18 +162,18 @@ def serves(torch: ScriptTorch, situation: Situation) -> Judgement:
 
 
 def _offers(torch: ScriptTorch, situation: Situation) -> list[offers.Offer]:
-    place = (torch.system, situation.arch)
+    place = Platform(torch.system, situation.arch)
     line = CudaLine.parse(torch.variant)
     if torch.kind == "conda-forge":
-        rows = [offer for offer in offers.conda(*place) if offer.torch == torch.version]
+        rows = [offer for offer in offers.conda(place) if offer.torch == torch.version]
         return [offer for offer in rows if line is None or offer.cuda == line.cuda]
     try:
-        official = offers.official_of(torch.version or "", *place)
+        official = offers.official_of(torch.version or "", place)
     except UnknownName:
         # Before 1.10 the ordinary index had a line of its own, which `_early` knows.
         # A release and its patches were built by the same scripts.
         minor = Version(torch.version or "0").major_minor
-        same = [offer for offer in offers.old(*place) if Version(offer.torch).major_minor == minor and torch.variant]
+        same = [offer for offer in offers.old(place) if Version(offer.torch).major_minor == minor and torch.variant]
         official = tuple([offer for offer in same if offer.torch == torch.version] or same)
     return [offer for offer in official if torch.variant in (None, offer.variant)]
 
@@ -322,13 +323,14 @@ def _early(torch: ScriptTorch, card: Capability) -> Judgement | None:
 
 def serving(torch: ScriptTorch, situation: Situation) -> offers.Offer | None:
     """A build that serves the cards and has the script's Python: of its release if one is, else the newest."""
+    place = Platform(torch.system, situation.arch)
     try:
-        same = offers.official_of(torch.version, torch.system, situation.arch) if torch.version else ()
+        same = offers.official_of(torch.version, place) if torch.version else ()
     except UnknownName:
         same = ()
     able = [
         offer
-        for offer in (*same, *offers.official(torch.system, situation.arch))
+        for offer in (*same, *offers.official(place))
         if torch.python is None or not isinstance(takes(offer.torch, torch.python, torch.system), Clash)
     ]
     for offer in able:

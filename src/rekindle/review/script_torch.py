@@ -12,6 +12,7 @@ from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.torch.projects import CondaBuild, conda_builds
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.model.cuda_line import CudaLine
+from rekindle.model.platform import LINUX
 from rekindle.review.packages import Install, Wanted, complete, exact_version, excludes
 from rekindle.review.trace import Image, Invocation
 
@@ -163,7 +164,7 @@ def of_image(image: Image) -> ScriptTorch | None:
         return msgspec.structs.replace(base, version=complete(match[1]), variant="cu" + match[2].replace(".", ""))
     if _NEWEST_IMAGE.search(image.name):
         newest = torch_releases()[-1]
-        line = ordinary_line(newest, "linux")
+        line = ordinary_line(newest, LINUX)
         return msgspec.structs.replace(base, version=newest.newest, variant=line, pinned=False)
     if image.pytorchs:
         return msgspec.structs.replace(base, version=image.pytorchs, question=f"which CUDA is in `{image.name[:80]}`")

@@ -13,6 +13,7 @@ from rekindle.core import console
 from rekindle.core.command import Command, for_powershell_only, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.torch_wheels import describe, field_reports
+from rekindle.model.platform import LINUX
 from rekindle.stack.route import Missing, Route
 from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.shorter import shorter_lines
@@ -210,8 +211,8 @@ def heading(situation: Situation) -> str:
     system = situation.system.capitalize() + (f" {situation.release}" if situation.release else "")
     system += f" ({situation.system_name})" if situation.system_name else ""
     system += " in WSL" if situation.wsl else ""
-    machine = f" on {situation.arch}" if situation.arch != "x86_64" else ""
-    said = f"{cards or 'no NVIDIA card'} on {system}{machine}{driver}{python}"
+    arch = f" on {situation.arch}" if situation.arch != LINUX.arch else ""
+    said = f"{cards or 'no NVIDIA card'} on {system}{arch}{driver}{python}"
     return console.paint(console.wrap(said, indent="  ", first=""), "bold")
 
 

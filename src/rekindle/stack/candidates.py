@@ -83,7 +83,7 @@ def _checked(situation: Situation, wish: Wish) -> None:
     if own := next((each for each in wish.extensions if programs.brings_torch(each)), None):
         line = rekindle("plan", "--for", own, *place_words(situation), system=situation.system)
         raise UsageError(f"{own} brings a torch of its own", hint=f"`{line}` plans for it")
-    early = (each.torch for each in offers.old(situation.system, situation.arch))
+    early = (each.torch for each in offers.old(situation.platform))
     if wish.torch is not None and not any(map(wish.admits, (*early, *releases.patches()))):
         raise not_released(wish.torch)
     if wish.cuda is not None:
@@ -109,10 +109,10 @@ def _together(wish: Wish) -> None:
 
 
 def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterable[Offer]:
-    where = (situation.system, situation.arch)
+    where = situation.platform
     free = situation.python if situation.python and situation.python.endswith("t") else None
     if wish.torch is None and wish.torchvision is None and free is None:
-        yield from offers.official(*where)
+        yield from offers.official(where)
     else:
         for release in reversed(releases.torch_releases()):
             # A patch release may have dropped the free-threaded Python that the one before it had.
@@ -121,13 +121,13 @@ def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterabl
             ]
             version = max(having, key=Version, default=None) or wish.version_of(release)
             if version is not None:
-                yield from offers.official_of(version, *where)
+                yield from offers.official_of(version, where)
     if wish.extensions:
         return  # ready-made extensions are for PyTorch's own wheels
-    yield from offers.old(*where) if wish.torch is not None or wish.torchvision is not None else ()
-    yield from offers.conda(*where)
-    yield from (offer for offer in shelf if (offer.system, offer.machine) == where)
-    yield from offers.community(*where)
+    yield from offers.old(where) if wish.torch is not None or wish.torchvision is not None else ()
+    yield from offers.conda(where)
+    yield from (offer for offer in shelf if offer.platform == where)
+    yield from offers.community(where)
 
 
 def _ready(route: Route, offer: Offer, cards: Sequence[Capability]) -> Ranked:
@@ -141,7 +141,7 @@ def _ready(route: Route, offer: Offer, cards: Sequence[Capability]) -> Ranked:
 
 def _is_default(offer: Offer, cards: Sequence[Capability]) -> bool:
     """PyTorch's own line of the release; where the cards came after its CUDA, the newest line whose CUDA knows them."""
-    lines = offers.official_of(offer.torch, offer.system, offer.machine) if offer.variant else ()
+    lines = offers.official_of(offer.torch, offer.platform) if offer.variant else ()
     knowing = [each for each in lines if all(map(toolkits.toolkit(each.cuda).has_target, cards))]
     if not knowing or any(each.default_variant for each in knowing):
         return offer.default_variant

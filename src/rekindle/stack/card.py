@@ -21,6 +21,7 @@ from rekindle.knowledge.gpu import capabilities, gpus, jetson, names
 from rekindle.knowledge.gpu.capabilities import CardAdvice, advice
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.tables import Evidence
+from rekindle.model.platform import Platform
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.driver import window_of
 from rekindle.stack.offers import Offer
@@ -128,7 +129,7 @@ def describe(query: str) -> CardAnswer:
         if capability
         else {},
         official_wheels={
-            system: serving_wheels(capability, system, arch) for system, arch in places.items() if capability
+            system: serving_wheels(capability, Platform(system, arch)) for system, arch in places.items() if capability
         },
         old_wheels=old_wheels.shares(capability) if capability and "windows" in places else (),
         programs=_programs(match, capability, places) if capability else {},
@@ -158,13 +159,13 @@ def _again(match: gpus.Match) -> str:
     return gpus.spelled(match.query.strip().strip("\"'"), match.capabilities)
 
 
-def serving_wheels(capability: Capability, system: str, machine: str = "x86_64") -> tuple[ServingWheel, ...]:
+def serving_wheels(capability: Capability, place: Platform) -> tuple[ServingWheel, ...]:
     """The official wheels for a card, newest first: those that the plan lets through, whatever the driver is."""
     card = Card(name=f"compute capability {capability}", capabilities=(capability,))
-    situation = Situation(system=system, arch=machine, cards=(card,))
+    situation = Situation(system=place.system, arch=place.arch, cards=(card,))
     window = window_of(situation)
     found = []
-    for offer in offers.official(system, machine):
+    for offer in offers.official(place):
         if offer.code and prebuilt.coverage(offer, capability) is Coverage.NO:
             continue  # no driver and no Python would make it serve, and nobody asks here for the reasons
         route, broken = prebuilt.consider(offer, situation, Wish(), window)

@@ -18,6 +18,7 @@ from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import projects
 from rekindle.knowledge.torch.projects import ContainerImage
+from rekindle.model.platform import LINUX
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.driver import Driving, drive
 from rekindle.stack.route import Missing, Route, lacks
@@ -36,7 +37,7 @@ _TOOLKIT = Missing(
 
 def routes(situation: Situation, wish: Wish, window: Window) -> Iterator[Route]:
     """The images that should serve every card, for Linux on x86_64."""
-    if situation.system != "linux" or situation.arch != "x86_64" or not situation.cards:
+    if situation.platform != LINUX or not situation.cards:
         return
     for image in projects.images():
         if not all(serves(image, each) for card in situation.cards for each in card.capabilities):
@@ -54,7 +55,7 @@ def routes(situation: Situation, wish: Wish, window: Window) -> Iterator[Route]:
 def _official(image: ContainerImage, situation: Situation, wish: Wish, window: Window) -> Route | None:
     """The route of the wheel inside, if that one works here; the image brings the Python and the system."""
     free = msgspec.structs.replace(situation, python=None, glibc=None)
-    for offer in offers.official_of(image.torch or "", situation.system, situation.arch):
+    for offer in offers.official_of(image.torch or "", situation.platform):
         if offer.variant != image.variant:
             continue
         route, _ = prebuilt.consider(offer, free, wish, window)

@@ -11,6 +11,7 @@ from rekindle.core.version import Version
 from rekindle.inputs.versions import read_cudnn
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.knowledge.torch import releases
+from rekindle.model.platform import Platform
 from rekindle.stack import offers
 
 _SYSTEMS = ("linux", "windows")
@@ -25,7 +26,7 @@ def torch_lacks(torch: str, variant: str | None, system: str | None, card: Capab
         found = [
             offer
             for each in ([system] if system else _SYSTEMS)
-            for offer in offers.official_of(torch, each, "x86_64")
+            for offer in offers.official_of(torch, Platform(each, "x86_64"))
             if variant in (None, offer.variant)
         ]
     except RekindleError:

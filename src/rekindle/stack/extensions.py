@@ -69,4 +69,4 @@ def unanswered(situation: Situation, wish: Wish) -> bool:
 
 def _asked(torch: str, python: str, situation: Situation) -> AskedFile:
     release, _, line = torch.partition("+")
-    return AskedFile(torch=release, line=line or None, python=python, system=situation.system, machine=situation.arch)
+    return AskedFile(torch=release, line=line or None, python=python, platform=situation.platform)

@@ -59,8 +59,8 @@ def matrix(situation: Situation, wish: Wish) -> Matrix:
         return Matrix(situation=situation, rows=(), notes=tuple(each.sentence for each in against))
     usable, _ = source_build.usable_toolkits(situation, window, wish)
     ready: dict[str, list[MatrixWheel]] = {}
-    place = (situation.system, situation.arch)
-    for offer in (*offers.official(*place), *offers.conda(*place), *offers.community(*place)):
+    place = situation.platform
+    for offer in (*offers.official(place), *offers.conda(place), *offers.community(place)):
         route, _ = prebuilt.consider(offer, situation, wish, window)
         if route is not None:
             name = offer.variant or f"{offer.route.value} {offer.cuda}"

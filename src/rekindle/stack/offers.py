@@ -22,6 +22,7 @@ from rekindle.knowledge.torch import releases, wheel_platforms
 from rekindle.knowledge.torch.projects import community_wheels, conda_builds
 from rekindle.knowledge.torch.torch_wheels import TorchWheel, old_wheels, printed_list, torch_wheels
 from rekindle.model.cuda_line import CudaLine, index_of
+from rekindle.model.platform import Platform
 from rekindle.model.wheel import WheelIdentity
 from rekindle.stack.rules import RouteKind
 
@@ -68,6 +69,10 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     def served(self, code: GpuCode, card: Capability) -> Served:
         """How far one of its libraries serves a card."""
         return served(code, card, torch=Version.find(self.torch))
+
+    @property
+    def platform(self) -> Platform:
+        return Platform(self.system, self.machine)
 
     @property
     def version(self) -> str:
@@ -132,24 +137,24 @@ def of_wheel(wheel: WheelIdentity, code: Sequence[GpuCode], *, location: str, so
 
 
 @cached
-def official(system: str, machine: str) -> tuple[Offer, ...]:
+def official(place: Platform) -> tuple[Offer, ...]:
     """Every official CUDA wheel line, for the newest patch of each minor release, newest first."""
     found: list[Offer] = []
     for release in reversed(releases.torch_releases()):
-        found += _of_release(release, release.newest, system, machine)
+        found += _of_release(release, release.newest, place)
     return tuple(found)
 
 
 @cached
-def official_of(version: str, system: str, machine: str) -> tuple[Offer, ...]:
+def official_of(version: str, place: Platform) -> tuple[Offer, ...]:
     """The official wheels of one exact version, `2.7.0` as well as `2.7.1`."""
     if version in releases.early():
-        return tuple(each for each in old(system, machine) if each.torch == version)
-    return tuple(_of_release(releases.torch_release(version), version, system, machine))
+        return tuple(each for each in old(place) if each.torch == version)
+    return tuple(_of_release(releases.torch_release(version), version, place))
 
 
 @cached
-def conda(system: str, machine: str) -> tuple[Offer, ...]:
+def conda(place: Platform) -> tuple[Offer, ...]:
     return tuple(
         codec.like(
             Offer,
@@ -160,20 +165,20 @@ def conda(system: str, machine: str) -> tuple[Offer, ...]:
             code=(listed(row.targets),),
         )
         for row in reversed(conda_builds())
-        if row.system == system and row.machine == machine
+        if Platform(row.system, row.machine) == place
     )
 
 
 @cached
-def old(system: str, machine: str) -> tuple[Offer, ...]:
+def old(place: Platform) -> tuple[Offer, ...]:
     """Official wheels of releases before those of the tables: of the package index, then of PyTorch's own."""
-    return (*_opened(system, machine), *_listed(system, machine))
+    return (*_opened(place), *_listed(place))
 
 
-def _opened(system: str, machine: str) -> Iterable[Offer]:
+def _opened(place: Platform) -> Iterable[Offer]:
     known = {row.version for row in toolkits.toolkits()}
     for row in old_wheels():
-        if (row.system, row.machine) == (system, machine) and row.cuda and row.cuda in known:
+        if Platform(row.system, row.machine) == place and row.cuda and row.cuda in known:
             yield codec.like(
                 Offer,
                 row,
@@ -188,7 +193,7 @@ def _opened(system: str, machine: str) -> Iterable[Offer]:
             )
 
 
-def _listed(system: str, machine: str) -> Iterable[Offer]:
+def _listed(place: Platform) -> Iterable[Offer]:
     return (
         codec.like(
             Offer,
@@ -198,14 +203,12 @@ def _listed(system: str, machine: str) -> Iterable[Offer]:
             index_url=index_of(row.variant),
         )
         for row in wheel_platforms.old_lines()
-        if (row.system, "x86_64") == (system, machine)
+        if Platform(row.system, "x86_64") == place
     )
 
 
 @cached
-def community(system: str, machine: str) -> tuple[Offer, ...]:
-    if machine != "x86_64":
-        return ()
+def community(place: Platform) -> tuple[Offer, ...]:
     return tuple(
         codec.like(
             Offer,
@@ -217,7 +220,7 @@ def community(system: str, machine: str) -> tuple[Offer, ...]:
             beside=tuple(word for word in (row.numpy, *row.mkl) if word),
         )
         for row in community_wheels()
-        if row.system == system
+        if Platform(row.system, "x86_64") == place
     )
 
 
@@ -227,17 +230,17 @@ def opened_wheels() -> tuple[TorchWheel, ...]:
     return (*torch_wheels(), *observed("torch_wheels_aarch64", dict[str, tuple[TorchWheel, ...]])["wheels"])
 
 
-def _observed(version: str, variant: releases.Variant, system: str, machine: str) -> TorchWheel | None:
+def _observed(version: str, variant: releases.Variant, place: Platform) -> TorchWheel | None:
     """The row of exactly this wheel: the same version, CUDA, system and machine."""
     for row in opened_wheels():
-        same = (row.version.partition("+")[0], row.system, row.machine) == (version, system, machine)
+        same = row.version.partition("+")[0] == version and Platform(row.system, row.machine) == place
         if same and row.cuda is not None and row.cuda.major_minor == variant.cuda:
             return row
     return None
 
 
 def _sibling(
-    release: releases.TorchRelease, version: str, variant: releases.Variant, system: str, machine: str
+    release: releases.TorchRelease, version: str, variant: releases.Variant, place: Platform
 ) -> TorchWheel | None:
     """A wheel that was read, of the same release or a patch release of it, CUDA major and architecture list.
 
@@ -246,10 +249,10 @@ def _sibling(
     alike = [
         other
         for other in release.variants
-        if other.cuda.major == variant.cuda.major and _cubins(other, system) == _cubins(variant, system)
+        if other.cuda.major == variant.cuda.major and _cubins(other, place.system) == _cubins(variant, place.system)
     ]
     patches = (version, *(each for each in reversed(release.patches) if each != version))
-    seen = (_observed(patch, other, system, machine) for patch in patches for other in alike)
+    seen = (_observed(patch, other, place) for patch in patches for other in alike)
     return next((each for each in seen if each is not None), None)
 
 
@@ -291,14 +294,14 @@ def listed(targets: tuple[Target, ...], file: str = "its GPU libraries") -> GpuC
     return GpuCode(file=file, containers=1, targets={str(target): 1 for target in group.targets}, groups=(group,))
 
 
-def _of_release(release: releases.TorchRelease, version: str, system: str, machine: str) -> list[Offer]:
+def _of_release(release: releases.TorchRelease, version: str, place: Platform) -> list[Offer]:
     """On x86_64 every variant; on another Linux machine the one CUDA build that the package index has, if any."""
     variants = release.variants
-    if machine != "x86_64":
-        platform = wheel_platforms.of(release.minor, machine) if system == "linux" else None
-        variants = tuple(each for each in variants if each.index_default_linux and platform and platform.cuda)
-    found = [_official(release, variant, version, system, machine) for variant in variants]
-    if (system, machine) == ("linux", "aarch64"):
+    if place.arch != "x86_64":
+        built = wheel_platforms.of(release.minor, place.arch) if place.system == "linux" else None
+        variants = tuple(each for each in variants if each.index_default_linux and built and built.cuda)
+    found = [_official(release, variant, version, place) for variant in variants]
+    if place == Platform("linux", "aarch64"):
         known = {offer.variant for offer in found}
         lines = wheel_platforms.aarch64_lines(release.minor)
         found += [_on_arm(release, line, version) for line in lines if line.variant not in known]
@@ -323,29 +326,28 @@ def _on_arm(release: releases.TorchRelease, line: wheel_platforms.Aarch64Line, v
     )
 
 
-def _official(
-    release: releases.TorchRelease, variant: releases.Variant, version: str, system: str, machine: str
-) -> Offer:
-    platform = wheel_platforms.of(release.minor, machine, variant.name) if system == "linux" else None
-    targets = variant.targets(system) if machine == "x86_64" else None
-    seen = _observed(version, variant, system, machine)
+def _official(release: releases.TorchRelease, variant: releases.Variant, version: str, place: Platform) -> Offer:
+    linux = place.system == "linux"
+    built = wheel_platforms.of(release.minor, place.arch, variant.name) if linux else None
+    targets = variant.targets(place.system) if place.arch == "x86_64" else None
+    seen = _observed(version, variant, place)
     if seen is not None:
         return _confirmed(release, variant, seen)
-    sibling = _sibling(release, version, variant, system, machine)
+    sibling = _sibling(release, version, variant, place)
     return codec.like(
         Offer,
         variant,
         route=RouteKind.OFFICIAL_WHEEL,
         torch=version,
         variant=variant.name,
-        system=system,
-        machine=machine,
-        pythons=release.wheels_for(version, system),
+        system=place.system,
+        machine=place.arch,
+        pythons=release.wheels_for(version, place.system),
         code=tuple(own(sibling.gpu_code)) if sibling else (listed(targets),) if targets else (),
-        glibc=platform.glibc if platform else None,
+        glibc=built.glibc if built else None,
         index_url=index_of(variant.name),
-        on_configured_index=system == "linux" and variant.index_default_linux,
+        on_configured_index=linux and variant.index_default_linux,
         default_variant=variant.index_default_linux,
         source=f"{variant.source}; the same list as in {sibling.wheel}" if sibling else variant.source,
-        evidence=_evidence(version, variant, system),
+        evidence=_evidence(version, variant, place.system),
     )

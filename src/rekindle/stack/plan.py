@@ -348,7 +348,7 @@ def _known(id: str) -> bool:
 
 def _requirements(torch: str, profile: str, situation: Situation) -> tuple[str, ...]:
     """What the build's own environment gets: the list that `build` installs and a bundle downloads."""
-    mkl = options.with_mkl(profile=profile, system=situation.system, arch=situation.arch)
+    mkl = options.with_mkl(profile, situation.platform)
     return options.requirements(torch, mkl=mkl)
 
 

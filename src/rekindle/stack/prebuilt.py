@@ -261,9 +261,7 @@ def _pythons(offer: Offer, situation: Situation, wish: Wish) -> tuple[str, ...]:
     if offer.route is not RouteKind.OFFICIAL_WHEEL or offer.torchvision is not None or asked:
         return pythons
     line = offer.variant or "cpu"
-    row = companions.companion(
-        "torchvision", offer.torch, line=line, python=None, system=offer.system, machine=offer.machine
-    )
+    row = companions.companion("torchvision", offer.torch, offer.platform, line=line, python=None)
     both = tuple(each for each in pythons if row is not None and each in row.pythons)
     return both or pythons
 
@@ -272,21 +270,19 @@ def _companions(offer: Offer, python: str | None) -> dict[str, str]:
     """torchvision and torchaudio for this line, Python and platform, as far as there are any."""
     if offer.torchvision is not None:
         return {"torchvision": offer.torchvision}
-    place = {"system": offer.system, "machine": offer.machine}
     found: dict[str, str] = {}
     for project in companions.PROJECTS:
-        row = companions.companion(project, offer.torch, line=offer.variant or "cpu", python=python, **place)
+        row = companions.companion(project, offer.torch, offer.platform, line=offer.variant or "cpu", python=python)
         if row is None and offer.on_configured_index:
-            row = companions.without_gpu_code(project, offer.torch, python=python, **place)
+            row = companions.without_gpu_code(project, offer.torch, offer.platform, python=python)
         found |= {project: row.version} if row else {}
     return found
 
 
 def _afterwards(offer: Offer, python: str | None, beside: Collection[str]) -> tuple[str, ...]:
     """A companion that goes with every line, and is not on the index of this one."""
-    place = {"system": offer.system, "machine": offer.machine}
     rows = (
-        companions.without_gpu_code(project, offer.torch, python=python, **place)
+        companions.without_gpu_code(project, offer.torch, offer.platform, python=python)
         for project in companions.PROJECTS
         if project not in beside and not offer.on_configured_index
     )
@@ -376,9 +372,8 @@ def _requirements(offer: Offer, beside: dict[str, str]) -> tuple[str, ...]:
 def _left_out(offer: Offer, python: str | None, beside: Collection[str]) -> list[str]:
     """A companion that is not in the command, and why."""
     opened = offer.machine == "x86_64" or offer.on_configured_index
-    place = {"system": offer.system, "machine": offer.machine}
     found = {
-        name: none_for(name, offer.torch, line=offer.variant or "cpu", python=python, opened=opened, **place)
+        name: none_for(name, offer.torch, offer.platform, line=offer.variant or "cpu", python=python, opened=opened)
         for name in companions.PROJECTS
         if name not in beside
     }

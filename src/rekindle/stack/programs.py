@@ -37,6 +37,7 @@ from rekindle.knowledge.gpu import capabilities, gpus
 from rekindle.knowledge.gpu.capability import Runs
 from rekindle.knowledge.logs.extension_homes import home_of_folder
 from rekindle.knowledge.tables import Evidence
+from rekindle.model.platform import WINDOWS
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.driver import drive, window_of
 from rekindle.stack.resolver import resolve
@@ -208,7 +209,7 @@ def _for_python(answer: ProgramAnswer, situation: Situation) -> str:
 def _by_others(row: OtherProgram, situation: Situation) -> Iterator[str]:
     """What others changed and built for the cards, as `extension find` proposes it."""
     for file in extension_files.files(row.id):
-        fits = file.by and file.is_for(situation.system, situation.arch)
+        fits = file.by and file.is_for(situation.platform)
         if fits and all(map(file.serves, situation.capabilities)):
             words = (*place_words(situation, driver=False), "--torch", file.builds[-1], "--python", file.pythons[-1])
             find = rekindle("extension", "find", row.id, *words, system=situation.system)
@@ -217,9 +218,8 @@ def _by_others(row: OtherProgram, situation: Situation) -> Iterator[str]:
 
 def _elsewhere(row: OtherProgram, situation: Situation) -> ProgramAnswer:
     """The tables have no build for such a computer. Windows runs what is for Linux only in WSL 2."""
-    arm = f" on {situation.arch}" if situation.arch != "x86_64" else ""
     board = any(card.jetson for card in situation.cards)
-    place = "a Jetson" if board else f"{situation.system.capitalize()}{arm}"
+    place = "a Jetson" if board else str(situation.platform)
     reason = f"no build of {row.id} for {place} is in the tables"
     answer = ProgramAnswer(
         program=row.id,
@@ -231,7 +231,7 @@ def _elsewhere(row: OtherProgram, situation: Situation) -> ProgramAnswer:
         evidence=row.evidence,
         too_new=(TooNew(version=releases(row.id)[0].version, reason=reason, source=row.source, evidence=row.evidence),),
     )
-    if arm or situation.system != "windows":
+    if situation.platform != WINDOWS:
         return answer
     inside = for_program(row.id, msgspec.structs.replace(situation, system="linux", wsl=True))
     if inside.version is None:
@@ -311,7 +311,7 @@ def _considered(
 
 def _wheel_of(wish: Wish, situation: Situation, line: str | None = None) -> Route | None:
     """The official wheel of the release that is asked for, of this line where one is named."""
-    every = offers.official_of(wish.torch or "", situation.system, situation.arch)
+    every = offers.official_of(wish.torch or "", situation.platform)
     window = window_of(situation)
     fitting = (offer for offer in every if line in (None, offer.variant))
     routes = (prebuilt.consider(offer, situation, wish, window)[0] for offer in fitting)

@@ -12,6 +12,7 @@ from rekindle.core.command import Command, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import profiles
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.platform import LINUX, WINDOWS
 from rekindle.stack import estimates, offers, prebuilt
 from rekindle.stack.offers import Offer
 from rekindle.stack.route import Shorter
@@ -34,11 +35,11 @@ def shorter(version: str, cuda: Version, python: str | None, situation: Situatio
 
     `plan` is the command that writes the plan.
     """
-    if situation.system not in _UNVERIFIED or situation.arch != "x86_64":
+    if situation.platform not in (LINUX, WINDOWS):
         return None
     if not FIRST <= Version.parse(version).major_minor <= LAST:
         return None
-    every = offers.official_of(version, situation.system, "x86_64")
+    every = offers.official_of(version, situation.platform)
     fitting = [each for each in every if _fits(each, cuda, python) and _loads(each, situation)]
     estimate = estimates.source_build(version, situation, half=True)
     if not fitting or estimate is None:

@@ -29,6 +29,7 @@ from rekindle.knowledge.tables import cached_questions
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
 from rekindle.model.driver import Driver
+from rekindle.model.platform import Platform
 
 SYSTEMS = ("windows", "linux")
 PROFILES = ("fast", "compat", "minimal")
@@ -137,6 +138,10 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """It is the machine that asks, or a snapshot of one, so that what it lacks can be named."""
     recorded: str | None = None
     """The snapshot that it was read from."""
+
+    @property
+    def platform(self) -> Platform:
+        return Platform(self.system, self.arch)
 
     @property
     def driver_system(self) -> str:

@@ -295,7 +295,7 @@ def _install_toolset(toolset: Version) -> tuple[Command, ...]:
 
 def _provision(tool: str, version: Version, situation: Situation, *more: str) -> tuple[Command, ...]:
     """The command that assembles it without an installer, where somebody is known to have its parts."""
-    known = toolchains.providers_of(tool, version, situation.system, situation.arch)
+    known = toolchains.providers_of(tool, version, situation.platform)
     if not known:
         return ()
     note = "" if any(tried for _, tried in known) else "UNVERIFIED: never installed in our tests"
@@ -305,7 +305,7 @@ def _provision(tool: str, version: Version, situation: Situation, *more: str) ->
 def _provision_gcc(cuda: Version, situation: Situation) -> tuple[Command, ...]:
     """Which of those that this CUDA takes starts there is found out there: its C library is not known here."""
     majors = [Version(str(major)) for major in gcc_majors(cuda)]
-    known = any(toolchains.providers_of("gcc", each, situation.system, situation.arch) for each in majors)
+    known = any(toolchains.providers_of("gcc", each, situation.platform) for each in majors)
     return (toolchains.install_gcc(cuda),) if known else ()
 
 

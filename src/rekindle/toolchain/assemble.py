@@ -26,8 +26,9 @@ from rekindle.core.disk import size_of
 from rekindle.core.errors import BadInput, UnknownName
 from rekindle.core.files import read_bytes
 from rekindle.formats import unpacking as packages
+from rekindle.model.platform import Platform
 from rekindle.toolchain import driver_stub
-from rekindle.toolchain.model import Kit, KitFile, KitPlatform, Offering
+from rekindle.toolchain.model import Kit, KitFile, Offering
 from rekindle.toolchain.store import Store
 
 _TRIPLET = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
@@ -98,7 +99,7 @@ _RULES: dict[str, tuple[tuple[str, str | None], ...]] = {
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
     id: str
-    place: KitPlatform
+    place: Platform
     full: bool = False
 
     def target(self, name: str) -> str | None:

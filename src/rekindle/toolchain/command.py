@@ -25,12 +25,13 @@ from rekindle.knowledge.cuda.toolchains import licence_terms
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
 from rekindle.machine.toolchain import gcc, toolkits
+from rekindle.model.platform import Platform
 from rekindle.toolchain import install as installing
 from rekindle.toolchain import report
 from rekindle.toolchain import verify as verifying
 from rekindle.toolchain.assemble import rules
 from rekindle.toolchain.install import Installation
-from rekindle.toolchain.model import Kit, KitPlatform, Offering, ProviderSettings, ToolSpec, licences_of, provider
+from rekindle.toolchain.model import Kit, Offering, ProviderSettings, ToolSpec, licences_of, provider
 from rekindle.toolchain.store import Store
 
 Say = Callable[[str], None]
@@ -147,7 +148,7 @@ def _companions(
         if offering.name != "cuda" or offering.place != command.how(store).target or offering.place.system != "linux":
             continue
         # What this computer has is of no use to another one.
-        here = gcc.probe(Host()) if offering.place == KitPlatform.here() else ()
+        here = gcc.probe(Host()) if offering.place == Platform.here() else ()
         if gcc.taken_by(offering.version, here):
             continue
         how = msgspec.structs.replace(command.how(store), provider=None)
@@ -188,17 +189,17 @@ def _accepted(store: Store, offerings: Sequence[Offering], command: InstallComma
     files.write_text(path, codec.to_json(_Acceptances(accepted=(*before.accepted, *more))) + "\n")
 
 
-def platform_of(text: str | None) -> KitPlatform | None:
+def platform_of(text: str | None) -> Platform | None:
     """`linux-x86_64`, `win-amd64`, `linux_aarch64`; `linux` on one has its processor."""
     if text is None:
         return None
     match = re.fullmatch(r"(?:(linux)|win(?:dows)?)(?:[-_](.+))?", plain(text))
-    here = KitPlatform.here()
+    here = Platform.here()
     system = match[1] or "windows" if match else here.system
     arch = ARCHITECTURES.get(match[2] or (here.arch if system == here.system else "x86_64")) if match else None
     if arch is None:
         raise UsageError(f"`{text[:40]}` is not a platform", hint="write it like `linux-x86_64` or `windows-x86_64`")
-    return KitPlatform(system=system, arch=arch)
+    return Platform(system=system, arch=arch)
 
 
 def remove(names: Sequence[str]) -> report.Toolchain:
@@ -245,7 +246,7 @@ def adopt(folder: Path) -> report.KitLine:
     kit = Kit(
         name="cuda",
         version=found.version,
-        place=KitPlatform(system=host.os, arch=host.arch),
+        place=Platform(system=host.os, arch=host.arch),
         provider="adopted",
         missing=found.missing,
         adopted=str(root),

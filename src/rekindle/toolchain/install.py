@@ -15,10 +15,10 @@ from rekindle.core.console import plural
 from rekindle.core.disk import size_of
 from rekindle.core.errors import BadInput, FetchFailed, NoRoute, NotFound, NotWritable, RekindleError
 from rekindle.core.version import Version
+from rekindle.model.platform import Platform
 from rekindle.toolchain.assemble import Pulse, assemble, fetching
 from rekindle.toolchain.model import (
     Kit,
-    KitPlatform,
     Offering,
     Part,
     Provider,
@@ -39,14 +39,14 @@ _LARGE = 10_000_000
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
     """How to install. `provider` None: the first that has it."""
 
-    place: KitPlatform | None = None
+    place: Platform | None = None
     provider: str | None = None
     settings: ProviderSettings
     again: bool = False
 
     @property
-    def target(self) -> KitPlatform:
-        return self.place or KitPlatform.here()
+    def target(self) -> Platform:
+        return self.place or Platform.here()
 
 
 def find(wanted: ToolSpec, how: Installation) -> Offering:

@@ -14,16 +14,16 @@ import importlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
-from rekindle.core import paths
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.untrusted import PlainFileName, Sha256, checked
 from rekindle.core.version import Version, typed
 from rekindle.inputs import plain
 from rekindle.inputs.versions import read_cudnn, spelled_cuda
+from rekindle.model.platform import PlainWord, Platform
 
 TOOLS = ("cuda", "cudnn", "gcc", "mkl", "nccl", "openblas")
 KIT_SCHEMA = "rekindle.toolchain-kit/1"
@@ -59,26 +59,6 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.version is None or any(each.starts_with(self.version) for each in known)
 
 
-Word = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9_]*\Z")]
-"""A part of a folder's name."""
-
-
-class KitPlatform(msgspec.Struct, frozen=True, kw_only=True):
-    """The computer that a toolchain is for."""
-
-    system: Word
-    arch: Word
-
-    @classmethod
-    def here(cls) -> KitPlatform:
-        return cls(system=paths.system(), arch=paths.architecture())
-
-    @property
-    def word(self) -> str:
-        """As NVIDIA's manifests call it: `linux-x86_64`, `windows-x86_64`, `linux-sbsa`."""
-        return f"{self.system}-{'sbsa' if self.arch == 'aarch64' else self.arch}"
-
-
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """One archive. `origin` says to its provider which one it is, and to a person where it comes from."""
 
@@ -100,13 +80,13 @@ class _Tool(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a tool, offered or there."""
 
     provider: str
-    name: Word
+    name: PlainWord
     version: Version
     release: Version | None = None
     """The number of the release it came with, where that is another: nvcc 13.0.88 is of CUDA 13.0.2."""
-    variant: Word = ""
+    variant: PlainWord = ""
     """The CUDA that a cuDNN or NCCL is made for, `cu11`: two of one version can lie side by side."""
-    place: KitPlatform
+    place: Platform
     full: bool = False
     unverified: tuple[str, ...] = ()
     """What nobody has tried."""
@@ -173,7 +153,7 @@ class Kit(_Tool, frozen=True, kw_only=True):
 def kit_id(kit: Kit | Offering) -> PlainFileName:
     """The folder's name: short, without spaces."""
     words = [kit.name, str(kit.version), kit.variant]
-    words += [kit.place.system, kit.place.arch] if kit.place != KitPlatform.here() else []
+    words += [kit.place.system, kit.place.arch] if kit.place != Platform.here() else []
     words += ["full"] if kit.full else []
     return checked(PlainFileName, "-".join(filter(None, words)), "the list of a kit's files")
 
@@ -202,9 +182,7 @@ class FoundOffering(msgspec.Struct, frozen=True, kw_only=True):
     """Nobody answered: asking for another version would not help."""
 
 
-def offered(
-    provider: str, wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings, **more: Any
-) -> FoundOffering:
+def offered(provider: str, wanted: ToolSpec, place: Platform, settings: ProviderSettings, **more: Any) -> FoundOffering:
     """What a provider has of what was wanted."""
     made = Offering(provider=provider, name=wanted.name, place=place, full=settings.full, **more)
     return FoundOffering(offering=made)
@@ -214,7 +192,7 @@ class Provider(Protocol):
     NAME: str
     GROUP: int
 
-    def find(self, wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering: ...
+    def find(self, wanted: ToolSpec, place: Platform, settings: ProviderSettings) -> FoundOffering: ...
 
     def fetch(self, parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> list[Path]: ...
 

@@ -22,7 +22,8 @@ from pathlib import Path
 from rekindle.core import codec, files, paths
 from rekindle.core.disk import size_of
 from rekindle.core.errors import BadInput, Locked, NotFound
-from rekindle.toolchain.model import Kit, KitFile, KitPlatform, Part, ToolSpec
+from rekindle.model.platform import Platform
+from rekindle.toolchain.model import Kit, KitFile, Part, ToolSpec
 
 _PATIENCE = 3600.0
 _RECORD = "kit.json"
@@ -51,7 +52,7 @@ class Store:
     def find(self, wanted: ToolSpec) -> Kit | None:
         """The newest kit that fits, a full one before one that holds only what a build needs."""
         fitting = [kit for kit in self.kits() if wanted.fits(kit.name, kit.version, kit.release)]
-        return max(fitting, key=lambda kit: (kit.place == KitPlatform.here(), kit.version, kit.full), default=None)
+        return max(fitting, key=lambda kit: (kit.place == Platform.here(), kit.version, kit.full), default=None)
 
     def required(self, wanted: ToolSpec) -> Kit:
         found = self.find(wanted)

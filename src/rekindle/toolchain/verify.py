@@ -26,7 +26,8 @@ from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.host import Host
 from rekindle.machine.model import FoundToolkit
 from rekindle.machine.toolchain import gcc, toolkits
-from rekindle.toolchain.model import Kit, KitPlatform
+from rekindle.model.platform import Platform
+from rekindle.toolchain.model import Kit
 from rekindle.toolchain.store import Store
 
 _NAMED = 3
@@ -52,7 +53,7 @@ def verify(store: Store, kit: Kit) -> tuple[Finding, ...]:
         else:
             text = f"{kit.id}: {len(kit.files):,} files are as they were"
             found.append(passed(f"{kit.id}-files", text))
-    if kit.name == "cuda" and kit.place == KitPlatform.here():
+    if kit.name == "cuda" and kit.place == Platform.here():
         found.append(_answers(Host(), root, kit, again))
     if (fault := does_not_start(root, kit)) is not None:
         text = f"the compiler of {kit.id} does not start here: {fault}"
@@ -65,7 +66,7 @@ def does_not_start(root: Path, kit: Kit) -> str | None:
 
     Packages of a newer release than the system's ask its C library for what it does not have yet.
     """
-    if kit.name != "gcc" or kit.place != KitPlatform.here():
+    if kit.name != "gcc" or kit.place != Platform.here():
         return None
     said = run.call([str(root / "bin" / "g++"), "--version"], timeout=60)
     needs = None if said.ok else re.search(r"version `(GLIBC(?:XX)?_[\d.]+)' not found", said.err)
@@ -176,7 +177,7 @@ def compiler_for(host: Host, toolkit: FoundToolkit) -> str | None:
     return max(fitting, key=lambda each: (each.path.startswith(home), each.version)).path if fitting else None
 
 
-def _steps(store: Store, bench: _Bench, place: KitPlatform, targets: tuple[Target, ...]) -> Iterable[Finding]:
+def _steps(store: Store, bench: _Bench, place: Platform, targets: tuple[Target, ...]) -> Iterable[Finding]:
     version = bench.toolkit.version
     if bench.compiler is None and place.system == "linux":
         text = f"no GCC here is one that CUDA {version} takes"

@@ -30,6 +30,7 @@ from rekindle.knowledge.torch import options
 from rekindle.knowledge.torch.releases import full_version, parse_arch_list, torch_release
 from rekindle.machine.model import FoundCompiler, FoundCudnn, FoundOpenblas, FoundToolkit, FoundToolset, Machine
 from rekindle.machine.toolchain import gcc, msvc
+from rekindle.model.platform import Platform
 from rekindle.stack import plan as plan_room
 from rekindle.stack.plan import Plan
 from rekindle.stack.rules import RouteKind
@@ -161,7 +162,7 @@ class BuildRequest(_Asked, frozen=True, kw_only=True):
     @property
     def pip_mkl(self) -> bool:
         """The build wants MKL and the machine has none: pip brings it into the build's own environment."""
-        wanted = options.with_mkl(profile=self.profile, system=self.system, arch=self.arch)
+        wanted = options.with_mkl(self.profile, Platform(self.system, self.arch))
         return bool(self.torch) and wanted and self.mkl is None
 
     @property

@@ -13,7 +13,7 @@ import msgspec
 
 from rekindle.build.graft import across, platforms
 from rekindle.build.graft.across import Exchange
-from rekindle.build.graft.platforms import Platform
+from rekindle.build.graft.platforms import Linkage
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, UsageError
 from rekindle.core.paths import sha256_of
@@ -196,7 +196,7 @@ def libraries(folder: Path) -> Path:
     return folder / "torch" / "lib"
 
 
-def _flags(folder: Path, platform: Platform) -> tuple[str, ...]:
+def _flags(folder: Path, platform: Linkage) -> tuple[str, ...]:
     """PyTorch keeps the flags of its compiler inside the CPU half (`torch.__config__.show()` prints them)."""
     path = libraries(folder) / platform.library.format("torch_cpu")
     found = platform.said.findall(path.read_bytes())

@@ -18,7 +18,7 @@ from rekindle.build.configure.request import BuildRequest
 from rekindle.build.graft import across, platforms
 from rekindle.build.graft.across import Exchange
 from rekindle.build.graft.base import UnpackedBase, libraries
-from rekindle.build.graft.platforms import Linked, Platform
+from rekindle.build.graft.platforms import Linkage, Linked
 from rekindle.core import files
 from rekindle.core.errors import BadInput
 from rekindle.knowledge.builds import profiles
@@ -60,7 +60,7 @@ class Half(msgspec.Struct, frozen=True, kw_only=True):
         return self.request.base.exchange if self.request.base else None
 
     @property
-    def platform(self) -> Platform:
+    def platform(self) -> Linkage:
         return platforms.of(self.request.system)
 
     def named(self, path: Path) -> str:
@@ -189,7 +189,7 @@ def _rules(half: Half, environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _compiles(rule: str, platform: Platform, words: list[str], tail: str, dependencies: str) -> list[str]:
+def _compiles(rule: str, platform: Linkage, words: list[str], tail: str, dependencies: str) -> list[str]:
     found = [f"rule {rule}", f"  command = {platform.line(words)} $flags {tail}", f"  deps = {dependencies}"]
     # cl says them, the others write them down.
     return [*found, *(["  depfile = $out.d"] if "$out.d" in tail else []), "  description = $out"]
@@ -334,7 +334,7 @@ class GpuHalf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sources(
-    tree: Path, build: Path, cards: Iterable[Capability], platform: Platform, exchange: Exchange | None = None
+    tree: Path, build: Path, cards: Iterable[Capability], platform: Linkage, exchange: Exchange | None = None
 ) -> GpuHalf:
     """Attention's files are large: they are compiled only where one of the cards can use them."""
     attention = profiles.serves("USE_MEM_EFF_ATTENTION", cards) and (tree / _ATEN / _EFFICIENT[1]).is_dir()

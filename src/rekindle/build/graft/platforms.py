@@ -23,7 +23,7 @@ CUSPARSELT = "cusparselt"
 _SHIM = "torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.cpp"
 
 
-class Platform(msgspec.Struct, frozen=True, kw_only=True):
+class Linkage(msgspec.Struct, frozen=True, kw_only=True):
     """`{}` stands for a library's plain name, `$` words are Ninja's.
 
     `library` is what is loaded, `linked` what a linker takes for it; `said` is how the CPU half tells what it was
@@ -119,7 +119,7 @@ def _of_pe(found: pe.Pe) -> Linked:
 
 
 _SAID_BY_CL = ("/GR", "/EHsc", "/bigobj", "/FS", "/utf-8", "/Zc:__cplusplus")
-LINUX = Platform(
+LINUX = Linkage(
     library="lib{}.so",
     linked="lib{}.so",
     said=re.compile(rb"(?<=\x00)[^\x00]*-fvisibility-inlines-hidden [^\x00]*(?=\x00)"),
@@ -147,7 +147,7 @@ LINUX = Platform(
     beside=("nvidia", CUSPARSELT),
     split=True,
 )
-WINDOWS = Platform(
+WINDOWS = Linkage(
     library="{}.dll",
     linked="{}.lib",
     said=re.compile(rb"(?<=\x00)/DWIN32 /D_WINDOWS [^\x00]*(?=\x00)"),
@@ -182,5 +182,5 @@ WINDOWS = Platform(
 _SYSTEMS = {"linux": LINUX, "windows": WINDOWS}
 
 
-def of(system: str) -> Platform:
+def of(system: str) -> Linkage:
     return _SYSTEMS[system]

@@ -13,6 +13,7 @@ from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import NamedRow, cached, rows
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.model.cuda_line import CudaLine
+from rekindle.model.platform import Platform
 from rekindle.model.requirement import canonical_name
 
 _BUILD = re.compile(r"(?P<torch>\d+(?:\.\d+)+)?\+?(?P<line>cu\d+)?")
@@ -73,8 +74,8 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
         """The GPU code of exactly this release was read."""
         return self.evidence.confirmed and self.version[:1].isdigit() and bool(self.targets or self.begins)
 
-    def is_for(self, system: str, machine: str) -> bool:
-        return system in self.systems and machine in self.machines
+    def is_for(self, place: Platform) -> bool:
+        return place.system in self.systems and place.arch in self.machines
 
     def build_for(self, torch: str, line: str | None) -> str | None:
         """The newest of its builds that is for this torch and CUDA line."""
@@ -160,8 +161,7 @@ class AskedFile(msgspec.Struct, frozen=True, kw_only=True):
     torch: str
     line: str | None
     python: str
-    system: str
-    machine: str
+    platform: Platform
 
 
 @partial(cached, most=4096)
@@ -184,7 +184,7 @@ def nearest(package: str, asked: AskedFile) -> AskedFile:
 
 def lacking(row: ExtensionFile, asked: AskedFile) -> str:
     """Which of the things that are asked a row is not for; empty: none."""
-    if not row.is_for(asked.system, asked.machine):
+    if not row.is_for(asked.platform):
         return "system"
     if row.build_for(asked.torch, asked.line) is None:
         return "torch"

@@ -8,6 +8,7 @@ from rekindle.core import codec
 from rekindle.core.untrusted import PipVersion, PlainFileName, ProjectName
 from rekindle.core.version import Version
 from rekindle.knowledge.tables import Row, cached, observed, rows
+from rekindle.model.platform import Platform
 
 
 class DllWheel(Row, frozen=True, kw_only=True):
@@ -54,15 +55,15 @@ class ToolkitPackages(Row, frozen=True, kw_only=True):
     components: dict[str, tuple[str, ...]]
 
 
-def providers(library: str, system: str = "windows", machine: str = "x86_64") -> tuple[DllProvider, ...]:
+def providers(library: str, place: Platform) -> tuple[DllProvider, ...]:
     """Every known provider of a library, newest first; withdrawn (yanked) wheels last. Empty: no package has it.
 
     A `*` in the name stands for anything: NVRTC asks for its builtins by a version that only its own package knows.
     """
-    table = _windows() if system == "windows" else _linux()
-    name = library.lower() if system == "windows" else library
+    windows = place.system == "windows"
+    table, name = (_windows(), library.lower()) if windows else (_linux(), library)
     names = [one for one in table if fnmatchcase(one, name)] if "*" in name else [name]
-    rows = [row for one in names for row in table.get(one, ()) if system == "windows" or f"_{machine}." in row.wheel]
+    rows = [row for one in names for row in table.get(one, ()) if windows or f"_{place.arch}." in row.wheel]
     return tuple(
         sorted(rows, key=lambda row: (not row.yanked, Version.find(row.version) or Version("0")), reverse=True)
     )

@@ -11,6 +11,7 @@ from rekindle.core.command import Command, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import cudnn
 from rekindle.knowledge.tables import NamedRow, Row, cached, observed, rows
+from rekindle.model.platform import Platform
 
 
 class DebianSet(NamedRow, frozen=True, kw_only=True):
@@ -155,7 +156,7 @@ def redistrib_list(product: str, release: str) -> RedistribList | None:
 
 
 @cached
-def providers_of(tool: str, version: Version, system: str, arch: str) -> tuple[tuple[str, bool], ...]:
+def providers_of(tool: str, version: Version, place: Platform) -> tuple[tuple[str, bool], ...]:
     """Who may have a tool for a kind of computer, as far as the tables know, and whether that was ever tried.
 
     Which distribution a Linux is does not show here: `debian` stands for a computer whose apt reaches that release.
@@ -163,11 +164,11 @@ def providers_of(tool: str, version: Version, system: str, arch: str) -> tuple[t
     found = [
         ("index", True)
         for row in index_sets()
-        if row.tool == tool and row.serves(version) and _index_has(tool, version, system, arch)
+        if row.tool == tool and row.serves(version) and _index_has(tool, version, place)
     ]
-    if system == "linux" and arch in ("x86_64", "aarch64"):
+    if place.system == "linux" and place.arch in ("x86_64", "aarch64"):
         rows = [row for row in debian_sets() if row.tool == tool and row.serves(version)]
-        found += [("debian", any(arch in row.tried for row in rows))] if rows else []
+        found += [("debian", any(place.arch in row.tried for row in rows))] if rows else []
     if any(row.tool == tool and row.label_of(version) for row in redistrib_sets()):
         found.append(("redistrib", False))
     if any(row.tool == tool and row.serves(version) for row in conda_sets()):
@@ -175,13 +176,15 @@ def providers_of(tool: str, version: Version, system: str, arch: str) -> tuple[t
     return tuple(dict.fromkeys(found))
 
 
-def _index_has(tool: str, version: Version, system: str, arch: str) -> bool:
+def _index_has(tool: str, version: Version, place: Platform) -> bool:
     if tool == "mkl":
-        return arch == "x86_64"
+        return place.arch == "x86_64"
     if tool != "cudnn":
-        return tool == "cuda" or system == "linux"
+        return tool == "cuda" or place.system == "linux"
     row = cudnn.row_of(version)
-    return arch == "x86_64" and row is not None and any(system in systems for systems in row.packages.values())
+    return (
+        place.arch == "x86_64" and row is not None and any(place.system in systems for systems in row.packages.values())
+    )
 
 
 def install_gcc(cuda: Version) -> Command:

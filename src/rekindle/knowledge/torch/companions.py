@@ -13,6 +13,7 @@ from rekindle.core.errors import UnknownName
 from rekindle.core.version import Range, Version
 from rekindle.knowledge.tables import Row, cached, observed
 from rekindle.knowledge.torch.releases import full_version
+from rekindle.model.platform import Platform
 
 PROJECTS = ("torchvision", "torchaudio")
 
@@ -49,9 +50,7 @@ def _by_project() -> dict[str, tuple[Companion, ...]]:
 
 
 @cached
-def companion(
-    project: str, torch: str, *, line: str, python: str | None, system: str, machine: str = "x86_64"
-) -> Companion | None:
+def companion(project: str, torch: str, place: Platform, *, line: str, python: str | None) -> Companion | None:
     """The wheel to install beside this torch; None: there is none for this line, Python and platform.
 
     `line` is torch's own CUDA line; the wheel must be of the same one, because an index of PyTorch's holds one line.
@@ -59,9 +58,7 @@ def companion(
     there = [
         row
         for row in _by_project()[project]
-        if row.line == line
-        and (row.system, row.machine) == (system, machine)
-        and (python is None or python in row.pythons)
+        if row.line == line and Platform(row.system, row.machine) == place and (python is None or python in row.pythons)
     ]
     return _belonging(there, full_version(torch))
 
@@ -72,17 +69,17 @@ def _belonging(rows: Sequence[Companion], wanted: str) -> Companion | None:
     return exact or next((row for row in rows if row.serves(wanted)), None)
 
 
-def without_gpu_code(project: str, torch: str, *, python: str | None, system: str, machine: str) -> Companion | None:
+def without_gpu_code(project: str, torch: str, place: Platform, *, python: str | None) -> Companion | None:
     """The package index's own wheel where that goes with every line: torchaudio had no GPU code before 0.10."""
-    row = companion(project, torch, line="cpu", python=python, system=system, machine=machine)
+    row = companion(project, torch, place, line="cpu", python=python)
     plain = row is not None and project == "torchaudio" and Version(row.version) < Version("0.10")
     return row if plain else None
 
 
-def lines_for(project: str, torch: str, *, system: str, machine: str) -> dict[str, Companion]:
+def lines_for(project: str, torch: str, place: Platform) -> dict[str, Companion]:
     """The lines for which one can be had with this torch there."""
     wanted = full_version(torch)
-    rows = (row for row in _by_project()[project] if (row.system, row.machine) == (system, machine))
+    rows = (row for row in _by_project()[project] if Platform(row.system, row.machine) == place)
     return {row.line: row for row in rows if row.serves(wanted)}
 
 

@@ -5,6 +5,7 @@ import msgspec
 from rekindle.core.version import Version
 from rekindle.knowledge.tables import Row, cached, decided, observed, rows
 from rekindle.knowledge.torch.releases import torch_release
+from rekindle.model.platform import Platform
 
 
 class OptionRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,9 +124,9 @@ def requirements(torch: str, *, mkl: bool = False) -> tuple[str, ...]:
     return (f"setuptools{release.setuptools.split()[0]}", cmake, *rows)
 
 
-def with_mkl(*, profile: str, system: str, arch: str) -> bool:
+def with_mkl(profile: str, place: Platform) -> bool:
     """Whether a build takes MKL from pip where the machine brings none: there is none for ARM.
 
     On Windows every profile does: nothing there brings another BLAS, and MKL chooses its code by the processor.
     """
-    return arch == "x86_64" and (profile == "fast" or system == "windows")
+    return place.arch == "x86_64" and (profile == "fast" or place.system == "windows")

@@ -22,6 +22,7 @@ from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.companions import PROJECTS, lines_for
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import CudaLine, index_of
+from rekindle.model.platform import Platform
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.environment import TorchReplaced, broken_by, environments_of
 from rekindle.review.judging import answered, instead, serving
@@ -120,8 +121,8 @@ def _repinned(subject: Subject, torch: ScriptTorch, offer: Offer) -> dict[int, s
         pin = re.compile(rf"(?i)(?<![\w.-]){wanted.name}{version}")
         if right is None or len(pin.findall(line)) != 1:
             return {}
-        place = {"system": torch.system, "machine": subject.machine}
-        if wanted.name != "torch" and offer.variant not in lines_for(wanted.name, offer.torch, **place):
+        place = Platform(torch.system, subject.machine)
+        if wanted.name != "torch" and offer.variant not in lines_for(wanted.name, offer.torch, place):
             return {}
         newest = not wanted.requirement and offer.torch == torch.version
         lines[wanted.line] = line if newest else pin.sub(f"{wanted.name}=={right}", line, count=1)

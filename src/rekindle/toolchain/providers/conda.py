@@ -17,7 +17,8 @@ from rekindle.core.errors import BadInput, FetchFailed, NotWritable, RekindleErr
 from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import CondaSet, conda_sets
-from rekindle.toolchain.model import FoundOffering, KitPlatform, Part, ProviderSettings, ToolSpec, offered
+from rekindle.model.platform import Platform
+from rekindle.toolchain.model import FoundOffering, Part, ProviderSettings, ToolSpec, offered
 
 NAME = "conda"
 GROUP = 1
@@ -43,7 +44,7 @@ class _Channel(msgspec.Struct, frozen=True, kw_only=True):
     conda: dict[str, Record] | None = msgspec.field(default=None, name="packages.conda")
 
 
-def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
+def find(wanted: ToolSpec, place: Platform, settings: ProviderSettings) -> FoundOffering:
     subdir = _SUBDIR.get((place.system, place.arch))
     rows = [row for row in conda_sets() if row.tool == wanted.name and row.serves(wanted.version)]
     if not rows or wanted.version is None or subdir is None:
@@ -101,7 +102,7 @@ def choose(records: dict[str, Record], package: str, version: Version | None) ->
 
 
 def _asked(
-    row: CondaSet, wanted: ToolSpec, place: KitPlatform, subdir: str, settings: ProviderSettings
+    row: CondaSet, wanted: ToolSpec, place: Platform, subdir: str, settings: ProviderSettings
 ) -> FoundOffering | None:
     assert wanted.version is not None
     label = row.label.format(cuda=".".join([*map(str, wanted.version.parts), "0", "0"][:3]))

@@ -25,7 +25,8 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import DebianSet, debian_sets
 from rekindle.machine.host import Host
 from rekindle.machine.system import surroundings
-from rekindle.toolchain.model import FoundOffering, KitPlatform, Offering, Part, ProviderSettings, ToolSpec
+from rekindle.model.platform import Platform
+from rekindle.toolchain.model import FoundOffering, Offering, Part, ProviderSettings, ToolSpec
 
 NAME = "debian"
 GROUP = 12
@@ -37,7 +38,7 @@ _PROXY = re.compile(r'^Acquire::https?::Proxy\S* "(?!false)[^"]+"', re.MULTILINE
 _MOVING = re.compile(r".*(-security|-updates|-backports|-proposed|/updates)\Z")
 
 
-def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
+def find(wanted: ToolSpec, place: Platform, settings: ProviderSettings) -> FoundOffering:
     """The parts of a tool, if a release of the machine's own distribution has it."""
     if place.system != "linux" or place.arch not in _ARCH:
         return FoundOffering(why=f"Debian has no packages for {place.system} on {place.arch}")
@@ -61,7 +62,7 @@ def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> Fo
                 raise
             why.append(error.message.replace("\n", " "))
             continue
-        if packages and row.tool == "gcc" and place == KitPlatform.here() and (newer := _newer_libc(packages)):
+        if packages and row.tool == "gcc" and place == Platform.here() and (newer := _newer_libc(packages)):
             why.append(f"that of {row.suite} {newer}")
             continue
         if packages:
@@ -77,7 +78,7 @@ def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> li
     row = next((row for row in debian_sets() if row.suite == suite), None)
     if row is None:
         raise NotFound(f"`{parts[0].origin}` is of a release that is not in the tables", hint="update Rekindle")
-    state = _State(row, KitPlatform(system="linux", arch=_place(arch)), settings)
+    state = _State(row, Platform(system="linux", arch=_place(arch)), settings)
     state.make()
     if len(parts) == 1 and (whole := _resumed(state, parts[0], folder)):
         return [whole]
@@ -146,7 +147,7 @@ def mirrors() -> tuple[str, ...]:
 class _State:
     """apt's files for one release and one architecture, in Rekindle's folder."""
 
-    def __init__(self, row: DebianSet, place: KitPlatform, settings: ProviderSettings) -> None:
+    def __init__(self, row: DebianSet, place: Platform, settings: ProviderSettings) -> None:
         self.row, self.arch, self.settings = row, _ARCH[place.arch], settings
         self.root = settings.state / f"apt-{row.suite}-{self.arch}"
         every = [each for each in debian_sets() if each.suite == row.suite]
@@ -261,7 +262,7 @@ class _State:
         )
 
 
-def _offering(row: DebianSet, place: KitPlatform, packages: list[dict[str, str]], *, full: bool) -> Offering:
+def _offering(row: DebianSet, place: Platform, packages: list[dict[str, str]], *, full: bool) -> Offering:
     parts = tuple(
         Part(
             name=stanza["Package"],

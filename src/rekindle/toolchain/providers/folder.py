@@ -14,13 +14,14 @@ from rekindle.core.paths import sha256_of
 from rekindle.core.untrusted import PlainFileName
 from rekindle.core.version import Version
 from rekindle.formats.unpacking import ENDINGS
-from rekindle.toolchain.model import FoundOffering, KitPlatform, Part, ProviderSettings, ToolSpec, offered
+from rekindle.model.platform import Platform
+from rekindle.toolchain.model import FoundOffering, Part, ProviderSettings, ToolSpec, offered
 
 NAME = "folder"
 GROUP = 1
 
 
-def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
+def find(wanted: ToolSpec, place: Platform, settings: ProviderSettings) -> FoundOffering:
     """Every archive in the folder that `--from` names."""
     if settings.source is None:
         return FoundOffering(why="`--from` names none")

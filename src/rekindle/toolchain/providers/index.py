@@ -24,13 +24,14 @@ from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import library_packages
 from rekindle.knowledge.cuda.toolchains import IndexSet, index_sets
-from rekindle.toolchain.model import FoundOffering, KitPlatform, Part, ProviderSettings, ToolSpec, offered
+from rekindle.model.platform import Platform
+from rekindle.toolchain.model import FoundOffering, Part, ProviderSettings, ToolSpec, offered
 
 NAME = "index"
 GROUP = 1
 
 
-def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
+def find(wanted: ToolSpec, place: Platform, settings: ProviderSettings) -> FoundOffering:
     row = next((row for row in index_sets() if row.tool == wanted.name and row.serves(wanted.version)), None)
     if row is None:
         return FoundOffering(why=f"the Python index has no complete {wanted}")
@@ -77,7 +78,7 @@ def fetch(parts: Sequence[Part], folder: Path, settings: ProviderSettings) -> li
 
 
 def _pins(
-    row: IndexSet, wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings
+    row: IndexSet, wanted: ToolSpec, place: Platform, settings: ProviderSettings
 ) -> tuple[list[str], Version | None]:
     """What pip is asked for, the package that names the version first, and the toolkit's own release number."""
     if wanted.name == "cuda":
@@ -126,7 +127,7 @@ def _toolkit(wanted: ToolSpec) -> tuple[Version, dict[str, tuple[str, ...]]]:
     return max(fitting, key=lambda each: each[0])
 
 
-def _ask(pins: list[str], place: KitPlatform) -> tuple[list[Part], list[str]]:
+def _ask(pins: list[str], place: Platform) -> tuple[list[Part], list[str]]:
     """What pip would take for each pin; and those that are not there for this platform."""
     found = _report(pins, place)
     if found is not None:
@@ -141,7 +142,7 @@ def _ask(pins: list[str], place: KitPlatform) -> tuple[list[Part], list[str]]:
     return parts, absent
 
 
-def _report(pins: list[str], place: KitPlatform) -> list[Part] | None:
+def _report(pins: list[str], place: Platform) -> list[Part] | None:
     with files.scratch("index") as empty:
         words = ["install", "-q", "--dry-run", "--no-deps", "--ignore-installed", "--report", "-"]
         words += ["--target", str(empty), "--only-binary=:all:", *python.for_system(place.system, place.arch)]

@@ -21,7 +21,8 @@ from rekindle.core.errors import BadInput, FetchFailed, RekindleError
 from rekindle.core.untrusted import InsidePath, PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import RedistribSet, redistrib_list, redistrib_sets
-from rekindle.toolchain.model import FoundOffering, KitPlatform, Part, ProviderSettings, ToolSpec, offered
+from rekindle.model.platform import Platform
+from rekindle.toolchain.model import FoundOffering, Part, ProviderSettings, ToolSpec, offered
 
 NAME = "redistrib"
 GROUP = 1
@@ -60,7 +61,7 @@ class Redistrib(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def find(wanted: ToolSpec, place: KitPlatform, settings: ProviderSettings) -> FoundOffering:
+def find(wanted: ToolSpec, place: Platform, settings: ProviderSettings) -> FoundOffering:
     row = next((row for row in redistrib_sets() if row.tool == wanted.name), None)
     if row is None or wanted.version is None:
         return FoundOffering(why=f"NVIDIA has no list of archives for {wanted}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_test_library, loaded_by, loaded_by_name, openmp_family, owner_of
 from rekindle.knowledge.cuda.library_packages import providers
+from rekindle.model.platform import WINDOWS
 from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, OutsideLibrary
 from rekindle.wheels.closure.walk import TorchLibraries, Walk, matching
 
@@ -174,7 +175,7 @@ def provider_pin(library: str, package: str | None, how: LoadTime, python: str |
     """The package that has exactly this DLL, with its version: `mkl` of today no longer has mkl_intel_thread.1.dll."""
     if package is None or ("*" in library and how is not LoadTime.RUN_TIME):
         return None
-    own = [row for row in providers(library) if row.package == package and not row.yanked]
+    own = [row for row in providers(library, WINDOWS) if row.package == package and not row.yanked]
     rows = [row for row in own if row.installs_on(python)]
     # Without the Python it is not known which version pip finds: pip chooses.
     sure = rows and (python is not None or not rows[0].pythons)

@@ -13,6 +13,7 @@ from rekindle.core.version import Version
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import Owner, openmp_family
 from rekindle.knowledge.cuda.library_packages import providers
+from rekindle.model.platform import Platform
 from rekindle.wheels.closure.linkage import Brought, Closure, Duplicate, LoadTime, MissingLibrary, Skew, WrongMachine
 
 _SHOWN = 20
@@ -172,7 +173,7 @@ class TorchLibraries(msgspec.Struct, frozen=True, kw_only=True):
             return True
         # By line (`-cu12`), not by package: NVIDIA's packages require each other, cuSPARSE for one nvJitLink.
         lines = {name.rpartition("-")[2] for name in self.requires if name.startswith("nvidia-")}
-        rows = providers(library, self.system, self.machine or "x86_64")
+        rows = providers(library, Platform(self.system, self.machine or "x86_64"))
         return any(row.package.rpartition("-")[2] in lines for row in rows)
 
 

@@ -29,6 +29,7 @@ from rekindle.knowledge.cuda import library_packages
 from rekindle.knowledge.cuda.libraries import Owner, owner_of
 from rekindle.knowledge.cuda.library_packages import DllProvider
 from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.platform import Platform
 from rekindle.wheels.repair.rewrite import Contents, FromWheel
 
 _DEPTH = 4
@@ -190,7 +191,9 @@ def choose(library: str, wanted: WantedLibrary, owner: Owner) -> list[DllProvide
     belongs to the very toolkit that the wheel was built with, since cuSPARSE of one update may ask for nvJitLink of it.
     """
     rows = [
-        row for row in library_packages.providers(library, wanted.system, wanted.machine) if owner.allows(row.package)
+        row
+        for row in library_packages.providers(library, Platform(wanted.system, wanted.machine))
+        if owner.allows(row.package)
     ]
     if wanted.cuda is not None:
         major = wanted.cuda.major

@@ -43,6 +43,7 @@ from rekindle.knowledge.cuda.libraries import is_vendor_library, owner_of
 from rekindle.knowledge.cuda.library_packages import DllProvider, providers
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capability import Capability, Runs, runs
+from rekindle.model.platform import Platform
 from rekindle.model.wheel import read_name
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import VARIANT_FILE as FILE
@@ -156,7 +157,7 @@ def _plain(found: Binary, wanted: WantedLibrary) -> str:
     if match is None:
         return name
     whole = f"{match[1]}{match[2]}"
-    while whole and not providers(whole, "linux", wanted.machine):
+    while whole and not providers(whole, Platform("linux", wanted.machine)):
         shorter = whole.rpartition(".")[0]
         if not fnmatchcase(shorter, "*.so.*"):
             return f"{match[1]}{match[2]}"
