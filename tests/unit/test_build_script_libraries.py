@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -547,3 +548,10 @@ def test_the_preflight_says_where_else_a_thing_lies(
     said = capsys.readouterr().out
     assert "MISSING  Visual Studio" in said
     assert f"there is one in `{there}`" in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="cmd has no such variables")
+def test_a_line_that_is_printed_at_the_end_goes_through_the_shell(tmp_path: Path) -> None:
+    words = ("printf", "%s\\n", "/home/me/$HOME `x`/torch.whl", "it's")
+    said = subprocess.run(["sh", "-c", standalone.line_of(*words)], capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines() == list(words[2:])

@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -153,10 +154,15 @@ def failed() -> int:
     )
 
 
+def line_of(*words: str) -> str:
+    """A command as it is typed on this system."""
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+
+
 def run(*words: str) -> int:
     """Where a program is looked for is PATH as the script has set it."""
     program = shutil.which(words[0]) or words[0]
-    say("+ " + subprocess.list2cmdline([program, *words[1:]]))
+    say("+ " + line_of(program, *words[1:]))
     try:
         process = subprocess.Popen(
             [program, *words[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

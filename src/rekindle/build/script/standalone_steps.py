@@ -22,6 +22,7 @@ from rekindle.build.script.standalone import (
     begin,
     ended,
     failed,
+    line_of,
     names,
     place,
     read,
@@ -435,8 +436,8 @@ def finish() -> int:
     if PLAN["repair"]:
         words = [str(expanded(word)) if word.startswith("RK_") else word for word in PLAN["repair"]]
         say("To check every part of it, and for computers that have only the driver, where Rekindle is installed:")
-        say("  " + subprocess.list2cmdline(["rekindle", "repair", str(wheel), *words]))
-        say("  " + subprocess.list2cmdline(["rekindle", "verify", str(Path("repaired", wheel.name))]))
+        say("  " + line_of("rekindle", "repair", str(wheel), *words))
+        say("  " + line_of("rekindle", "verify", str(Path("repaired", wheel.name))))
     spent = [path for path in map(place, ("s", "b", "env", "try", "t", "i", "p", "smoke")) if path.is_dir()]
     size = sum(size_of(path) for path in spent)
     if size > 1 << 30:
