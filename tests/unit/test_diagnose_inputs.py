@@ -213,3 +213,23 @@ def test_a_driver_of_a_branch_is_no_card() -> None:
     )
     found = diagnose_text(log)
     assert "dropped NVIDIA Tesla K40c" in found.causes[0].fix.text
+
+
+@pytest.mark.parametrize(
+    ("typed", "code"),
+    [
+        ("CUDA error: no kernel image is available for execution on the device", 8),
+        ("no kernel image is available for execution on the device", 8),
+        ("RuntimeError: no kernel image is available\n" + "  at frame\n" * 500, 8),
+        ("it just does not work since yesterday", 9),
+        ("my build.log", 14),
+    ],
+)
+def test_a_message_may_be_typed_as_it_is(
+    tmp_path: Path, typed: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert rekindle_command("diagnose", typed).code == code
+    named = tmp_path / "a log that has a long name"
+    named.write_text("CUDA error: no kernel image is available for execution on the device\n", encoding="utf-8")
+    assert rekindle_command("diagnose", named.name).code == 8, "a file of that name is the file"

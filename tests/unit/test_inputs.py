@@ -22,6 +22,7 @@ from rekindle.diagnose.facts import facts_from_options
 from rekindle.fleet.job import cell_name
 from rekindle.fleet.matrix_file import MatrixCell
 from rekindle.inputs.driver import read_driver
+from rekindle.inputs.package import read_extension
 from rekindle.inputs.system import old_windows, read_system
 from rekindle.inputs.torch import read_torch, read_torchvision, with_cuda
 from rekindle.inputs.versions import read_cuda, read_cudnn, read_python, read_toolset
@@ -715,3 +716,20 @@ def test_dgx_os_is_ubuntu_and_nixos_needs_more_than_a_wheel() -> None:
 def test_another_python_than_cpython_is_told_so() -> None:
     with pytest.raises(UsageError, match="CPython alone"):
         read_python("pypy3.10")
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("flash attention", "flash-attn"),
+        ("FlashAttention2", "flash-attn"),
+        ("flash-attention-3", "flash-attn-3"),
+        ("SageAttention v2", "sageattention"),
+        ("bits and bytes", "bitsandbytes"),
+        ("pytorch-scatter", "torch-scatter"),
+        ("torchscatter", "torch-scatter"),
+        ("something-else", "something-else"),
+    ],
+)
+def test_an_extension_as_people_write_it(said: str, name: str) -> None:
+    assert read_extension(said) == name

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("diagnose")
-@click.argument("where", metavar="LOG|DIR|-", type=click.Path(path_type=str))
+@click.argument("where", metavar="LOG|DIR|-|MESSAGE", type=click.Path(path_type=str))
 @options.gpus
 @options.system
 @options.python
@@ -53,8 +53,8 @@ def command(
 ) -> int:
     """Find out what went wrong in a build, install or import LOG.
 
-    Reads a file (also .gz), every log in a folder, or `-` for standard input. The options say what the log does not:
-    the card, system or release that the fix is for.
+    Reads a file (also .gz), every log in a folder, `-` for standard input, or the message itself in quotes. The
+    options say what the log does not: the card, system or release that the fix is for.
 
     Exits with 0 if the log says that the work succeeded, with 8 if a cause was found, with 9 if no failure was
     recognised.
@@ -75,8 +75,10 @@ def command(
 
 
 def _refuse_binary(where: str) -> None:
+    from rekindle.diagnose.source import is_typed
+
     path = Path(where)
-    if where == "-" or not path.is_file():
+    if where == "-" or is_typed(where) or not path.is_file():
         return
     with path.open("rb") as stream:
         kind = files.binary_kind(stream.read(256))

@@ -24,6 +24,7 @@ _LOGS = (".log", ".txt", ".out", ".err", ".log.gz", ".txt.gz", ".out.gz", ".err.
 # CMake's own records of its probes: full of failures that are none.
 _PROBES = frozenset({"CMakeError.log", "CMakeOutput.log", "CMakeCache.txt", "CMakeLists.txt", "requirements.txt"})
 _MOST = 500
+_LONGEST_NAME, _WORDS = 250, 4
 
 
 class Diagnoses(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
@@ -41,8 +42,24 @@ def shown(answer: Diagnosis | Diagnoses) -> Diagnosis | Diagnoses:
     return shown_one(answer)
 
 
+def is_message(given: str) -> bool:
+    """Somebody typed or handed over what a program said, and no name of a file."""
+    return "\n" in given.strip() or len(given) > _LONGEST_NAME or ": " in given
+
+
+def is_typed(where: str) -> bool:
+    """The same where files may be looked for: a sentence that is the name of none."""
+    said = is_message(where) or where.strip().count(" ") >= _WORDS
+    return said and (len(where) > _LONGEST_NAME or not Path(where).exists())
+
+
 def diagnose(where: str, *, known: Facts | None = None, watch: Watch = nullcontext) -> Diagnosis | Diagnoses:
-    """`where` is a file, a folder, or `-` for standard input. `watch` is entered while files are read."""
+    """`where` is a file, a folder, `-` for standard input, or the message itself.
+
+    `watch` is entered while files are read.
+    """
+    if is_typed(where):
+        return diagnose_blocks([where.encode("utf-8", "replace")], known=known, source="what was typed")
     if where == "-":
         return diagnose_blocks(checked(_piped(), "standard input"), known=known, source="standard input")
     path = Path(where)

@@ -15,6 +15,7 @@ from rekindle import api
 from rekindle.core import codec, files
 from rekindle.core.errors import NotFound, RekindleError
 from rekindle.core.redact import secrets, without_secrets
+from rekindle.diagnose.source import is_message
 
 _ABOUT = (
     "Ask before you advise on PyTorch and NVIDIA GPUs. `plan` gives the one command that installs a PyTorch with code "
@@ -22,7 +23,6 @@ _ABOUT = (
 )
 
 # No path is longer.
-_PATH = 1_000
 
 
 def server(folders: Sequence[Path] = ()) -> MCPServer:
@@ -39,8 +39,7 @@ def server(folders: Sequence[Path] = ()) -> MCPServer:
 
     def read(given: str) -> str | bytes:
         """The text of a log as bytes, which nobody takes for a path."""
-        spoken = "\n" in given.strip() or len(given) > _PATH or ": " in given
-        return given.encode("utf-8", "replace") if spoken else str(here(given))
+        return given.encode("utf-8", "replace") if is_message(given) else str(here(given))
 
     made = MCPServer("rekindle", instructions=_ABOUT)
 

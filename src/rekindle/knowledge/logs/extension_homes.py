@@ -69,13 +69,13 @@ class ExtensionWheel(Row, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return self.and_later and Version(torch) > Version(self.torch[-1])
 
 
-_home = rows("extension_homes.toml", "home", ExtensionHome)
+homes = rows("extension_homes.toml", "home", ExtensionHome)
 _wheel = rows("extension_homes.toml", "wheel", ExtensionWheel)
 
 
 @cached
 def _by_name() -> dict[str, ExtensionHome]:
-    rows = _home()
+    rows = homes()
     named = {name.lower(): row for row in rows for name in row.modules}
     return named | {row.package.lower().replace("-", "_"): row for row in rows}
 
@@ -87,7 +87,7 @@ def home(module: str) -> ExtensionHome | None:
 
 @cached
 def _by_repository() -> dict[str, ExtensionHome]:
-    return {row.repository.rpartition("/")[2].lower(): row for row in _home()}
+    return {row.repository.rpartition("/")[2].lower(): row for row in homes()}
 
 
 def home_of_folder(name: str) -> ExtensionHome | None:
