@@ -557,3 +557,10 @@ def test_what_belongs_to_a_torch_comes_from_the_index_of_its_line(tmp_path: Path
     place.distribution("torchvision", "0.20.1")
     (step,) = place.audit(H200).steps
     assert step.commands[0].endswith("torchvision==0.22.1+cu118 --index-url https://download.pytorch.org/whl/cu118")
+
+
+def test_an_environment_without_compiled_code_is_not_praised(tmp_path: Path) -> None:
+    (tmp_path / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.4\n", encoding="utf-8")
+    seen = rekindle_command("audit", str(tmp_path), "--no-cache")
+    assert "no problems" not in seen.out and "nothing in it is compiled code" in seen.out

@@ -91,7 +91,8 @@ def _summary(answer: Audit) -> str:
         for state in (State.FAIL, State.UNVERIFIED, State.WARN)
         if (number := sum(each is state for each in every))
     ]
-    return f"{count}, {', '.join(said)}" if said else f"{count}, no problems"
+    fine = "no problems" if answer.examined else "nothing in it is compiled code"
+    return f"{count}, {', '.join(said) or fine}"
 
 
 def _explain(findings: list[Finding]) -> None:
