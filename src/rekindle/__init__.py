@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rekindle.stack.verdict import Verdict
     from rekindle.wheels.inspect.inspection import Inspection
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 _ANSWERS = {
     "Audit": "rekindle.audit.answer",
     "CardAnswer": "rekindle.stack.card",

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import yaml
 
-from tools.release import PROJECT, faults, part, with_urls
+from tools.release import HEADING, PROJECT, faults, part, with_urls
 
 PACKAGE = '__version__ = "0.2.0"\n'
 CHANGELOG = "# Changelog\n\n## 0.2.0\n\n### Added\n- `plan`.\n\n## 0.1.0\n\n- The first.\n"
@@ -34,9 +34,10 @@ def test_what_has_to_be_done_first_is_said(tag: str, package: str, changelog: st
     assert any(said in line for line in faults(tag, package, changelog))
 
 
-def test_what_stands_is_a_development_version() -> None:
+def test_what_stands_is_the_release_that_the_changelog_begins_with() -> None:
     package = (PROJECT / "src/rekindle/__init__.py").read_text(encoding="utf-8")
-    assert faults("v0.2.0", package, (PROJECT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    changelog = (PROJECT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert not faults(f"v{HEADING.findall(changelog)[0]}", package, changelog)
 
 
 def test_only_what_was_tried_is_published() -> None:
