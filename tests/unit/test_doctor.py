@@ -165,6 +165,13 @@ class TestSeveralCards:
         fine = msgspec.structs.replace(here, installed=have)
         assert resolve(fine, Wish()).recommended.commands == ()
 
+    def test_what_is_installed_is_not_explained_by_a_build(self) -> None:
+        """On a machine with CUDA 13 the reason was that a newer release does not build with CUDA 11.8."""
+        have = Installed(version="2.11.0+cu130", cuda=Version("13.0"), targets=(Target.parse("sm_90"),))
+        here = situation_from_options(["H200"], system="linux", driver="580.159.04", python="3.12")
+        why = resolve(msgspec.structs.replace(here, installed=have), Wish()).decisive
+        assert why and "what is installed works as it is" in why and "--torch 2.15.0" in why
+
     def test_the_containers_limit_counts_not_the_machines_memory(self) -> None:
         the("mixed-linux", "memory.container", State.WARN, "8.0 of 31.1 GB")
         the("mixed-linux", "memory.enough", State.WARN, "8 GB")

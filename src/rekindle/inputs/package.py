@@ -19,7 +19,8 @@ def read_extension(text: str) -> str:
     plain = text.strip()
     if (name := canonical_name(plain)) == "torch":
         raise UsageError("torch itself is no extension", hint="`rekindle plan` finds the PyTorch for your GPUs")
-    if name in PROJECTS or home_of_folder(name) is not None or files(name):
+    known = bool(name) and (name in PROJECTS or home_of_folder(name) is not None or bool(files(name)))
+    if known:
         return name
     if spelled := _spelled(plain):
         return spelled
@@ -46,7 +47,8 @@ def _spelled(text: str) -> str | None:
 def _by_letters() -> dict[str, str]:
     folders = {_letters(row.repository.rpartition("/")[2]): canonical_name(row.package) for row in homes()}
     names = {*PROJECTS, *packages(), *(canonical_name(row.package) for row in homes())}
-    return folders | {_letters(name): name for name in names}
+    known = folders | {_letters(name): name for name in names}
+    return {letters: name for letters, name in known.items() if letters}
 
 
 def _letters(text: str) -> str:

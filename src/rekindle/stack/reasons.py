@@ -101,6 +101,10 @@ def why_not_newest(best: Route, wish: Wish, rejections: Sequence[Rejection], rou
         return None
     if Version(best.torch) >= Version(newest):
         return None
+    if best.route is RouteKind.INSTALLED:
+        able = max((each.torch for each in routes if each.torch), key=Version, default=best.torch)
+        newer = Version(able) > Version(best.torch)
+        return f"not {able}: what is installed works as it is (`--torch {able}` plans the newer one)" if newer else None
     return _against(_later(best.torch), best, rejections, routes)
 
 
