@@ -14,7 +14,7 @@ from rekindle.compat import driver_cuda
 from rekindle.compat.companion import belongs
 from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.compat.extension_torch import official_abi, runtimes, same_abi, same_cuda
-from rekindle.compat.host_compiler import takes_msvc
+from rekindle.compat.host_compiler import takes_compiler
 from rekindle.compat.judgement import Clash, Fits, Unknown, judged
 from rekindle.compat.library_card import cudnn_serves
 from rekindle.compat.toolkit_card import arch_list, compiles
@@ -30,6 +30,7 @@ from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.model import FoundToolkit
 from rekindle.model.driver import Driver
+from rekindle.model.host_compiler import msvc
 from rekindle.model.platform import LINUX
 from rekindle.stack.driver import Driving, drive, window_of
 from rekindle.stack.offers import official_of
@@ -117,7 +118,7 @@ def test_a_cuda_and_a_toolset_are_judged_alike(cuda: str, toolset: str, tmp_path
     from rekindle.stack.resolver import resolve
     from rekindle.stack.situation import Wish
 
-    answer = takes_msvc(Version(cuda), Version(toolset))
+    answer = takes_compiler(Version(cuda), msvc(Version(toolset)))
     verdict = resolve(
         situation_from_options(["RTX 2080"], system="windows"), Wish(cuda=Version(cuda), toolset=Version(toolset))
     )

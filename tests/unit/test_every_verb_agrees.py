@@ -40,6 +40,7 @@ from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge.gpu.capabilities import needs
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.torch_wheels import torch_wheels
+from rekindle.model.host_compiler import gcc as gcc_of
 from rekindle.model.platform import LINUX, Platform
 from rekindle.stack import coverage
 from rekindle.stack.driver import card_window
@@ -436,7 +437,7 @@ FEATURE_CARD = Pair(
 GCC = Pair(
     "toolkit and GCC",
     itertools.product(CUDAS, ("7", "9", "10", "11", "12", "13", "14")),
-    lambda cuda, gcc: holds(host_compiler.takes_gcc(Version(cuda), int(gcc))),
+    lambda cuda, gcc: holds(host_compiler.takes_compiler(Version(cuda), gcc_of(int(gcc)))),
     {
         "review": lambda folder, cuda, gcc: remarked(
             folder, "build.sh", f"export PATH=/usr/local/cuda-{cuda}/bin:$PATH CUDA_HOME=/usr/local/cuda-{cuda}\n"

@@ -13,9 +13,7 @@ import rekindle
 from rekindle.compat import driver_cuda
 from rekindle.compat.container import serves
 from rekindle.compat.host_compiler import (
-    takes_clang,
-    takes_gcc,
-    takes_msvc,
+    takes_compiler,
     toolset_of_compiler,
     toolset_range,
 )
@@ -30,6 +28,7 @@ from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import companions, options, projects, releases, torch_wheels
 from rekindle.knowledge.torch.releases import upstream_build, upstream_builds
 from rekindle.model.driver import Driver
+from rekindle.model.host_compiler import HostCompiler, gcc, msvc
 from rekindle.model.platform import LINUX, WINDOWS
 from rekindle.wheels.closure.linkage import LoadTime
 from rekindle.wheels.closure.pe import provider_pin
@@ -86,13 +85,13 @@ def test_tables_are_plain_utf8_without_foreign_hosts(path: Path) -> None:
     ],
 )
 def test_both_msvc_gates(cuda: str, toolset: str, accepted: bool | None) -> None:
-    assert _fits(takes_msvc(Version(cuda), Version(toolset))) is accepted
+    assert _fits(takes_compiler(Version(cuda), msvc(Version(toolset)))) is accepted
 
 
 def test_the_stl_gate_is_told_apart_from_nvccs_own() -> None:
     # CUDA 11.5 ends at _MSC_VER 1929, so nvcc refuses 14.34 first; an STL of 17.11 asks 12.3 for 12.4 although the
     # header of 12.3 (1910 to 1939) would refuse it too: what is said must name the gate that speaks.
-    assert "nvcc" in _sentence(takes_msvc(Version("11.5"), Version("14.34")))
+    assert "nvcc" in _sentence(takes_compiler(Version("11.5"), msvc(Version("14.34"))))
     assert str(toolset_of_compiler(Version("19.29.30133"))) == "14.29"
 
 
@@ -111,12 +110,12 @@ def test_toolset_ranges_of_the_seeds_toolkits() -> None:
 
 
 def test_gcc_and_clang_limits() -> None:
-    assert _fits(takes_gcc(Version("11.8"), 11)) is True
-    assert _fits(takes_gcc(Version("11.8"), 12)) is False
-    assert _fits(takes_gcc(Version("13.4"), 16)) is True
-    assert _fits(takes_clang(Version("12.8"), 19)) is True
-    assert _fits(takes_clang(Version("12.8"), 20)) is False
-    assert _fits(takes_gcc(Version("14.9"), 12)) is None
+    assert _fits(takes_compiler(Version("11.8"), gcc(11))) is True
+    assert _fits(takes_compiler(Version("11.8"), gcc(12))) is False
+    assert _fits(takes_compiler(Version("13.4"), gcc(16))) is True
+    assert _fits(takes_compiler(Version("12.8"), HostCompiler("clang", Version("19")))) is True
+    assert _fits(takes_compiler(Version("12.8"), HostCompiler("clang", Version("20")))) is False
+    assert _fits(takes_compiler(Version("14.9"), gcc(12))) is None
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from rekindle.knowledge.builds import extension_files, programs
 from rekindle.knowledge.cuda.library_packages import providers
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.torch import companions
-from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
 from rekindle.model.platform import Platform
 from rekindle.model.requirement import canonical_name, holds, place, requirement
+from rekindle.model.torch_pin import TorchPin
 
 # A finding of these about a package is mended by another build of that package.
 _ANOTHER_BUILD = (
@@ -185,10 +185,8 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
 
 def _of_line(pin: str, torch: str) -> tuple[str, ...]:
     """Of the same CUDA line as the torch: the configured index may hold another one under the same version."""
-    line = torch.partition("+")[2]
-    if line != "cpu" and CudaLine.parse(line) is None:
-        return (pin,)
-    return (f"{pin}+{line}", "--index-url", index_of(line))
+    own = TorchPin.parse(torch)
+    return (f"{pin}+{own.variant}", "--index-url", own.index) if own.index else (pin,)
 
 
 def _requirements(by: InstalledDistribution, environment: Environment) -> Iterator[Requirement]:

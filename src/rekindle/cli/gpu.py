@@ -10,6 +10,7 @@ from rekindle.core import console
 from rekindle.core.command import rekindle
 from rekindle.core.errors import UsageError
 from rekindle.knowledge.torch.releases import torch_releases
+from rekindle.model.torch_pin import TorchPin
 from rekindle.stack.card import CardAnswer, ServingWheel, describe
 
 
@@ -134,7 +135,7 @@ def _wheels(rows: tuple[ServingWheel, ...]) -> str:
 
 def _wheel(row: ServingWheel) -> str:
     return (
-        f"{row.torch}+{row.variant}"
+        str(TorchPin(row.torch, row.variant))
         + (" by JIT" if row.by_jit else "")
         + (" without cuDNN" if row.cudnn_serves is False else " in part" if row.loses and not row.by_jit else "")
     )

@@ -18,6 +18,7 @@ from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import companions
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.requirement import canonical_name
+from rekindle.model.torch_pin import CPU
 
 _PLATFORMS = {"linux": "linux_x86_64", "windows": "win_amd64"}
 
@@ -50,16 +51,15 @@ def ready_made(package: str, asked: AskedFile, cards: Sequence[NamedCard], glibc
     near = extension_files.nearest(name, asked)
     if any(isinstance(serves(row, near, cards, glibc), Fits) for row in extension_files.fitting(name, near)):
         return Fits()
-    torch = f"{asked.torch}+{asked.line}" if asked.line else asked.torch
-    return Clash(sentence=f"no ready-made wheel of {name} is known for torch {torch}", source=rows[0].source)
+    return Clash(sentence=f"no ready-made wheel of {name} is known for torch {asked.torch}", source=rows[0].source)
 
 
 def _companion(name: str, asked: AskedFile) -> Judgement:
-    line = asked.line or "cpu"
-    row = companions.companion(name, asked.torch, asked.platform, line=line, python=asked.python)
-    if row or companions.without_gpu_code(name, asked.torch, asked.platform, python=asked.python):
+    line = asked.torch.variant or CPU
+    row = companions.companion(name, asked.torch.release, asked.platform, line=line, python=asked.python)
+    if row or companions.without_gpu_code(name, asked.torch.release, asked.platform, python=asked.python):
         return Fits()
-    sentence = f"no {name} of {line} is known for torch {asked.torch}"
+    sentence = f"no {name} of {line} is known for torch {asked.torch.release}"
     return Clash(sentence=sentence, source="the torch that each release of it was built with")
 
 
@@ -98,7 +98,7 @@ def serves(row: ExtensionFile, asked: AskedFile, cards: Sequence[NamedCard], gli
     lacking = next((each for each in (loaded, *beside) if isinstance(each, Clash)), None)
     if lacking is not None:
         return lacking
-    _, line = row.parts(row.build_for(asked.torch, asked.line) or "")
+    _, line = row.parts(row.build_for(asked.torch) or "")
     own = CudaLine.parse(line)
     cuda = row.toolkit or (own.cuda if own else None)
     for card in cards:
@@ -133,17 +133,17 @@ def index_words(row: ExtensionFile, asked: AskedFile) -> tuple[str, ...]:
 
 def _fields(row: ExtensionFile, asked: AskedFile) -> dict[str, str]:
     """What the patterns of a row are filled in with."""
-    torch, _ = row.parts(row.build_for(asked.torch, asked.line) or "")
-    minor, line = str(Version(asked.torch).major_minor), asked.line or ""
+    torch, _ = row.parts(row.build_for(asked.torch) or "")
+    minor, line = str(Version(asked.torch.release).major_minor), asked.torch.variant or ""
     cuda = CudaLine.parse(line)
     python = asked.python.replace(".", "")
     return {
         "package": row.package,
         "version": row.version,
-        "torch": str(torch or asked.torch),
+        "torch": str(torch or asked.torch.release),
         "minor": minor,
         "digits": minor.replace(".", ""),
-        "patch": asked.torch.replace(".", ""),
+        "patch": asked.torch.release.replace(".", ""),
         "line": line,
         "major": line[2:4],
         "cuda": str(cuda.cuda) if cuda else "",
@@ -162,7 +162,11 @@ def _file_name(row: ExtensionFile, asked: AskedFile, cxx_abi: str | None) -> str
         built = wheel_platform.built_for(name)
         built = msgspec.structs.replace(built, cxx_abi=None) if len(own) == 1 else built
         judged = wheel_platform.goes_with(
-            built, torch=asked.torch, line=asked.line, python=asked.python, system=asked.platform.system
+            built,
+            torch=asked.torch.release,
+            line=asked.torch.variant,
+            python=asked.python,
+            system=asked.platform.system,
         )
         if not isinstance(judged, Clash):
             return name

@@ -7,18 +7,25 @@ from rekindle.core.command import Command
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.host_compilers import c_library_limits, host_limits, msc_ver_of, stl_gate, toolsets
 from rekindle.knowledge.tables import Evidence, cached
+from rekindle.model.host_compiler import HostCompiler, msvc
 
 _OLDEST_GCC = 5
 
 
 @cached
-def takes_msvc(cuda: Version, toolset: Version) -> Judgement:
+def takes_compiler(cuda: Version, compiler: HostCompiler) -> Judgement:
+    if compiler.kind == "msvc":
+        return _takes_msvc(cuda, compiler.version)
+    return (_takes_gcc if compiler.kind == "gcc" else _takes_clang)(cuda, compiler.version.major)
+
+
+def _takes_msvc(cuda: Version, toolset: Version) -> Judgement:
     """Both gates. The toolset is refused if either refuses it; the STL's is known also where nvcc's is not."""
     by_nvcc, by_stl = _nvcc_gate(cuda, toolset), _stl_gate(cuda, toolset)
     return next((each for each in (by_nvcc, by_stl) if isinstance(each, Clash)), by_nvcc)
 
 
-def takes_gcc(cuda: Version, major: int) -> Judgement:
+def _takes_gcc(cuda: Version, major: int) -> Judgement:
     limits = host_limits(cuda)
     if limits is None or limits.gcc_max is None:
         return Unknown(missing=f"the limits of CUDA {cuda} for GCC are not in the tables")
@@ -29,7 +36,7 @@ def takes_gcc(cuda: Version, major: int) -> Judgement:
     return Clash(sentence=sentence, source=limits.source, changes=(change,))
 
 
-def takes_clang(cuda: Version, major: int) -> Judgement:
+def _takes_clang(cuda: Version, major: int) -> Judgement:
     limits = host_limits(cuda)
     if limits is None or limits.clang_below is None:
         return Unknown(missing=f"the limits of CUDA {cuda} for clang are not in the tables")
@@ -82,7 +89,7 @@ def toolset_of_compiler(cl: Version) -> Version:
 @cached
 def toolset_range(cuda: Version) -> tuple[Version, Version] | None:
     """The oldest and newest toolset that pass both gates; None when not known."""
-    fitting = [row.toolset for row in toolsets() if isinstance(takes_msvc(cuda, row.toolset), Fits)]
+    fitting = [row.toolset for row in toolsets() if isinstance(takes_compiler(cuda, msvc(row.toolset)), Fits)]
     return (min(fitting), max(fitting)) if fitting else None
 
 

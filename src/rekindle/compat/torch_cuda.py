@@ -25,8 +25,7 @@ from rekindle.knowledge.torch.releases import (
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.platform import Platform
-
-CPU = "cpu"
+from rekindle.model.torch_pin import CPU, TorchPin
 
 
 def package_line(torch: str, place: Platform) -> str | None:
@@ -150,5 +149,5 @@ def _cudas(torch: str | None) -> list[Version]:
 
 
 def _spoken(torch: str | None, line: str | None) -> str:
-    plain = f"torch {torch}" if torch else "this torch"
-    return f"{plain}+{line}" if line else plain
+    spoken = TorchPin(torch or "", line).spoken
+    return spoken if torch else f"this {spoken}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from rekindle.compat.host_compiler import newest_gcc, takes_gcc, toolset_range, toolsets_of
+from rekindle.compat.host_compiler import newest_gcc, takes_compiler, toolset_range, toolsets_of
 from rekindle.compat.judgement import Fits
 from rekindle.compat.toolkit_card import able_toolkits
 from rekindle.core.errors import RekindleError
@@ -15,6 +15,7 @@ from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.logs.extension_homes import distribution, package_of
 from rekindle.knowledge.torch import releases
 from rekindle.model.cuda_line import CudaLine
+from rekindle.model.host_compiler import gcc
 
 # The first GCC that has a standard; nvcc has 17 since CUDA 11.0 and 20 since 12.0.
 _GCC_WITH = {"11": "5", "14": "5", "17": "8", "20": "11", "23": "14"}
@@ -121,7 +122,9 @@ def _gcc(here: str, fits: str | None, facts: Facts) -> dict[str, str]:
     if major < _IN_TABLES:
         return found
     floor = max(Version(facts.cuda or "0"), Version(_MISREADS.get(here, "0")))
-    taking = [version for version in _releases() if version > floor and isinstance(takes_gcc(version, major), Fits)]
+    taking = [
+        version for version in _releases() if version > floor and isinstance(takes_compiler(version, gcc(major)), Fits)
+    ]
     return found | present(gcc_cuda=next(iter(taking), None))
 
 

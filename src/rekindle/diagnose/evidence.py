@@ -27,7 +27,9 @@ from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.knowledge.torch import companions, releases
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.driver import Driver
+from rekindle.model.host_compiler import gcc, msvc
 from rekindle.model.platform import LINUX
+from rekindle.model.torch_pin import CPU
 from rekindle.stack import coverage
 
 
@@ -115,7 +117,7 @@ def _of_card(facts: Facts, sure: bool, trouble: bool) -> Iterator[Judged]:
         if lacking and {"names_torch", "torch_program"} & signs:
             clash = Clash(sentence=f"the torch of today has no code for {name}", source="the wheels of PyTorch")
             yield _said("card and torch of today", clash, "torch_lacks_gpu_arch", alone=trouble)
-    if facts.variant == "cpu" and (card or {"smi", "cluster"} & signs):
+    if facts.variant == CPU and (card or {"smi", "cluster"} & signs):
         clash = Clash(sentence=f"{torch} has no CUDA in it, and {name} needs one that has", source="PyPI")
         yield _said(f"{torch} and card", clash, "torch_cpu_only", alone=sure)
     plain = {"unused", "plain_torch"} <= signs and not facts.variant and not facts.index and not facts.vendor
@@ -143,10 +145,10 @@ def _of_torch(facts: Facts, trouble: bool, unbuilt: bool) -> Iterator[Judged]:
         answer = extension_torch.same_cuda("what the toolkit compiles", cuda, line.cuda)
         yield _said("toolkit and CUDA of torch", answer, "cuda_torch_version_mismatch", alone=unbuilt)
     if cuda and facts.gcc:
-        answer = host_compiler.takes_gcc(cuda, int(facts.gcc))
+        answer = host_compiler.takes_compiler(cuda, gcc(int(facts.gcc)))
         yield _said("toolkit and GCC", answer, "gcc_too_new_for_cuda", alone=unbuilt)
     if cuda and facts.toolset:
-        answer = host_compiler.takes_msvc(cuda, Version(facts.toolset))
+        answer = host_compiler.takes_compiler(cuda, msvc(Version(facts.toolset)))
         yield _said("toolkit and MSVC", answer, "msvc_too_new_for_cuda", alone=unbuilt)
     beside = {name: version for name, _, version in (each.partition("==") for each in facts.installs)}
     beside |= {name: getattr(facts, name) or "" for name in companions.PROJECTS} | {"torch": ""}

@@ -190,12 +190,12 @@ def of_machine(machine: Machine, said: Facts) -> Facts:
         gpus=machine.capabilities,
         cuda=str(toolkit.version.major_minor) if toolkit and toolkit.version else None,
         toolkit=toolkit.root if toolkit else None,
-        torch=machine.torch.version.partition("+")[0] if machine.torch else None,
+        torch=machine.torch.pin.release if machine.torch else None,
         toolset=str(prompt.toolset.major_minor) if prompt.toolset else None,
         msvc=bool(machine.toolsets) if machine.os == "windows" else None,
         developer_prompt=bool(prompt.toolset or prompt.cl) if machine.os == "windows" else None,
         driver=str(machine.driver.version) if machine.driver and machine.driver.version else None,
-        variant=machine.torch.version.partition("+")[2] or None if machine.torch else None,
+        variant=machine.torch.pin.variant if machine.torch else None,
         situation=situation_of(machine) if not said.gpus and said.os in (None, machine.os) else None,
     )
     return _over(found, said)

@@ -31,6 +31,7 @@ from rekindle.knowledge.logs.signatures import CauseRow, FixStep, of_cause
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.options import options
 from rekindle.model.cuda_line import CudaLine
+from rekindle.model.torch_pin import TorchPin
 from rekindle.stack import coverage
 
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -267,7 +268,7 @@ def _of_log(command: Command, facts: Facts) -> Command:
         portable = ("--env", ".") if "portable" in facts.signs else ()
         return Command(*command.words, *portable, system=command.system) if portable else command
     card = min(facts.gpus).sm if facts.gpus and "--gpu" not in command.words else None
-    told = present(torch=f"{facts.torch}+{facts.variant}", python=facts.python, os=facts.os, gpu=card)
+    told = present(torch=str(TorchPin(facts.torch, facts.variant)), python=facts.python, os=facts.os, gpu=card)
     more = (word for option, value in told.items() for word in (f"--{option}", value))
     return Command(*command.words, *more, system=command.system)
 

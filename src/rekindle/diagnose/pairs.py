@@ -14,6 +14,7 @@ from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.torch import companions, releases
 from rekindle.model.cuda_line import LINE, index_of
 from rekindle.model.platform import Platform
+from rekindle.model.torch_pin import CPU, TorchPin
 from rekindle.stack import coverage
 
 _SYSTEMS = ("linux", "windows")
@@ -28,13 +29,15 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         fitting = {each.what: each.value for each in answer.changes} if isinstance(answer, Clash) else {}
         found |= present(python_for_torch=fitting.get("python"), torch_for_python=fitting.get("torch"))
     if facts.torch:
-        built = facts.variant if facts.variant != "cpu" else None
+        built = facts.variant if facts.variant != CPU else None
         pinned = _companions(facts.torch, built, facts.os) if built else None
         found |= {"companions": pinned, "variant": built} if pinned and built else _belonging(facts.torch)
         found |= _lines_of(facts.torch) | present(early_cuda=releases.newest_cuda(Version(facts.torch)))
     if "built_for" in fields and "built_variant" in fields:
         pinned = _companions(fields["built_for"], fields["built_variant"], facts.os)
-        found |= present(built_set=pinned and f"torch=={fields['built_for']}+{fields['built_variant']} {pinned}")
+        found |= present(
+            built_set=pinned and f"torch=={TorchPin(fields['built_for'], fields['built_variant'])} {pinned}"
+        )
     if "companion" in fields and "have_torch" in fields:
         found |= present(companion_fits=release_for(fields["companion"], fields["have_torch"]))
     return found
@@ -118,7 +121,7 @@ def _exact(torch: str, variant: str | None, facts: Facts) -> str | None:
             return _pythons(release, facts, f"The torch {torch} of the index `{facts.index}`")
         return f"torch {torch} has no index `{facts.index}`: it has {_listed(names)}."
     if variant is not None and variant not in names:
-        return f"There is no torch {torch}+{variant}: PyTorch made {_listed(names)} of it."
+        return f"There is no torch {TorchPin(torch, variant)}: PyTorch made {_listed(names)} of it."
     known = release.pythons(facts.os or "linux")
     wanted = bool(known) and not (facts.python and isinstance(takes(torch, facts.python, facts.os or "linux"), Fits))
     told = f"The wheels of torch {torch} are for Python {known[0]} to {known[-1]} only" if wanted else ""

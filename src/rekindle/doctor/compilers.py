@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from rekindle.compat.host_compiler import (
     newest_gcc,
     packaged_gcc,
-    takes_gcc,
-    takes_msvc,
+    takes_compiler,
     toolset_of_compiler,
     toolset_range,
 )
@@ -20,6 +19,7 @@ from rekindle.doctor.check import judge, listed, say
 from rekindle.doctor.cuda import compiles_for, serving, short
 from rekindle.machine.model import FoundToolkit, FoundToolset, Machine
 from rekindle.machine.toolchain import gcc, msvc
+from rekindle.model.host_compiler import HostCompiler
 
 _COMPILER_VARIABLES = ("CC", "CXX", "CUDAHOSTCXX", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "ICX", "ICC")
 _ROOT_VARIABLES = ("ONEAPI_ROOT", "MKLROOT")
@@ -66,7 +66,7 @@ def accepted(machine: Machine) -> Iterator[Finding]:
             found = f"CUDA {short(toolkit)} takes toolset {best.version}: -vcvars_ver={best.version}{refused}"
             yield say("msvc.accepted", State.PASS, found)
             continue
-        answers = {t: takes_msvc(cuda_of(toolkit), t.version) for t in machine.toolsets}
+        answers = {t: takes_compiler(cuda_of(toolkit), t.host) for t in machine.toolsets}
         refused_by = answers[machine.toolsets[0]]
         if not isinstance(refused_by, Clash) or any(isinstance(each, Unknown) for each in answers.values()):
             found = f"which toolsets CUDA {short(toolkit)} accepts is not in the tables"
@@ -116,7 +116,9 @@ def prompt(machine: Machine) -> Iterator[Finding]:
     if seen.cl_version and machine.toolkit and machine.toolkit.version:
         toolset = seen.toolset or toolset_of_compiler(seen.cl_version)
         cuda = cuda_of(machine.toolkit)
-        state, reason = judged(takes_msvc(cuda, toolset), f"toolset {toolset} passes both gates of CUDA {cuda}")
+        state, reason = judged(
+            takes_compiler(cuda, HostCompiler("msvc", toolset)), f"toolset {toolset} passes both gates of CUDA {cuda}"
+        )
         other = _bystander(machine, machine.toolkit)
         yield say("msvc.prompt-toolset", state, reason, fix=other, commands=() if other else _vcvars(machine))
     if seen.link:
@@ -140,7 +142,7 @@ def accepted_gcc(machine: Machine) -> Iterator[Finding]:
             yield say("gcc.accepted", State.WARN, f"no g++ for CUDA {cuda}", fix="install g++")
             continue
         default = next((compiler for compiler in gccs if compiler.default), gccs[0])
-        state, reason = judged(takes_gcc(cuda, default.version.major), f"CUDA {cuda} takes g++ {default.version}")
+        state, reason = judged(takes_compiler(cuda, default.host), f"CUDA {cuda} takes g++ {default.version}")
         other = next(iter(gcc.taken_by(cuda, gccs)), None)
         if state is not State.FAIL:
             yield say("gcc.accepted", state, reason)

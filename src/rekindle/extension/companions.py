@@ -20,6 +20,7 @@ from rekindle.knowledge.builds import extension_builds
 from rekindle.knowledge.builds.extension_builds import Project
 from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.torch_pin import TorchPin
 from rekindle.source import checkout
 from rekindle.source.git import Mirrors, Network, Origin
 
@@ -48,7 +49,7 @@ def companion_from_requirement(requirement: str, torch: str) -> NamedCompanion |
     if asked is None and expected is None:
         message = f"Rekindle's data does not say which {project.name} belongs to torch {torch}"
         raise UsageError(message, hint=f"name its version: `rekindle extension build {project.name}==X.Y.Z`")
-    version = (asked or expected or "").partition("+")[0]
+    version = TorchPin.parse(asked or expected or "").release
     return NamedCompanion(
         project=project, version=version, belongs=None if expected is None else version == expected, torch=torch
     )
@@ -71,7 +72,7 @@ def finding(this: NamedCompanion) -> Finding:
 
 def changes(this: NamedCompanion) -> tuple[VariableChange, ...]:
     """What its build must be told besides what the table says, each with the reason."""
-    plain = this.torch.partition("+")[0]
+    plain = TorchPin.parse(this.torch).release
     return (
         set_to("BUILD_VERSION", this.version, "the plain version, no commit"),
         set_to("PYTORCH_VERSION", plain, "the wheel then requires this torch, and pip does not replace it"),

@@ -296,9 +296,9 @@ class _Search:
 
     def _other_line(self, row: ExtensionFile) -> str | None:
         """What is said of a file of another line of the same CUDA major."""
-        if self.asked.line == self.question.line or row.build_for(self.asked.torch, self.question.line):
+        if self.asked.torch == self.question.pin or row.build_for(self.question.pin):
             return None
-        return f"it was built for {self.asked.line}: within one CUDA major the runtimes are compatible"
+        return f"it was built for {self.asked.torch.variant}: within one CUDA major the runtimes are compatible"
 
     def _of_file(self, row: ExtensionFile) -> Iterator[FoundWheel]:
         address = extension_file.file_address(row, self.asked, self.question.cxx_abi)
@@ -442,16 +442,15 @@ class _Search:
             pythons = ", ".join(sorted({each for row in other for each in row.pythons}, key=_number))
             return (f"its files for this torch are for Python {pythons}, not for {asked.python}",)
         builds = _builds_of(there)
-        said = ", ".join(_builds_of(there, asked.torch)) or " to ".join(dict.fromkeys((builds[0], builds[-1])))
-        return (f"its ready-made files are for torch {said}, not for {asked.torch}+{asked.line}",)
+        said = ", ".join(_builds_of(there, asked.torch.release)) or " to ".join(dict.fromkeys((builds[0], builds[-1])))
+        return (f"its ready-made files are for torch {said}, not for {asked.torch}",)
 
     def _for_the_cards(self, rows: Sequence[ExtensionFile]) -> tuple[str, ...]:
         """With which other torch or CUDA a file has code for the cards."""
         cards = [card.capability for card in self.question.cards]
         able = [row for row in rows if self.question.python in row.pythons and all(map(row.serves, cards))]
-        torch = self.question.torch
-        lines = dict.fromkeys(each.variant for each in official_of(torch, self.question.platform))
-        same = [f"{torch}+{line}" for line in lines if any(row.build_for(torch, line) for row in able)]
+        pins = dict.fromkeys(each.pin for each in official_of(self.question.torch, self.question.platform))
+        same = [str(pin) for pin in pins if any(row.build_for(pin) for row in able)]
         return (f"it has code for your card with torch {', '.join(same or _builds_of(able))}",) if able else ()
 
 

@@ -12,7 +12,6 @@ from rekindle.audit.cards import cards_of
 from rekindle.compat.extension_file import needs_torch
 from rekindle.compat.extension_torch import official_abi
 from rekindle.compat.torch_cuda import ordinary_line
-from rekindle.core import codec
 from rekindle.core.command import Command, pip, rekindle
 from rekindle.core.errors import NoRoute, NotFound, RekindleError, UsageError
 from rekindle.core.version import Version
@@ -28,6 +27,7 @@ from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.environment import Environment
 from rekindle.model.platform import LINUX, Platform
+from rekindle.model.torch_pin import TorchPin
 from rekindle.stack.from_machine import situation_here, situation_of
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route, Stack
@@ -58,13 +58,16 @@ class ExtensionQuestion(msgspec.Struct, frozen=True, kw_only=True):
         return self.platform.system
 
     @property
+    def pin(self) -> TorchPin:
+        return TorchPin(self.torch, self.line)
+
+    @property
     def asked(self) -> AskedFile:
-        return codec.like(AskedFile, self)
+        return AskedFile(torch=self.pin, python=self.python, platform=self.platform)
 
     @property
     def cuda(self) -> Version | None:
-        line = CudaLine.parse(self.line)
-        return line.cuda if line else None
+        return self.pin.line.cuda if self.pin.line else None
 
     @property
     def beside(self) -> ForTorch:
@@ -129,7 +132,7 @@ def of(name: str, said: TorchNamed, *, place: Path | None = None, gpus: Sequence
     else:
         release, line, python = str(planned.torch), CudaLine(planned.cuda).name, python or str(planned.python)
         taken = rekindle("plan", *(word for each in wish.extensions for word in ("--with", each)))
-        notes.append(f"{release}+{line} is what `{taken}` takes: `--torch` names another")
+        notes.append(f"{TorchPin(release, line)} is what `{taken}` takes: `--torch` names another")
     if where.system == "windows":
         notes.append("`--env FOLDER` instead of `--torch` answers for the Python of a portable folder (ComfyUI)")
     return ExtensionQuestion(

@@ -13,13 +13,14 @@ import msgspec
 import psutil
 
 from rekindle import __version__
-from rekindle.compat.host_compiler import takes_gcc, takes_msvc
+from rekindle.compat.host_compiler import takes_compiler
 from rekindle.compat.judgement import Clash
 from rekindle.core import processes, python, signing
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.fleet.job import FleetJob, FleetLock, JobKind
 from rekindle.machine.model import Machine
+from rekindle.model.host_compiler import gcc, msvc
 
 _GB = 1024**3
 
@@ -156,13 +157,12 @@ def _toolkit(lock: FleetLock, have: Announcement) -> list[str]:
 
 
 def _compiler(cuda: Version, have: Announcement) -> list[str]:
-    if have.system == "windows":
-        fits = any(not isinstance(takes_msvc(cuda, Version(each)), Clash) for each in have.toolsets)
-        return [] if fits else [f"an MSVC toolset that CUDA {cuda} takes"]
-    fits = any(not isinstance(takes_gcc(cuda, Version(each).major), Clash) for each in have.gcc)
-    return (
-        [] if fits or any(each.startswith("gcc==") for each in have.provisions) else [f"a GCC that CUDA {cuda} takes"]
-    )
+    windows = have.system == "windows"
+    own = [msvc(Version(each)) for each in have.toolsets] if windows else [gcc(Version(each)) for each in have.gcc]
+    provided = not windows and any(each.startswith("gcc==") for each in have.provisions)
+    if provided or any(not isinstance(takes_compiler(cuda, each), Clash) for each in own):
+        return []
+    return [f"{'an MSVC toolset' if windows else 'a GCC'} that CUDA {cuda} takes"]
 
 
 def _cudnn(wanted: str, have: Announcement) -> bool:

@@ -30,6 +30,7 @@ from rekindle.formats import unpacking
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.model.cuda_line import CudaLine
+from rekindle.model.torch_pin import CPU
 from rekindle.stack.plan import Pinned, Plan
 from rekindle.wheels.shelf.provenance import BuildFacts
 
@@ -134,7 +135,7 @@ def name_of(lock: FleetLock) -> str:
         lock.project,
         version,
         f"torch{lock.torch}" if lock.kind is JobKind.EXTENSION else None,
-        CudaLine(Version(lock.cuda)).name if lock.cuda else "cpu",
+        CudaLine(Version(lock.cuda)).name if lock.cuda else CPU,
         ".".join(targets) or None,
         f"py{lock.python.replace('.', '')}" if lock.python else None,
         lock.system,

@@ -23,13 +23,14 @@ from rekindle.core.errors import RekindleError, UnknownName
 from rekindle.core.version import Version
 from rekindle.fleet import job
 from rekindle.fleet.job import FleetLock, JobEstimate, JobKind, JobState
-from rekindle.fleet.matrix_file import CPU, MatrixCell, MatrixFile, ProjectEntry, rules_for
+from rekindle.fleet.matrix_file import MatrixCell, MatrixFile, ProjectEntry, rules_for
 from rekindle.inputs.system import read_processor, read_system
 from rekindle.inputs.torch import with_cuda
 from rekindle.inputs.versions import read_python
 from rekindle.knowledge.torch.companions import version_for
 from rekindle.machine import snapshot
 from rekindle.model.cuda_line import CudaLine
+from rekindle.model.torch_pin import CPU
 from rekindle.stack import source_build
 from rekindle.stack.driver import window_of
 from rekindle.stack.from_machine import situation_of
@@ -344,7 +345,7 @@ def _labelled(version: str | None, cuda: Version | None, cards: tuple[str, ...])
     """`1.0+cu118.sm35`: builds of one release lie side by side on the shelf."""
     if version is None or "+" in version:
         return version
-    parts = [CudaLine(cuda).name, *(card.replace("_", "") for card in cards)] if cuda else ["cpu"]
+    parts = [CudaLine(cuda).name, *(card.replace("_", "") for card in cards)] if cuda else [CPU]
     return f"{version}+{'.'.join(parts)}"
 
 

@@ -24,7 +24,6 @@ from rekindle.core.untrusted import ProjectName
 from rekindle.knowledge.torch.companions import PROJECTS
 
 SCHEMA = "rekindle.matrix-file/1"
-CPU = "cpu"
 """Written for a CUDA version: a wheel without GPU code."""
 _LIMIT = 4 * 1024 * 1024
 MOST_JOBS = 100_000

@@ -14,6 +14,7 @@ from rekindle.knowledge.cuda.toolkits import toolkit as known_toolkit
 from rekindle.knowledge.torch.companions import made_with
 from rekindle.knowledge.torch.releases import early, patches, torch_release, torch_releases
 from rekindle.model.cuda_line import CudaLine
+from rekindle.model.torch_pin import CPU
 
 _NEWEST = ("latest", "newest", "stable", "")
 _EXACT = r"={0,3}\s*v?([\d.]*\d)(?:\.[*x])?(?:(?:\+|[ -](?=cu))([\w.]+))?"
@@ -69,7 +70,7 @@ def read_any_torch(text: str) -> TypedTorch:
     wanted, local = (exact[1], exact[2]) if exact else (said, None)
     span = Range(wanted, "`--torch`", said=text)
     line = CudaLine.parse((local or "").partition(".")[0])
-    if local and local != "cpu" and line is None:
+    if local and local != CPU and line is None:
         raise _no_cuda(local)
     if not any(map(span.holds, (*patches(), *early()))):
         raise not_released(wanted)

@@ -25,6 +25,7 @@ from rekindle.install.record import Replaced
 from rekindle.knowledge.gpu.capability import Capability, Coverage
 from rekindle.model.environment import Environment
 from rekindle.model.requirement import canonical_name
+from rekindle.model.torch_pin import TorchPin
 from rekindle.stack.route import Route, RuntimeSetting
 from rekindle.stack.rules import RouteKind
 from rekindle.wheels.inspect import inspection
@@ -314,7 +315,7 @@ def _forget_if_empty(environment: Environment) -> None:
 
 def _kept(pins: dict[str, str], route: Route, beside: tuple[Beside, ...]) -> None:
     """An extension that asks for another torch must not bring it."""
-    have = pins.get("torch", "").partition("+")[0]
+    have = TorchPin.parse(pins.get("torch", "")).release
     if beside and have != route.torch:
         names = ", ".join(each.found.package for each in beside)
         message = f"{names} brought torch {have} instead of {route.version}"

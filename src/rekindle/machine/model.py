@@ -17,6 +17,8 @@ from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.model.driver import Driver
+from rekindle.model.host_compiler import HostCompiler
+from rekindle.model.torch_pin import TorchPin
 
 
 class FoundGpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +130,10 @@ class FoundToolset(msgspec.Struct, frozen=True, kw_only=True):
     x64: bool = True
     """It holds the native 64-bit compiler."""
 
+    @property
+    def host(self) -> HostCompiler:
+        return HostCompiler("msvc", self.version)
+
 
 class FoundStudio(msgspec.Struct, frozen=True, kw_only=True):
     name: str
@@ -160,6 +166,10 @@ class FoundCompiler(msgspec.Struct, frozen=True, kw_only=True):
     """It is what a plain `gcc` / `clang` gives."""
     also: tuple[str, ...] = ()
     """Its other names: `g++` is often a link to `g++-12`."""
+
+    @property
+    def host(self) -> HostCompiler:
+        return HostCompiler(self.kind, self.version)
 
 
 class FoundIntel(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,6 +214,10 @@ class InstalledTorch(msgspec.Struct, frozen=True, kw_only=True):
     cuda: Version | None = None
     """None: a CPU build."""
     root: str
+
+    @property
+    def pin(self) -> TorchPin:
+        return TorchPin.parse(self.version)
 
 
 class FoundTorch(InstalledTorch, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from rekindle.compat.container import serves as has_code
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.compat.old_wheels import share
 from rekindle.compat.toolkit_card import able_toolkits, compiles
-from rekindle.compat.torch_cuda import CPU, any_code, early_code
+from rekindle.compat.torch_cuda import any_code, early_code
 from rekindle.compat.torch_python import takes
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
@@ -25,6 +25,7 @@ from rekindle.knowledge.torch import projects
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.platform import Platform
+from rekindle.model.torch_pin import CPU, TorchPin
 from rekindle.review.builds import ScriptBuild, kept
 from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of
@@ -96,10 +97,8 @@ def ready_made(subject: Subject, step: ScriptBuild) -> bool:
     exact = exact_text(wanted.requirement) or (newest if not wanted.requirement else None)
     for torch in environments_of(subject).at(step.item)[-1:]:
         for row in rows if torch.version and exact else ():
-            asked = extension_files.AskedFile(
-                torch=torch.version or "", line=torch.variant, python=torch.python or row.pythons[-1],
-                platform=Platform(torch.system, subject.machine),
-            )  # fmt: skip
+            pin, place = TorchPin(str(torch.version), torch.variant), Platform(torch.system, subject.machine)
+            asked = extension_files.AskedFile(torch=pin, python=torch.python or row.pythons[-1], platform=place)
             if exact == row.version and not extension_files.lacking(row, asked):
                 return True
     return False

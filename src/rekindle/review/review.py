@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.compat.torch_cuda import CPU
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.findings import Fix, State
 from rekindle.core.redact import redact
 from rekindle.knowledge.builds.script_rules import rule
+from rekindle.model.torch_pin import CPU
 from rekindle.review.document import Dialect, Document, load
 from rekindle.review.environment import environments_of
 from rekindle.review.judging import answered, nothing_said, questions, settled, unsaid

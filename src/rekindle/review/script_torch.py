@@ -6,13 +6,14 @@ import re
 
 import msgspec
 
-from rekindle.compat.torch_cuda import CPU, ordinary_line, taken
+from rekindle.compat.torch_cuda import ordinary_line, taken
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.torch.projects import CondaBuild, conda_builds
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.platform import LINUX
+from rekindle.model.torch_pin import CPU, TorchPin
 from rekindle.review.packages import Install, Wanted, complete, exact_version, excludes
 from rekindle.review.trace import Image, Invocation
 
@@ -55,8 +56,7 @@ class ScriptTorch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spoken(self) -> str:
-        plain = f"torch {self.version}" if self.version else "torch"
-        return f"{plain}+{self.variant}" if self.variant else plain
+        return TorchPin(self.version or "", self.variant).spoken
 
     @property
     def of_conda(self) -> bool:

@@ -166,9 +166,9 @@ def _source_builds(situation: Situation, wish: Wish, window: Window) -> tuple[li
 def _installed(situation: Situation, wish: Wish) -> list[Ranked]:
     """What is in the environment already, if its code runs on every card and its driver runs its CUDA."""
     have = situation.installed
-    if have is None or have.cuda is None or not have.targets or not wish.admits(have.version.partition("+")[0]):
+    if have is None or have.cuda is None or not have.targets or not wish.admits(have.pin.release):
         return []
-    if not wish.admits_cuda(have.cuda) or not extensions.pythons(have.version, (situation.python,), situation, wish):
+    if not wish.admits_cuda(have.cuda) or not extensions.pythons(have.pin, (situation.python,), situation, wish):
         return []
     candidate = Candidate(name=f"the installed torch {have.version}", route=RouteKind.INSTALLED, torch=have.version)
     try:
@@ -191,8 +191,8 @@ def _installed(situation: Situation, wish: Wish) -> list[Ranked]:
     but = f"; NumPy {have.numpy} beside it is too new for it" if lower else ""
     route = Route(
         route=RouteKind.INSTALLED,
-        torch=have.version.partition("+")[0],
-        variant=have.version.partition("+")[2] or None,
+        torch=have.pin.release,
+        variant=have.pin.variant,
         cuda=have.cuda,
         cudnn=have.cudnn,
         python=situation.python,

@@ -9,17 +9,18 @@ from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import runs_on
 from rekindle.knowledge.builds.extension_files import AskedFile
 from rekindle.knowledge.torch import companions
+from rekindle.model.torch_pin import TorchPin
 from rekindle.stack.offers import Offer
 from rekindle.stack.rules import Candidate, Rejection, broken
 from rekindle.stack.situation import Situation, Wish
 
 
-def pythons(torch: str, every: Sequence[str | None], situation: Situation, wish: Wish) -> tuple[str, ...]:
+def pythons(torch: TorchPin, every: Sequence[str | None], situation: Situation, wish: Wish) -> tuple[str, ...]:
     """Those for which there may be a wheel of each extension beside `2.13.0+cu130`."""
     return tuple(each for each in every if each and not any(_clashes(torch, each, situation, wish)))
 
 
-def _clashes(torch: str, python: str, situation: Situation, wish: Wish) -> Iterator[Clash]:
+def _clashes(torch: TorchPin, python: str, situation: Situation, wish: Wish) -> Iterator[Clash]:
     asked, cards = _asked(torch, python, situation), situation.named_cards
     judged = (ready_made(name, asked, cards, situation.glibc) for name in wish.extensions)
     return (each for each in judged if isinstance(each, Clash))
@@ -27,9 +28,9 @@ def _clashes(torch: str, python: str, situation: Situation, wish: Wish) -> Itera
 
 def missing(offer: Offer, situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejection]:
     """An offer that an extension has no wheel for, with whichever of its Pythons."""
-    if not wish.extensions or pythons(offer.version, offer.pythons, situation, wish):
+    if not wish.extensions or pythons(offer.pin, offer.pythons, situation, wish):
         return []
-    every = [clash for each in offer.pythons for clash in _clashes(offer.version, each, situation, wish)]
+    every = [clash for each in offer.pythons for clash in _clashes(offer.pin, each, situation, wish)]
     said = every[0].sentence if every else f"{offer.label} is for no Python that is known"
     return [broken("package-wheel", candidate, sentence=said)]
 
@@ -45,7 +46,7 @@ def without_code(situation: Situation, wish: Wish) -> dict[str, list[Rejection]]
     return found
 
 
-def brought(torch: str, python: str | None, situation: Situation, wish: Wish) -> dict[str, ChosenFile | None]:
+def brought(torch: TorchPin, python: str | None, situation: Situation, wish: Wish) -> dict[str, ChosenFile | None]:
     """What pip is told for each extension; None where the tables do not say. torchvision and torchaudio come anyway."""
     asked = _asked(torch, python or "", situation)
     return {
@@ -63,10 +64,9 @@ def unread(files: Mapping[str, ChosenFile | None]) -> tuple[str, ...]:
 
 def unanswered(situation: Situation, wish: Wish) -> bool:
     """Whether the tables know no file at all of an extension, so that nothing was judged."""
-    asked = _asked("2.0.0", "", situation)
+    asked = _asked(TorchPin("2.0.0"), "", situation)
     return any(isinstance(ready_made(name, asked, ()), Unknown) for name in wish.extensions)
 
 
-def _asked(torch: str, python: str, situation: Situation) -> AskedFile:
-    release, _, line = torch.partition("+")
-    return AskedFile(torch=release, line=line or None, python=python, platform=situation.platform)
+def _asked(torch: TorchPin, python: str, situation: Situation) -> AskedFile:
+    return AskedFile(torch=torch, python=python, platform=situation.platform)

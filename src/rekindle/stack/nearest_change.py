@@ -13,6 +13,7 @@ from rekindle.knowledge.gpu.jetson import jetpacks
 from rekindle.knowledge.tables import cached_questions
 from rekindle.knowledge.torch import releases
 from rekindle.model.cuda_line import index_of
+from rekindle.model.torch_pin import CPU
 from rekindle.stack.candidates import candidates
 from rekindle.stack.driver import window_of
 from rekindle.stack.extensions import without_code
@@ -66,7 +67,7 @@ def smallest_change(
     if board is not None and jetpacks(board.jetson or ""):
         text = f"a JetPack of that list; {LIST_OF_WHEELS} says whether yours has a wheel since"
         return Change(what="place", text=text, route=RouteKind.NONE)
-    without = pip_install(["torch"], index_url=index_of("cpu"), system=situation.system)
+    without = pip_install(["torch"], index_url=index_of(CPU), system=situation.system)
     return Change(what="card", text=f"another card; PyTorch without a GPU is `{without}`", route=RouteKind.NONE)
 
 

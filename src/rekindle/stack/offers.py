@@ -23,6 +23,7 @@ from rekindle.knowledge.torch.projects import community_wheels, conda_builds
 from rekindle.knowledge.torch.torch_wheels import TorchWheel, old_wheels, printed_list, torch_wheels
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.platform import Platform
+from rekindle.model.torch_pin import TorchPin
 from rekindle.model.wheel import WheelIdentity
 from rekindle.stack.rules import RouteKind
 
@@ -75,8 +76,12 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         return Platform(self.system, self.machine)
 
     @property
+    def pin(self) -> TorchPin:
+        return TorchPin(self.torch, self.variant)
+
+    @property
     def version(self) -> str:
-        return self.torch + (f"+{self.variant}" if self.variant else "")
+        return str(self.pin)
 
     @property
     def label(self) -> str:
@@ -114,13 +119,13 @@ def of_wheel(wheel: WheelIdentity, code: Sequence[GpuCode], *, location: str, so
     if system is None or machine is None:
         message = f"torch {wheel.version} is for another platform: {', '.join(wheel.tags[:2]) or 'it has no tags'}"
         raise BadInput(message, hint="Rekindle knows Windows and Linux wheels")
-    plain, _, local = (wheel.torch or wheel.version or "").partition("+")
-    releases.torch_release(plain)
+    own, named = TorchPin.parse(wheel.torch or wheel.version or ""), TorchPin.parse(wheel.version or "")
+    releases.torch_release(own.release)
     toolkits.toolkit(wheel.cuda)
     return Offer(
         route=RouteKind.SHELF,
-        torch=plain,
-        variant=local or (wheel.version or "").partition("+")[2] or None,
+        torch=own.release,
+        variant=own.variant or named.variant,
         cuda=wheel.cuda.major_minor,
         cudnn=Version.find(wheel.cudnn or ""),
         system=system,
@@ -233,7 +238,7 @@ def opened_wheels() -> tuple[TorchWheel, ...]:
 def _observed(version: str, variant: releases.Variant, place: Platform) -> TorchWheel | None:
     """The row of exactly this wheel: the same version, CUDA, system and machine."""
     for row in opened_wheels():
-        same = row.version.partition("+")[0] == version and Platform(row.system, row.machine) == place
+        same = TorchPin.parse(row.version).release == version and Platform(row.system, row.machine) == place
         if same and row.cuda is not None and row.cuda.major_minor == variant.cuda:
             return row
     return None
@@ -269,7 +274,7 @@ def _cubins(variant: releases.Variant, system: str) -> set[Target]:
 
 def _confirmed(release: releases.TorchRelease, variant: releases.Variant, seen: TorchWheel) -> Offer:
     """What was read off the wheel itself wins over what the script that built it says."""
-    torch = seen.version.partition("+")[0]
+    torch = TorchPin.parse(seen.version).release
     return codec.like(
         Offer,
         seen,

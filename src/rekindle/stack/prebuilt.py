@@ -25,6 +25,7 @@ from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions, wheel_platforms
+from rekindle.model.torch_pin import CPU
 from rekindle.stack import estimates, extensions
 from rekindle.stack.driver import Driving, drive
 from rekindle.stack.offers import Offer
@@ -192,7 +193,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
     requirements = _requirements(offer, beside) if official else ()
     afterwards = _afterwards(offer, choice.python, beside) if official else ()
     conda = _conda_pins(offer, choice.python, situation) if offer.route is RouteKind.CONDA_FORGE else ()
-    brought = extensions.brought(offer.version, choice.python, situation, wish)
+    brought = extensions.brought(offer.pin, choice.python, situation, wish)
     numpy = numpy_pin(offer.torch, situation.system)
     rows = [offer.evidence, toolkits.toolkit(offer.cuda).evidence]
     of_cudnn = cudnn_evidence(offer.cudnn) if offer.cudnn else None
@@ -257,10 +258,10 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
 def _pythons(offer: Offer, situation: Situation, wish: Wish) -> tuple[str, ...]:
     """The Pythons to choose from: those with a torchvision, where no Python was named or torchvision is asked for."""
     asked = situation.python is not None and wish.torchvision is None
-    pythons = extensions.pythons(offer.version, offer.pythons, situation, wish)
+    pythons = extensions.pythons(offer.pin, offer.pythons, situation, wish)
     if offer.route is not RouteKind.OFFICIAL_WHEEL or offer.torchvision is not None or asked:
         return pythons
-    line = offer.variant or "cpu"
+    line = offer.variant or CPU
     row = companions.companion("torchvision", offer.torch, offer.platform, line=line, python=None)
     both = tuple(each for each in pythons if row is not None and each in row.pythons)
     return both or pythons
@@ -272,7 +273,7 @@ def _companions(offer: Offer, python: str | None) -> dict[str, str]:
         return {"torchvision": offer.torchvision}
     found: dict[str, str] = {}
     for project in companions.PROJECTS:
-        row = companions.companion(project, offer.torch, offer.platform, line=offer.variant or "cpu", python=python)
+        row = companions.companion(project, offer.torch, offer.platform, line=offer.variant or CPU, python=python)
         if row is None and offer.on_configured_index:
             row = companions.without_gpu_code(project, offer.torch, offer.platform, python=python)
         found |= {project: row.version} if row else {}
@@ -373,7 +374,7 @@ def _left_out(offer: Offer, python: str | None, beside: Collection[str]) -> list
     """A companion that is not in the command, and why."""
     opened = offer.machine == "x86_64" or offer.on_configured_index
     found = {
-        name: none_for(name, offer.torch, offer.platform, line=offer.variant or "cpu", python=python, opened=opened)
+        name: none_for(name, offer.torch, offer.platform, line=offer.variant or CPU, python=python, opened=opened)
         for name in companions.PROJECTS
         if name not in beside
     }

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rekindle.compat.companion import release_for
-from rekindle.compat.torch_cuda import CPU
 from rekindle.compat.torch_python import releases_for
 from rekindle.core.command import pip_install
 from rekindle.knowledge.torch import companions, releases
 from rekindle.model.cuda_line import index_of
+from rekindle.model.torch_pin import CPU
 from rekindle.stack import estimates
 from rekindle.stack.route import Route, choose_python, environment_pip, environment_steps, numpy_pin, python_missing
 from rekindle.stack.rules import Candidate, RouteKind, broken

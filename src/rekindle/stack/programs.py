@@ -38,6 +38,7 @@ from rekindle.knowledge.gpu.capability import Runs
 from rekindle.knowledge.logs.extension_homes import home_of_folder
 from rekindle.knowledge.tables import Evidence
 from rekindle.model.platform import WINDOWS
+from rekindle.model.torch_pin import TorchPin
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.driver import drive, window_of
 from rekindle.stack.resolver import resolve
@@ -279,9 +280,8 @@ def _considered(
     if release.cudnn_from and cudnn and cudnn < release.cudnn_from:
         return f"{name} needs cuDNN {release.cudnn_from}; the last with code for the card is {cudnn}"
     # The wheel that pip takes with a program that pins it.
-    wanted, _, line = (release.torch or "").partition("+")
-    wish = Wish(torch=wanted, configured_index=not line)
-    torch = _wheel_of(wish, situation, line or None) if wanted else None
+    its = TorchPin.parse(release.torch) if release.torch else None
+    torch = its and _wheel_of(Wish(torch=its.release, configured_index=not its.variant), situation, its.variant)
     if release.torch and torch is None:
         return f"{name} asks for torch {release.torch}, whose wheel on the index does not serve the card"
     pin = f"{release.cudnn}=={cudnn}.*" if release.cudnn and cudnn else None
@@ -365,15 +365,15 @@ def _its_own(row: OtherProgram, situation: Situation) -> Route | None:
     """The PyTorch that the program installs by itself, where that serves the cards."""
     if row.brings is None:
         return None
-    torch, _, line = row.brings.partition("+")
+    brings = TorchPin.parse(row.brings)
     # By itself it makes the environment with the Python that it is made for, whichever is there besides.
     own = msgspec.structs.replace(situation, python=row.python or situation.python)
-    route = _wheel_of(Wish(torch=torch), own, line)
+    route = _wheel_of(Wish(torch=brings.release), own, brings.variant)
     if route is None or route.loses:
         return None
     if situation.python in (None, route.python) or not route.python:
         return route
-    choice = choose_python(situation, (route.python,), f"PyTorch {torch}")
+    choice = choose_python(situation, (route.python,), f"PyTorch {brings.release}")
     install = environment_pip(situation, choice, "install", *route.requirements, *route.index_words)
     return msgspec.structs.replace(route, commands=(*environment_steps(situation, choice), install))
 

@@ -13,6 +13,7 @@ from rekindle.knowledge.builds import limits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import releases, wheel_platforms
+from rekindle.model.torch_pin import TorchPin
 from rekindle.stack.estimates import RouteEstimate
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation
@@ -84,7 +85,7 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def version(self) -> str:
         """As pip spells it: `2.3.1+cu118`."""
-        return f"{self.torch}+{self.variant}" if self.variant else str(self.torch)
+        return str(TorchPin(str(self.torch), self.variant))
 
     def facts(self) -> dict[str, Any]:
         """What every stack says, by its fields: from a route into a plan, and back."""

@@ -30,6 +30,7 @@ from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
 from rekindle.model.driver import Driver
 from rekindle.model.platform import Platform
+from rekindle.model.torch_pin import TorchPin
 
 SYSTEMS = ("windows", "linux")
 PROFILES = ("fast", "compat", "minimal")
@@ -90,6 +91,10 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
     partial: tuple[Target, ...] = ()
     numpy: Version | None = None
     """The NumPy beside it."""
+
+    @property
+    def pin(self) -> TorchPin:
+        return TorchPin.parse(self.version)
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,8 +12,7 @@ from rekindle.compat.host_compiler import (
     limits_evidence,
     newest_gcc,
     packaged_gcc,
-    takes_gcc,
-    takes_msvc,
+    takes_compiler,
     toolset_range,
 )
 from rekindle.compat.judgement import Clash, Fits
@@ -38,6 +37,7 @@ from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import Evidence, cached
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease, oldest_cuda, torch_release, upstream_build
+from rekindle.model.host_compiler import gcc, msvc
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
 from rekindle.stack.prebuilt import not_on_windows
@@ -155,12 +155,12 @@ def _pair(
         if syntax is not None and not syntax.admits(Target(capability))
     ]
     if situation.system == "windows" and wish.toolset is not None:
-        answer = takes_msvc(toolkit.version, wish.toolset)
+        answer = takes_compiler(toolkit.version, msvc(wish.toolset))
         if isinstance(answer, Clash):
             found.append(broken("cuda-msvc", candidate, reason=answer.sentence))
     if wish.profile == "fast" and situation.profile != "fast":
         found.append(broken("cpu-profile", candidate, profile="fast", floor="AVX", instead="compat"))
-    if situation.system == "linux" and isinstance(takes_gcc(toolkit.version, release.min_gcc.major), Clash):
+    if situation.system == "linux" and isinstance(takes_compiler(toolkit.version, gcc(release.min_gcc)), Clash):
         found.append(broken("cuda-gcc", candidate, need=release.min_gcc, most=newest_gcc(toolkit.version), **words))
     return found
 
@@ -271,7 +271,7 @@ def _msvc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: W
             commands=_install_toolset(linker),
         )
     first, last = span
-    fitting = [each for each in have or () if isinstance(takes_msvc(toolkit.version, each), Fits)]
+    fitting = [each for each in have or () if isinstance(takes_compiler(toolkit.version, msvc(each)), Fits)]
     best = max(fitting, default=None)
     return _Toolset(
         text=str(best.major_minor if best else last),

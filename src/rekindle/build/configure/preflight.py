@@ -20,7 +20,7 @@ from rekindle.build.configure.tools import Tools
 from rekindle.build.governor.memory import Sample, Watch
 from rekindle.build.run.folders import LONGEST, Folders
 from rekindle.build.script.standalone_libraries import KITS, anywhere, cudnn_of
-from rekindle.compat.host_compiler import takes_clang, takes_gcc, takes_msvc
+from rekindle.compat.host_compiler import takes_compiler
 from rekindle.compat.judgement import Clash, judged
 from rekindle.core.command import rekindle
 from rekindle.core.disk import size_of
@@ -166,17 +166,11 @@ def _toolkit(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
 
 
 def _host(request: BuildRequest) -> Iterable[Finding]:
-    compiler, cuda = request.compiler, request.cuda
-    if cuda is None:
+    compiler, cuda = request.compiler.host, request.cuda
+    if cuda is None or compiler is None:
         return
-    if compiler.toolset is not None:
-        said, named = takes_msvc(cuda.version, compiler.toolset), f"MSVC toolset {compiler.toolset}"
-    elif compiler.version is not None:
-        takes = takes_gcc if compiler.kind == "gcc" else takes_clang
-        said, named = takes(cuda.version, compiler.version.major), f"{compiler.kind} {compiler.version.major}"
-    else:
-        return
-    state, found = judged(said, f"CUDA {cuda.version} takes {named}")
+    said = takes_compiler(cuda.version, compiler)
+    state, found = judged(said, f"CUDA {cuda.version} takes {compiler}")
     fix = Fix(text="`rekindle doctor` says which compiler to install") if state is State.FAIL else None
     source = said.source if isinstance(said, Clash) else None
     yield Finding(id="host-compiler", state=state, found=found, fix=fix, source=source)

@@ -30,6 +30,7 @@ from rekindle.knowledge.torch import options
 from rekindle.knowledge.torch.releases import full_version, parse_arch_list, torch_release
 from rekindle.machine.model import FoundCompiler, FoundCudnn, FoundOpenblas, FoundToolkit, FoundToolset, Machine
 from rekindle.machine.toolchain import gcc, msvc
+from rekindle.model.host_compiler import HostCompiler
 from rekindle.model.platform import Platform
 from rekindle.stack import plan as plan_room
 from rekindle.stack.plan import Plan
@@ -115,6 +116,11 @@ class Compiler(msgspec.Struct, frozen=True, kw_only=True):
     version: Version | None = None
     studio: str | None = None
     toolset: Version | None = None
+
+    @property
+    def host(self) -> HostCompiler | None:
+        version = self.toolset or self.version
+        return HostCompiler("msvc" if self.toolset else self.kind, version) if version else None
 
 
 class BuildRequest(_Asked, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.knowledge.torch.releases import full_version, parse_arch_list
 from rekindle.model.requirement import requirement
+from rekindle.model.torch_pin import TorchPin
 from rekindle.model.wheel import python_of
 from rekindle.stack.shorter import FIRST, FIRST_CUDNN
 from rekindle.wheels.inspect import identity
@@ -104,7 +105,7 @@ def read(path: Path, *, sha256: Sha256 | None = None) -> Base:
     return Base(
         wheel=str(path),
         sha256=found_hash,
-        torch=known.torch.partition("+")[0],
+        torch=TorchPin.parse(known.torch).release,
         commit=commit,
         cuda=cuda,
         python=python,

@@ -25,6 +25,7 @@ from rekindle.core.errors import Locked, NotFound
 from rekindle.core.paths import cache_folder
 from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.model.cuda_line import CudaLine
+from rekindle.model.torch_pin import CPU
 
 LONGEST = 60
 """As long as a build's folder may be on Windows: PyTorch's own paths need the other 200 characters."""
@@ -84,7 +85,7 @@ def source_of(request: BuildRequest) -> Path:
 
 def folder_of(request: BuildRequest, root: Path | None = None) -> Path:
     """The folder of this build: the same when only options or architectures change, so that little is redone."""
-    parts = [request.torch or "", str(request.cuda.version.major_minor) if request.cuda else "cpu"]
+    parts = [request.torch or "", str(request.cuda.version.major_minor) if request.cuda else CPU]
     parts += [str(request.python_version.major_minor) if request.python_version else "py", request.source]
     parts += [request.base.sha256] if request.base else []
     digest = hashlib.sha256("\0".join([request.name, *parts]).encode()).hexdigest()[:8]
@@ -102,7 +103,7 @@ def wheel_version(request: BuildRequest) -> str:
 
 def local_version(request: BuildRequest) -> str:
     if request.cuda is None:
-        return "cpu"
+        return CPU
     parts = [CudaLine(request.own_cuda or request.cuda.version).name]
     if request.cudnn and request.cudnn.version:
         parts.append("cudnn" + "".join(request.cudnn.version.text.split(".")[:3]))

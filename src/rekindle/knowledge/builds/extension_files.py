@@ -15,6 +15,7 @@ from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.platform import Platform
 from rekindle.model.requirement import canonical_name
+from rekindle.model.torch_pin import TorchPin
 
 _BUILD = re.compile(r"(?P<torch>\d+(?:\.\d+)+)?\+?(?P<line>cu\d+)?")
 
@@ -77,23 +78,25 @@ class ExtensionFile(NamedRow, frozen=True, kw_only=True, forbid_unknown_fields=T
     def is_for(self, place: Platform) -> bool:
         return place.system in self.systems and place.arch in self.machines
 
-    def build_for(self, torch: str, line: str | None) -> str | None:
+    def build_for(self, torch: TorchPin) -> str | None:
         """The newest of its builds that is for this torch and CUDA line."""
-        return next((build for build in reversed(self.builds) if self._serves(build, torch, line)), None)
+        return next((build for build in reversed(self.builds) if self._serves(build, torch)), None)
 
     def builds_for(self, torch: str | None) -> list[str]:
         """Its builds as a person reads them: those for this torch, of whichever CUDA, or all."""
-        own = [each for each in self.builds if torch is None or self._serves(each, torch, self.parts(each)[1])]
+        own = [
+            each for each in self.builds if torch is None or self._serves(each, TorchPin(torch, self.parts(each)[1]))
+        ]
         return [f"{each} and later" if self.and_later else each for each in own]
 
-    def _serves(self, build: str, torch: str, line: str | None) -> bool:
+    def _serves(self, build: str, torch: TorchPin) -> bool:
         own, cuda = self.parts(build)
-        have = Version.parse(torch)
+        have, line = Version.parse(torch.release), torch.variant or ""
         exact = own is not None and len(own.parts) > 2 and not self.any_patch
         same = own is None or (have == own if exact else have.major_minor == own.major_minor)
         later = self.and_later and own is not None and have > own
         # `cu12` is every line of CUDA 12.
-        return (same or later) and (cuda is None or line == cuda or (len(cuda) == 4 and (line or "").startswith(cuda)))
+        return (same or later) and (cuda is None or line == cuda or (len(cuda) == 4 and line.startswith(cuda)))
 
     @staticmethod
     @lru_cache(maxsize=2048)
@@ -158,8 +161,7 @@ def packages() -> frozenset[str]:
 class AskedFile(msgspec.Struct, frozen=True, kw_only=True):
     """What a file must be for."""
 
-    torch: str
-    line: str | None
+    torch: TorchPin
     python: str
     platform: Platform
 
@@ -172,13 +174,13 @@ def fitting(package: str, asked: AskedFile) -> tuple[ExtensionFile, ...]:
 @partial(cached, most=4096)
 def nearest(package: str, asked: AskedFile) -> AskedFile:
     """What is asked, with the nearest other line of its CUDA major where no file is for its own: an older one first."""
-    own = CudaLine.parse(asked.line)
+    own = asked.torch.line
     if own is None or fitting(package, asked):
         return asked
     built = {CudaLine.parse(row.parts(build)[1]) for row in files(package) for build in row.builds}
     same = [each for each in built if each and each.cuda.major == own.cuda.major]
     same.sort(key=lambda each: (each.cuda > own.cuda, abs(each.cuda.minor - own.cuda.minor)))
-    others = (msgspec.structs.replace(asked, line=each.name) for each in same)
+    others = (msgspec.structs.replace(asked, torch=TorchPin(asked.torch.release, each.name)) for each in same)
     return next((each for each in others if fitting(package, each)), asked)
 
 
@@ -186,6 +188,6 @@ def lacking(row: ExtensionFile, asked: AskedFile) -> str:
     """Which of the things that are asked a row is not for; empty: none."""
     if not row.is_for(asked.platform):
         return "system"
-    if row.build_for(asked.torch, asked.line) is None:
+    if row.build_for(asked.torch) is None:
         return "torch"
     return "python" if asked.python not in row.pythons else ""

@@ -10,6 +10,7 @@ from rekindle.core.console import plural
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, rows
+from rekindle.model.torch_pin import TorchPin
 
 _ENOUGH = 100
 """Files that a sweep must have timed before its times weigh in an estimate."""
@@ -68,7 +69,7 @@ sweeps = rows("sweeps.json", "sweeps", Sweep)
 
 def sweep(torch: str, cuda: Version, capability: Capability) -> Sweep | None:
     """What was found for this release, toolkit and card; None: nobody swept it."""
-    wanted = (torch.partition("+")[0], cuda.major_minor, capability)
+    wanted = (TorchPin.parse(torch).release, cuda.major_minor, capability)
     return next((row for row in sweeps() if (row.torch, row.cuda, row.capability) == wanted), None)
 
 
@@ -81,7 +82,7 @@ def nearest(torch: str, cuda: Version, capability: Capability) -> Sweep | None:
     exact = sweep(torch, cuda, capability)
     if exact is not None:
         return exact
-    release = torch.partition("+")[0]
+    release = TorchPin.parse(torch).release
     near = [
         row
         for row in sweeps()
@@ -98,7 +99,7 @@ def seen(torch: str, cuda: Version, capability: Capability) -> str | None:
     row = nearest(torch, cuda, capability)
     if row is None:
         return None
-    text = row.sentence if row.torch == torch.partition("+")[0] else f"of {row.torch}: {row.sentence}"
+    text = row.sentence if row.torch == TorchPin.parse(torch).release else f"of {row.torch}: {row.sentence}"
     return text if row.capability == capability else f"{text}; {capability} runs the code of {row.capability} too"
 
 

@@ -14,6 +14,7 @@ from rekindle.core.version import Range, Version
 from rekindle.knowledge.tables import Row, cached, observed
 from rekindle.knowledge.torch.releases import full_version
 from rekindle.model.platform import Platform
+from rekindle.model.torch_pin import CPU, TorchPin
 
 PROJECTS = ("torchvision", "torchaudio")
 
@@ -71,7 +72,7 @@ def _belonging(rows: Sequence[Companion], wanted: str) -> Companion | None:
 
 def without_gpu_code(project: str, torch: str, place: Platform, *, python: str | None) -> Companion | None:
     """The package index's own wheel where that goes with every line: torchaudio had no GPU code before 0.10."""
-    row = companion(project, torch, place, line="cpu", python=python)
+    row = companion(project, torch, place, line=CPU, python=python)
     plain = row is not None and project == "torchaudio" and Version(row.version) < Version("0.10")
     return row if plain else None
 
@@ -108,6 +109,6 @@ def version_for(project: str, torch: str) -> str | None:
 
 def belongs(project: str, version: str, torch: str) -> bool | None:
     """Whether this version runs with this torch; None: the tables do not know the version."""
-    plain = version.partition("+")[0]
+    plain = TorchPin.parse(version).release
     rows = [row for row in _by_project().get(project, ()) if row.version == plain]
     return any(row.serves(full_version(torch)) for row in rows) if rows else None

@@ -11,6 +11,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
 from rekindle.knowledge.tables import NamedRow, Row, rows
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.torch_pin import TorchPin
 
 
 class CommunityProject(NamedRow, frozen=True, kw_only=True):
@@ -42,8 +43,8 @@ class ContainerImage(Row, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        known = f"torch {self.torch}" if self.torch else "torch"
-        return f"the official {known}+{self.variant}" if self.variant else f"NVIDIA's own {known}, CUDA {self.cuda}"
+        known = TorchPin(self.torch or "", self.variant).spoken
+        return f"the official {known}" if self.variant else f"NVIDIA's own {known}, CUDA {self.cuda}"
 
 
 class ImagePython(Row, frozen=True, kw_only=True):

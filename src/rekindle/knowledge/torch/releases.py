@@ -14,6 +14,7 @@ from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import Row, cached, decided, observed, rows
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.knowledge.torch.wheel_platforms import old_lines
+from rekindle.model.torch_pin import TorchPin
 
 
 class Variant(Row, frozen=True, kw_only=True):
@@ -91,7 +92,7 @@ def torch_releases() -> tuple[TorchRelease, ...]:
 @cached
 def torch_release(version: str) -> TorchRelease:
     """The release of a version as a person writes it: `2.7`, `2.7.1`, `2.7.1+cu118`, `v2.7.1`."""
-    plain = version.strip().removeprefix("v").partition("+")[0]
+    plain = TorchPin.parse(version).release
     try:
         wanted = Version(plain)
     except ValueError:
@@ -146,7 +147,7 @@ def early() -> tuple[str, ...]:
 @cached
 def full_version(version: str) -> str:
     """`2.7` means its last patch release; `2.7.0` means itself."""
-    plain = version.strip().removeprefix("v").partition("+")[0]
+    plain = TorchPin.parse(version).release
     if plain in early():
         return plain
     row = torch_release(version)
@@ -194,7 +195,7 @@ def _upstream() -> dict[str, tuple[UpstreamBuild, ...]]:
 
 def upstream_builds(torch: str) -> tuple[UpstreamBuild, ...]:
     """Oldest toolkit first; empty when the tables know nothing of this release."""
-    return _upstream().get(str(Version.parse(torch.partition("+")[0]).major_minor), ())
+    return _upstream().get(str(Version.parse(TorchPin.parse(torch).release).major_minor), ())
 
 
 @cached

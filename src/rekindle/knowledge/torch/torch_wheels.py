@@ -12,6 +12,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.tables import Row, cached, observed, rows
+from rekindle.model.torch_pin import TorchPin
 
 
 class TorchWheel(Row, frozen=True, kw_only=True):
@@ -99,11 +100,11 @@ _rows = rows("field_reports.json", "reports", FieldRow)
 
 def field_reports(torch: str, capabilities: Collection[Capability], system: str) -> tuple[FieldRow, ...]:
     """What was seen of this release on such a card, the newest first. A local part (`+cu118`) is disregarded."""
-    wanted = torch.partition("+")[0]
+    wanted = TorchPin.parse(torch).release
     found = [
         row
         for row in _rows()
-        if row.torch.partition("+")[0] == wanted and row.capability in capabilities and row.system == system
+        if TorchPin.parse(row.torch).release == wanted and row.capability in capabilities and row.system == system
     ]
     return tuple(sorted(found, key=lambda row: row.observed_at, reverse=True))
 

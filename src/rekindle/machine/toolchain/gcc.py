@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import structs
 
-from rekindle.compat.host_compiler import takes_gcc
+from rekindle.compat.host_compiler import takes_compiler
 from rekindle.compat.judgement import Fits
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each
@@ -56,7 +56,7 @@ def _ask(run: Run, path: str, kind: str, default: bool) -> FoundCompiler | None:
 
 def taken_by(cuda: Version, compilers: Iterable[FoundCompiler]) -> list[FoundCompiler]:
     """The GCCs among them that this CUDA takes."""
-    return [one for one in compilers if one.kind == "gcc" and isinstance(takes_gcc(cuda, one.version.major), Fits)]
+    return [one for one in compilers if one.kind == "gcc" and isinstance(takes_compiler(cuda, one.host), Fits)]
 
 
 def parse_version(text: str) -> Version:

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.compat.host_compiler import takes_msvc
+from rekindle.compat.host_compiler import takes_compiler
 from rekindle.compat.judgement import Fits
 from rekindle.core import codec, run
 from rekindle.core.errors import BadInput, StepFailed
@@ -113,7 +113,7 @@ def toolsets(run: Run, root: str) -> tuple[FoundToolset, ...]:
 
 def taken_by(cuda: Version | None, toolsets: Iterable[FoundToolset]) -> list[FoundToolset]:
     """The toolsets among them that this CUDA takes; all of them where there is none."""
-    return [one for one in toolsets if cuda is None or isinstance(takes_msvc(cuda, one.version), Fits)]
+    return [one for one in toolsets if cuda is None or isinstance(takes_compiler(cuda, one.host), Fits)]
 
 
 def sdks(run: Run) -> tuple[Version, ...]:

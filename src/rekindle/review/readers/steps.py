@@ -12,9 +12,9 @@ from itertools import islice, product
 
 import msgspec
 
-from rekindle.compat.torch_cuda import CPU
 from rekindle.knowledge.builds.script_rules import cog_line
 from rekindle.model.cuda_line import index_of
+from rekindle.model.torch_pin import CPU
 from rekindle.review.document import Dialect
 from rekindle.review.packages import listed
 from rekindle.review.readers.dockerfile import read_dockerfile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rekindle.compat.host_compiler import newest_gcc, takes_gcc, takes_msvc, toolset_range, toolsets_of
+from rekindle.compat.host_compiler import newest_gcc, takes_compiler, toolset_range, toolsets_of
 from rekindle.compat.judgement import Clash, Fits
 from rekindle.compat.library_card import compiles_with, cudnn_serves, lines_serve
 from rekindle.core.regex import re2
@@ -15,6 +15,7 @@ from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
 from rekindle.model.cuda_line import CudaLine
+from rekindle.model.host_compiler import gcc, msvc
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
 from rekindle.review.environment import environments_of
@@ -158,7 +159,7 @@ def _gcc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[Ra
     compiler, major, _ = found[0]
     line = min(each[2] for each in found if each[1] == major)
     if cuda is not None:
-        answer = takes_gcc(cuda.version, major)
+        answer = takes_compiler(cuda.version, gcc(major))
         if isinstance(answer, Clash):
             yield raised(
                 "gcc-refused", line, compiler=compiler, cuda=cuda.version, reason=answer.sentence,
@@ -177,11 +178,13 @@ def _msvc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[R
     if span:
         fitting = f"CUDA {cuda.version} takes the MSVC toolsets {span[0]} to {span[1]}"
     if toolset is not None:
-        answer = takes_msvc(cuda.version, toolset)
+        answer = takes_compiler(cuda.version, msvc(toolset))
         if isinstance(answer, Clash):
             yield raised("toolset-refused", line, reason=answer.sentence, range=fitting, source=answer.source)
         return
-    refused = {row: each for row in toolsets_of(studio) if isinstance(each := takes_msvc(cuda.version, row), Clash)}
+    refused = {
+        row: each for row in toolsets_of(studio) if isinstance(each := takes_compiler(cuda.version, msvc(row)), Clash)
+    }
     if not studio or not refused:
         return
     source, every = next(iter(refused.values())).source, len(refused) == len(toolsets_of(studio))
@@ -303,7 +306,7 @@ def _flags(subject: Subject) -> Iterator[Raised]:
             continue
         toolset, studio, _ = toolset_at(subject, step.item)
         meant = [toolset] if toolset else toolsets_of(studio or "2022")
-        answers = [takes_msvc(cuda.version, each) for each in meant]
+        answers = [takes_compiler(cuda.version, msvc(each)) for each in meant]
         whole = item.how == "cmake" and item.value == "-allow-unsupported-compiler"
         needless = bool(answers) and all(isinstance(each, Fits) for each in answers)
         yield raised(

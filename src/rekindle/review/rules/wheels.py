@@ -13,7 +13,7 @@ from rekindle.compat.container import gets_cards, shows_cards
 from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import goes_with as package_goes_with
 from rekindle.compat.package import has_library, is_bound, runs_on, taken_from_page, wheel_runs_on
-from rekindle.compat.torch_cuda import CPU, has_line, published
+from rekindle.compat.torch_cuda import has_line, published
 from rekindle.compat.wheel_platform import built_for, goes_here, goes_with
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import asks_torch, extension, on_pytorchs_index, pins_torch
@@ -23,6 +23,7 @@ from rekindle.knowledge.torch.companions import PROJECTS, lines_for
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.platform import Platform
+from rekindle.model.torch_pin import CPU
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.environment import TorchReplaced, broken_by, environments_of
 from rekindle.review.judging import answered, instead, serving
