@@ -24,14 +24,14 @@ def pages() -> dict[str, str]:
 
 
 def command_line() -> str:
-    context = click.Context(cli, info_name="rekindle", color=False, max_content_width=88)
+    context = click.Context(cli, info_name="rekindle", color=False, terminal_width=86)
     parts = ["# The command line\n", "Generated from the code.\n", f"```text\n{cli.get_help(context)}\n```\n"]
     for verb, (_, summary) in VERBS.items():
         command = cli.get_command(context, verb)
         assert command is not None
         parts.append(f"## rekindle {verb}\n\n{summary}.\n\n{_help(command, context, verb)}")
         if isinstance(command, click.Group):
-            inner = click.Context(command, info_name=verb, parent=context, max_content_width=88)
+            inner = click.Context(command, info_name=verb, parent=context, terminal_width=86)
             for name in command.list_commands(inner):
                 below = command.get_command(inner, name)
                 assert below is not None
@@ -83,7 +83,7 @@ def schemas() -> str:
 
 
 def _help(command: click.Command, parent: click.Context, name: str) -> str:
-    context = click.Context(command, info_name=name, parent=parent, color=False, max_content_width=88)
+    context = click.Context(command, info_name=name, parent=parent, color=False, terminal_width=86)
     return f"```text\n{command.get_help(context)}\n```\n"
 
 

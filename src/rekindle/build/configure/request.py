@@ -423,11 +423,8 @@ def python_of(wanted: BuildFile, machine: Machine) -> tuple[str, Version | None]
         if machine.python is None:
             raise MissingTool("no Python was found to build with", hint='name one with `python = "…"` in the plan')
         return machine.python.path, machine.python.version
-    for found in machine.pythons:
-        if found.path == wanted.python:
-            return found.path, found.version
     if "/" in wanted.python or "\\" in wanted.python:
-        return wanted.python, None
+        return wanted.python, next((each.version for each in machine.pythons if each.path == wanted.python), None)
     minor = read_python(wanted.python).version
     for found in machine.pythons:
         if found.minor == minor:
@@ -461,16 +458,14 @@ def _gcc(wanted: BuildFile, machine: Machine, cuda: Version | None) -> Compiler:
         command = install_gcc(cuda) if cuda else "rekindle toolchain install gcc"
         raise MissingTool(message, hint=f"`{command}`, or add `--provision` to `rekindle build`")
     best = found[0]
-    c = _c_of(best.path)
-    return Compiler(kind=best.kind, cxx=best.path, c=c, cuda_host=best.path, version=best.version)
+    return Compiler(kind=best.kind, cxx=best.path, c=_c_of(best.path), cuda_host=best.path, version=best.version)
 
 
 def _called(compiler: FoundCompiler, name: str) -> FoundCompiler | None:
     """The compiler by the name that was asked for, which may be another name of the same file."""
-    for path in (compiler.path, *compiler.also):
-        if name in (path, posixpath.basename(path)):
-            return msgspec.structs.replace(compiler, path=path)
-    return None
+    every = (compiler.path, *compiler.also)
+    path = next((path for path in every if name in (path, posixpath.basename(path))), None)
+    return msgspec.structs.replace(compiler, path=path) if path else None
 
 
 def _c_of(cxx: str) -> str:
@@ -493,11 +488,8 @@ def _msvc(wanted: BuildFile, machine: Machine, cuda: Version | None) -> Compiler
         fitting = taken
     if not fitting:
         have = ", ".join(str(each.version) for each in machine.toolsets) or "none"
-        asked = (
-            f"MSVC toolset {wanted.toolsets or wanted.toolset}"
-            if wanted.toolset
-            else f"an MSVC toolset that CUDA {cuda or ''} takes"
-        )
+        any_that = f"an MSVC toolset that CUDA {cuda or ''} takes"
+        asked = f"MSVC toolset {wanted.toolsets or wanted.toolset}" if wanted.toolset else any_that
         message = f"{asked} is not on this machine (found: {have})"
         raise MissingTool(message, hint="add it in the Visual Studio Installer under individual components")
     best: FoundToolset = fitting[0]
