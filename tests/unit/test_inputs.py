@@ -537,6 +537,13 @@ def test_what_installs_a_toolset_reads_it_as_the_option_does() -> None:
     assert "--toolset" not in refused.err and "hint: " in refused.err
 
 
+def test_what_installs_a_toolset_is_pasted_as_it_stands() -> None:
+    """A folder with a space, and a program of the current folder, which PowerShell starts by its path only."""
+    said = rekindle_command("toolchain", "msvc", "14.29", "--layout", "D:\\my layout").out
+    assert '--layout "D:\\my layout" ' in said and '& "D:\\my layout\\vs_BuildTools.exe" --noWeb' in said
+    assert "\n  .\\vs_BuildTools.exe --quiet" in said
+
+
 @pytest.mark.parametrize("torch", [(), ("--torch", "2.7.1")])
 def test_a_toolset_that_does_not_fit_is_the_reason(torch: tuple[str, ...]) -> None:
     """It was `cannot run on Tesla K40c: CUDA 12.0 cannot compile`."""

@@ -228,6 +228,13 @@ def workflow_step(command: Command) -> str:
     return line
 
 
+def without_shell(words: Iterable[str], *, windows: bool) -> str:
+    """One line as the start of a process takes it on Windows, where no shell reads it; elsewhere sh does."""
+    from subprocess import list2cmdline
+
+    return list2cmdline(list(words)) if windows else shlex.join(words)
+
+
 def sh(command: CommandWords | Command) -> str:
     sets = [f"{name}={in_sh(value)}" for name, value in command.environment.items() if value is not None]
     cleared = [name for name, value in command.environment.items() if value is None]

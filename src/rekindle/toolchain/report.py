@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ntpath
 from collections.abc import Sequence
 
 import msgspec
@@ -114,9 +115,9 @@ def show_msvc(found: MsvcRecipe) -> None:
     console.out(f"MSVC toolset {found.toolset}: only Microsoft's installer brings it, and it needs an administrator")
     rows = [
         ["download", found.bootstrapper],
-        ["install", found.install],
-        ["for an offline computer", found.layout],
-        ["then, there", found.offline],
+        ["install", str(found.install)],
+        ["for an offline computer", str(found.layout)],
+        ["then, there", str(found.offline)],
         ["check afterwards", str(found.check)],
         *(["UNVERIFIED", text] for text in found.unverified),
     ]
@@ -132,7 +133,7 @@ def show_smoke(found: Smoke) -> None:
         console.out(console.finding(item))
 
 
-_QUIET = "--quiet --wait --norestart --nocache"
+_QUIET = ("--quiet", "--wait", "--norestart", "--nocache")
 
 
 class MsvcRecipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,9 +144,9 @@ class MsvcRecipe(msgspec.Struct, frozen=True, kw_only=True):
     components: tuple[str, ...]
     bootstrapper: str
     """Where Microsoft has `vs_BuildTools.exe`."""
-    install: str
-    layout: str
-    offline: str
+    install: Command
+    layout: Command
+    offline: Command
     check: Command
     findings: tuple[Finding, ...] = ()
     unverified: tuple[str, ...] = ()
@@ -154,14 +155,17 @@ class MsvcRecipe(msgspec.Struct, frozen=True, kw_only=True):
 def recipe(toolset: Version, *, folder: str = "C:\\vs-layout") -> MsvcRecipe:
     row = component_of(toolset)
     names = (row.component, row.sdk)
-    adds = " ".join(f"--add {name}" for name in names)
+    adds = [word for name in names for word in ("--add", name)]
+    program = "vs_BuildTools.exe"
+    # With its folder: PowerShell runs no program of the current one by its name alone.
+    here = f".\\{program}"
     return MsvcRecipe(
         toolset=str(toolset),
         components=names,
         bootstrapper=row.bootstrapper,
-        install=f"vs_BuildTools.exe {_QUIET} {adds}",
-        layout=f"vs_BuildTools.exe --layout {folder} --lang en-US {adds}",
-        offline=f"{folder}\\vs_BuildTools.exe --noWeb {_QUIET} {adds}",
+        install=Command(here, *_QUIET, *adds, system="windows"),
+        layout=Command(here, "--layout", folder, "--lang", "en-US", *adds, system="windows"),
+        offline=Command(ntpath.join(folder, program), "--noWeb", *_QUIET, *adds, system="windows"),
         check=rekindle("toolchain", "msvc", str(toolset), system="windows"),
         findings=(msvc_here(toolset, Host()),),
         unverified=("Microsoft's installer was not run in the tests of this command",),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ntpath
 import re
-import shlex
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
+from rekindle.core.command import without_shell
 from rekindle.formats import elf, pe
 from rekindle.formats.access import File
 
@@ -92,8 +91,7 @@ class Linkage(msgspec.Struct, frozen=True, kw_only=True):
 
     def line(self, words: Iterable[str]) -> str:
         """As the commands of a Ninja file are read there: by a shell, or by the program itself."""
-        text = subprocess.list2cmdline(list(words)) if self.linker else shlex.join(words)
-        return text.replace("$", "$$")
+        return without_shell(words, windows=bool(self.linker)).replace("$", "$$")
 
 
 class Linked(msgspec.Struct, frozen=True, kw_only=True):
