@@ -221,6 +221,20 @@ def test_a_library_that_is_nowhere(place: Environment) -> None:
     assert module.state is State.FAIL, "the worst finding about a file decides what its row says"
 
 
+def test_libraries_that_are_nowhere_are_of_the_package_that_asks_for_them(place: Environment) -> None:
+    """Eleven libraries of torch were eleven findings about functorch, and torch passed."""
+    ghosts = [place.compiler.work / f"lib{name}.so.3" for name in ("ghost", "wraith")]
+    for ghost in ghosts:
+        place.compiler.build(str(ghost), options=(f"-Wl,-soname,{ghost.name}",))
+    middle = "ext/libmiddle.so"
+    place.compiler.build(middle, options=("-Wl,-soname,libmiddle.so", "-Wl,--no-as-needed", *map(str, ghosts)))
+    for path in ("a/_C.cpython-311-x.so", "ext/_C.cpython-311-x.so"):
+        place.module(path, options=("-Wl,--no-as-needed", str(place.site / middle)))
+    answer = place.audit()
+    (found,) = (each for module in answer.modules for each in module.findings)
+    assert found.found.startswith("ext/_C") and "libghost.so.3, libwraith.so.3, which are nowhere" in found.found
+
+
 def test_a_missing_back_end_is_no_failure(place: Environment) -> None:
     """mpi4py, numba and CuPy bring modules for libraries that need not be there."""
     ghost = place.compiler.work / "libmpi.so.12"

@@ -92,17 +92,17 @@ def installed_torch(environment: Environment) -> InstalledTorch | None:
     return InstalledTorch(version=version, cuda=cuda, root=str(folder))
 
 
-def _wrong(module: AuditedModule, missing: list[environment_checks.LibraryNowhere]) -> list[Trouble]:
+def _wrong(module: AuditedModule, missing: list[environment_checks.LibrariesNowhere]) -> list[Trouble]:
     package = canonical_name(module.distribution) if module.distribution else None
-    brought = {each.finding: each.package for each in missing}
-    return [Trouble(finding=each, package=package, about=brought.get(each)) for each in module.findings]
+    brought = {each.finding: each.packages for each in missing}
+    return [Trouble(finding=each, package=package, about=brought.get(each, ())) for each in module.findings]
 
 
 def _judge(
     place: module_checks.AuditContext,
     module: Module,
     past: history.History,
-    missing: list[environment_checks.LibraryNowhere],
+    missing: list[environment_checks.LibrariesNowhere],
 ) -> AuditedModule:
     owner = _owner(place.contents, module)
     nowhere = [each.finding for each in missing]

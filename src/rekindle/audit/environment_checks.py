@@ -194,11 +194,11 @@ def _shared(place: AuditContext) -> Iterator[Trouble]:
         yield Trouble(finding=twice, about=_needless(place, names))
 
 
-def _needless(place: AuditContext, owners: Iterable[str | None]) -> str | None:
+def _needless(place: AuditContext, owners: Iterable[str | None]) -> tuple[str, ...]:
     """The one of these packages that nobody here requires, where another is required."""
     needed = {name: required(place.contents, name, place.environment) for name in owners if name}
     free = [name for name, asked in needed.items() if not asked]
-    return free[0] if len(free) == 1 and len(needed) > 1 else None
+    return tuple(free) if len(free) == 1 and len(needed) > 1 else ()
 
 
 def _mixed(place: AuditContext) -> Iterator[Finding]:
@@ -229,50 +229,69 @@ def _headers(place: AuditContext) -> Iterator[Finding]:
         )
 
 
-class LibraryNowhere(msgspec.Struct, frozen=True, kw_only=True):
-    """`package` is the one of the index that brings it, where one is known."""
+class LibrariesNowhere(msgspec.Struct, frozen=True, kw_only=True):
+    """`packages` are those of the index that bring them, where they are known."""
 
     finding: Finding
-    package: str | None
+    packages: tuple[str, ...]
 
 
-def missing(place: AuditContext) -> dict[str, list[LibraryNowhere]]:
+def missing(place: AuditContext) -> dict[str, list[LibrariesNowhere]]:
     """By the module's path: libraries that it needs, itself or through another, and that are nowhere.
 
-    Each library is reported once, with the first module that needs it.
+    Each library is reported once: with a module of the package that asks for it, else with the first that needs it.
     """
     if place.environment.os != "linux" or not place.environment.here:
         return {}
-    found: dict[str, list[LibraryNowhere]] = defaultdict(list)
     by_file: dict[str, Module] = {}
     for module in place.contents.modules:
         by_file.setdefault(module.file, module)
     system = _system_folders()
-    reported: set[str] = set()
+    reported: dict[str, tuple[bool, Module, str]] = {}
     for module in place.contents.modules:
         if module.python is None or module.machine != architecture():
             continue
         for name, chain in _closure(module, by_file):
-            if name not in reported and name not in by_file and not _ELSEWHERE.match(name) and not _found(name, system):
-                reported.add(name)
-                found[module.path].append(_nowhere(place, module, name, chain))
+            if name in by_file or _ELSEWHERE.match(name) or (name not in reported and _found(name, system)):
+                continue
+            own = not chain or _top(by_file[chain]) == _top(module)
+            if name not in reported or (own and not reported[name][0]):
+                reported[name] = own, module, chain
+    grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, (_, module, chain) in reported.items():
+        grouped[module.path, chain].append(name)
+    found: dict[str, list[LibrariesNowhere]] = defaultdict(list)
+    for (path, chain), names in grouped.items():
+        found[path].append(_nowhere(place, reported[names[0]][1], sorted(names), chain))
     return found
 
 
-def _nowhere(place: AuditContext, module: Module, name: str, chain: str) -> LibraryNowhere:
+def _top(module: Module) -> str:
+    return module.path.partition("/")[0]
+
+
+def _nowhere(place: AuditContext, module: Module, names: list[str], chain: str) -> LibrariesNowhere:
     """Packages bring modules for back ends that are not installed (MPI, TBB, cuTENSOR): only with torch it is sure."""
     sure = uses_torch(module)
-    package = bringing(name, module.machine or architecture(), place.cuda.major if place.cuda else None)
-    text = f", `{package}`" if package else ", or one built to carry it along"
+    major = place.cuda.major if place.cuda else None
+    machine = module.machine or architecture()
+    packages = tuple(dict.fromkeys(filter(None, (bringing(name, machine, major) for name in names))))
+    brings = ", ".join(f"`{each}`" for each in packages)
+    text = (
+        f"install what brings {'it' if len(names) == 1 else 'them'}: {brings}"
+        if packages
+        else ("install the package that brings it, or one built to carry it along")
+    )
     finding = Finding(
         id="audit.missing",
         state=State.FAIL if sure else State.WARN,
-        found=f"{module.path} needs {name}, which is nowhere" + (f" (through {chain})" if chain else ""),
+        found=f"{module.path} needs {', '.join(names)}, which {'is' if len(names) == 1 else 'are'} nowhere"
+        + (f" (through {chain})" if chain else ""),
         why="the import fails with `cannot open shared object file`"
         + ("" if sure else "; nothing is lost if it belongs to a back end that you do not use"),
-        fix=Fix(text=f"install the package that brings it{text}"),
+        fix=Fix(text=text),
     )
-    return LibraryNowhere(finding=finding, package=package)
+    return LibrariesNowhere(finding=finding, packages=packages)
 
 
 def _closure(module: Module, by_file: dict[str, Module]) -> Iterator[tuple[str, str]]:

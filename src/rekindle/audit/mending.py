@@ -34,11 +34,11 @@ _WHEELS = "wheels"
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding, with the package it is about and, where there is one, the library or the package it names."""
+    """A finding, with the package it is about and, where there is one, the libraries or the packages it names."""
 
     finding: Finding
     package: str | None = None
-    about: str | None = None
+    about: tuple[str, ...] = ()
 
 
 def install_command(
@@ -137,7 +137,7 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
         owners = filter(None, map(self.found.distributions.get, {each.package or "": each for each in missing}))
         every = [wanted for owner in owners for wanted in _requirements(owner, self.environment)]
         unmet = {name: each for each in every if (name := canonical_name(each.name)) not in self.found.distributions}
-        names = dict.fromkeys(str(each.about) for each in missing if each.about and each.about not in unmet)
+        names = dict.fromkeys(name for each in missing for name in each.about if name not in unmet)
         asked = (*(str(each).partition(";")[0].strip() for each in unmet.values()), *map(self._as_required, names))
         return [self._step((*unmet, *names), ["missing"], (self._pip(*asked),))] if asked else []
 
@@ -162,7 +162,7 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
 
     def _removals(self) -> list[MendingStep]:
         """What nobody here requires goes; the files that it shared with another come back with that one."""
-        gone = {str(each.about) for each in self.wrong if each.finding.id == "audit.duplicates" and each.about}
+        gone = {name for each in self.wrong if each.finding.id == "audit.duplicates" for name in each.about}
         back = {
             other.name: f"{other.name}=={other.version}"
             for name in gone
