@@ -14,7 +14,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch.torch_wheels import torch_wheels
-from rekindle.model.platform import Platform
+from rekindle.model.platform import LINUX, Platform
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
@@ -214,3 +214,12 @@ def test_a_card_that_came_after_the_default_line_takes_the_first_that_knows_it(
     """2.0.1 of CUDA 11.7 runs on Ada with the code of 8.6; the libraries of 11.8 have its own."""
     best = resolve(situation_from_options([card], system="linux"), Wish(torch=torch)).recommended
     assert best.variant == variant
+
+
+def test_a_tag_promises_less_than_any_wheel_keeps() -> None:
+    """`manylinux1` is glibc 2.5, and no wheel that was opened loads below 2.17: CentOS 6 was offered 2.6.0+cu118."""
+    old = rekindle_command("plan", "--gpu", "RTX 2060", "--os", "CentOS 6")
+    assert old.code == 5 and "2.12" in old.out and "2.17" in old.out and "source-build" not in old.out
+    assert rekindle_command("plan", "--gpu", "RTX 2060", "--os", "CentOS 7").code == 0
+    every = [each for place in (LINUX, Platform("linux", "aarch64")) for each in offers.official(place)]
+    assert all(each.glibc is not None and each.glibc >= Version("2.17") for each in every)

@@ -283,6 +283,8 @@ def against_place(situation: Situation, wish: Wish) -> list[Rejection]:
         found.append(broken("place-windows-arm", candidate))
     if situation.libc == "musl":
         found.append(broken("place-musl", candidate))
+    elif situation.glibc is not None and situation.glibc < offers.least_glibc():
+        found.append(broken("place-old-glibc", candidate, glibc=situation.glibc, floor=offers.least_glibc()))
     found += [
         broken("wsl-card", candidate, card=card.name, capability=max(card.capabilities))
         for card in situation.cards

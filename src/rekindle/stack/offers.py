@@ -235,6 +235,13 @@ def opened_wheels() -> tuple[TorchWheel, ...]:
     return (*torch_wheels(), *observed("torch_wheels_aarch64", dict[str, tuple[TorchWheel, ...]])["wheels"])
 
 
+@cached
+def least_glibc() -> Version:
+    """What every wheel that was opened needs: those tagged `manylinux1` promise to load on much older systems."""
+    every = [*(row.glibc for row in opened_wheels()), *(row.glibc for row in old_wheels())]
+    return min(filter(None, every))
+
+
 def _observed(version: str, variant: releases.Variant, place: Platform) -> TorchWheel | None:
     """The row of exactly this wheel: the same version, CUDA, system and machine."""
     for row in opened_wheels():
@@ -315,7 +322,7 @@ def _of_release(release: releases.TorchRelease, version: str, place: Platform) -
 
 def _on_arm(release: releases.TorchRelease, line: wheel_platforms.Aarch64Line, version: str) -> Offer:
     """A CUDA build for aarch64 that only PyTorch's own index has."""
-    variant = release.variant(line.variant)
+    variant, built = release.variant(line.variant), wheel_platforms.of(release.minor, "aarch64")
     return codec.like(
         Offer,
         line,
@@ -326,6 +333,7 @@ def _on_arm(release: releases.TorchRelease, line: wheel_platforms.Aarch64Line, v
         machine="aarch64",
         pythons=release.wheels_for(version, "linux"),
         code=(listed(releases.parse_arch_list(line.arch_list)),),
+        glibc=built.glibc if built else None,
         index_url=index_of(line.variant),
         experimental=variant.experimental if variant else False,
     )
@@ -349,7 +357,7 @@ def _official(release: releases.TorchRelease, variant: releases.Variant, version
         machine=place.arch,
         pythons=release.wheels_for(version, place.system),
         code=tuple(own(sibling.gpu_code)) if sibling else (listed(targets),) if targets else (),
-        glibc=built.glibc if built else None,
+        glibc=max(built.glibc, least_glibc()) if built else None,
         index_url=index_of(variant.name),
         on_configured_index=linux and variant.index_default_linux,
         default_variant=variant.index_default_linux,
