@@ -114,9 +114,8 @@ def program(name: str) -> OtherProgram:
     found = known(name)
     if found is None:
         every = [row.id for row in programs()]
-        itself = canonical_name(name) in ("torch", "pytorch")
-        near = "for PyTorch itself leave `--for` out; " if itself else did_you_mean(canonical_name(name), every)
-        raise UnknownName(f"no program `{name[:40]}` in the tables", hint=f"{near}one of {', '.join(every)}")
+        near, itself = did_you_mean(canonical_name(name), every), "for PyTorch itself leave `--for` out"
+        raise UnknownName(f"no program `{name[:40]}` in the tables", hint=f"{near}{itself}; one of {', '.join(every)}")
     return found
 
 
