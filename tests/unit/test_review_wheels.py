@@ -15,7 +15,14 @@ from support.command import rekindle_command
 
 INDEX = "--index-url https://download.pytorch.org/whl"
 RULES = frozenset(
-    {"python-not-supported", "musl-no-wheel", "torch-replaced", "torch-replaced-not-for-the-card", "yaml-number"}
+    {
+        "no-such-index",
+        "python-not-supported",
+        "musl-no-wheel",
+        "torch-replaced",
+        "torch-replaced-not-for-the-card",
+        "yaml-number",
+    }
 )
 
 
@@ -444,3 +451,37 @@ def test_a_python_that_was_told_is_held_against_the_line_of_the_pin() -> None:
     text = "--extra-index-url https://download.pytorch.org/whl/cu118\nsix\ntorch==2.1.0\n"
     answer = review_script(read(text, name="requirements.txt"), question_from_options(["RTX 4090"], python="3.12"))
     assert [each.line for each in answer.remarks if each.id == "python-not-supported"] == [3]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("cu11.8", "cu118"), ("cuda121", "cu121"), ("cu125", "cu124"), ("cu12", "cu129"), ("nightly/cu12.8", "cu128")],
+)
+def test_an_index_that_pytorch_does_not_have_is_said_with_its_neighbour(name: str, near: str) -> None:
+    (remark,) = remarks(f"pip install torch {INDEX}/{name}\n", "a.sh")
+    assert remark.id == "no-such-index" and f"/whl/{near} is one" in remark.why
+
+
+@pytest.mark.parametrize("name", ["cu118", "cu130", "cu92", "cpu", "rocm6.1", "nightly/cu128", "cu999", "xpu"])
+def test_an_index_that_may_be_there_is_not_refused_for_its_name(name: str) -> None:
+    assert (remarks(f"pip install torch {INDEX}/{name}\n", "a.sh") == []) is (name != "cu999")
+
+
+def test_an_index_of_a_matrix_is_judged_when_it_is_filled_in() -> None:
+    text = (
+        "on: push\njobs:\n  a:\n    runs-on: ubuntu-22.04\n"
+        "    strategy:\n      matrix:\n        cuda: ['11.8', '126']\n"
+        f"    steps:\n      - run: pip install torch {INDEX}/cu${{{{ matrix.cuda }}}}\n"
+    )
+    assert [rule for _, rule in found(text, "ci.yml")] == ["no-such-index"]
+
+
+def test_a_service_whose_dockerfile_nobody_read_is_a_question() -> None:
+    """Its neighbour was accepted, and with it the file."""
+    text = (
+        "services:\n  a:\n    build: .\n  b:\n    image: pytorch/pytorch:2.7.0-cuda12.6-cudnn9-runtime\n    gpus: all\n"
+    )
+    asked = Asked(gpus=(Capability.parse("8.6"),))
+    answer = review_script(read(text, name="compose.yaml"), asked)
+    assert any("`Dockerfile` does not lie beside" in each.why for each in answer.not_understood)
+    assert not answer.refused and not answer.answered

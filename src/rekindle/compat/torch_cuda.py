@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
@@ -16,6 +17,7 @@ from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.releases import (
     TorchRelease,
+    early_cudas,
     early_line,
     newest_cuda,
     parse_arch_list,
@@ -91,6 +93,24 @@ def has_line(torch: str, line: str) -> Judgement:
     names = tuple(each.name for each in release.variants)
     change = Alternative(what="cuda", value=names[-1], text=f"take {' or '.join(names)}")
     return Clash(sentence=f"there is no torch {torch} for {line}", source="PyTorch release matrix", changes=(change,))
+
+
+_INDEX = re.compile(r"https?://download\.pytorch\.org/whl/((?:nightly/|test/)?)((?:cu|\d)[\w.-]*)(?:/|\Z)")
+
+
+def is_index(address: str) -> Judgement:
+    """Has PyTorch an index of that name? Its nightly ones come and go; a CUDA newer than the tables may have one."""
+    match = _INDEX.match(address)
+    line = CudaLine.parse(match[2]) if match else None
+    every = {each.cuda.major_minor for release in torch_releases() for each in release.variants} | early_cudas()
+    if match is None or (line and (match[1] or line.cuda in every or line.cuda > max(every))):
+        return Unknown(missing=f"what the index {address[:60]} has is not known")
+    digits = re.sub(r"\D", "", match[2])
+    meant = CudaLine.parse(f"cu{digits[:3]}")
+    older = [each for each in every if str(each.major) == digits[:2] and not (meant and each > meant.cuda)]
+    near = CudaLine(max(older or every))
+    change = Alternative(what="cuda", value=near.name, text=f"take {near.name}")
+    return Clash(sentence=f"there is no index {address}", source="download.pytorch.org", changes=(change,))
 
 
 def any_code(torch: str | None, line: str | None, card: Capability) -> Judgement:

@@ -334,7 +334,8 @@ class ScriptEnvironments:
             )
         if index and line is None and (re.search(r"[$%!]\{?\w", index) or (strict and not _ordinary(index))):
             words = f"what the index {index[:60]} has is not known"
-            return msgspec.structs.replace(base, version=str(exact) if exact else None, kind="other", question=words)
+            version = str(exact) if exact else None
+            return msgspec.structs.replace(base, version=version, kind="other", question=words, index=index)
         # pip takes the highest number of all its indexes; a local part (+cu118) decides between equal numbers.
         merged = line is not None and local is None and found.backend is None and not strict
         version = str(exact) if exact and len(exact.parts) > 2 else None

@@ -229,6 +229,12 @@ def early_line(torch: Version, cuda: Version) -> EarlyLine | None:
     return min(found, key=lambda row: row.below, default=None)
 
 
+@cached
+def early_cudas() -> frozenset[Version]:
+    """Those of the indexes that only early releases have."""
+    return frozenset(cuda for row in _early_lines() for cuda in row.cudas)
+
+
 def newest_cuda(torch: Version) -> Version | None:
     """The newest CUDA that an early release was published with; None for one that the tables have."""
     return next((row.newest_cuda for row in sorted(_early(), key=lambda row: row.below) if torch < row.below), None)

@@ -256,7 +256,7 @@ class _StepsReader(YamlReader):
             other = self.trace.beside.text(f"{folder}/{name}", None) or self.trace.beside.text(name, None)
             text = other.text if other is not None else None
         if text is None:
-            self.trace.slip("other-file", line, name=name[:80])
+            self.trace.unread(line, "", f"`{name[:80]}` does not lie beside this file")
             return
         images = len(self.trace.images)
         self.trace.build_arguments, self.trace.at = pairs, line

@@ -13,7 +13,7 @@ from rekindle.compat.container import gets_cards, shows_cards
 from rekindle.compat.judgement import Clash, Unknown
 from rekindle.compat.package import goes_with as package_goes_with
 from rekindle.compat.package import has_library, is_bound, runs_on, taken_from_page, wheel_runs_on
-from rekindle.compat.torch_cuda import has_line, published
+from rekindle.compat.torch_cuda import has_line, is_index, published
 from rekindle.compat.wheel_platform import built_for, goes_here, goes_with
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import asks_torch, extension, on_pytorchs_index, pins_torch
@@ -56,6 +56,11 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
     """A ready-made torch: does that wheel exist, and does it serve the GPU?"""
     made = environments_of(subject)
     for torch in made.every:
+        index = is_index(torch.index) if torch.index else None
+        if isinstance(index, Clash):
+            near = index_of(index.changes[0].value)
+            yield raised("no-such-index", torch.line, sentence=index.sentence, near=near, source=index.source)
+            continue
         exists = published(torch.version) if torch.version and torch.kind in ("wheel", "conda") else None
         if isinstance(exists, Clash):
             yield raised("torch-no-such-release", torch.line, sentence=exists.sentence, source=exists.source)
