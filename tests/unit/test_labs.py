@@ -225,3 +225,9 @@ def test_a_machine_of_a_lab_gets_what_it_gets_alone(tmp_path: Path) -> None:
     alone = resolve(there, wish).recommended
     assert (found.route, found.variant) == (alone.route, alone.variant) == (RouteKind.OFFICIAL_WHEEL, "cu132")
     assert found.notes == tuple(f"loses: {each}" for each in alone.loses) != ()
+
+
+def test_the_tenth_machine_comes_behind_the_ninth(tmp_path: Path) -> None:
+    for number in (10, 9, 2):
+        labs.save(tmp_path / f"n{number}.json", "Tesla V100-SXM2-32GB", 1, "550.90.07", "3.11.9")
+    assert "NodeName=n2,n9,n10 " in rekindle_command("plan", "--machine", str(tmp_path), "--as", "slurm").out
