@@ -404,3 +404,16 @@ ModuleNotFoundError: No module named 'sageattention'
 """
     (command,) = first(log).whole.commands
     assert command.words[-2:] == ("--env", r"D:\AI\ComfyUI_windows_portable\python_embeded")
+
+
+def test_an_extension_is_not_rebuilt_for_a_card_that_nobody_named() -> None:
+    """SageAttention was to be built again for a GTX 1060, which no build of it serves: `audit` there says so."""
+    log = f"""Traceback (most recent call last):
+  File "D:\\ComfyUI_windows_portable\\python_embeded\\Lib\\site-packages\\sageattention\\core.py", line 132, in sageattn
+    return sageattn_qk_int8_pv_fp16_triton(q, k, v)
+{NO_IMAGE}"""
+    fix = first(log).whole
+    assert [each.words for each in fix.commands] == [
+        ("rekindle", "audit", r"D:\ComfyUI_windows_portable\python_embeded")
+    ]
+    assert "`--gpu`" in fix.text

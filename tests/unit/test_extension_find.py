@@ -597,7 +597,9 @@ def test_the_torch_of_an_environment_is_meant(tmp_path: Path, monkeypatch: pytes
 
 def test_a_question_without_a_card_never_passes(tmp_path: Path) -> None:
     question = msgspec.structs.replace(_question("some-ext 2.8.0+cu128 3.12 linux 9.0"), cards=())
-    assert find_module.look_into(tmp_path / "missing.whl", question, False).state is State.UNVERIFIED
+    missing = find_module.look_into(tmp_path / "missing.whl", question, False)
+    assert missing.state is State.UNVERIFIED
+    assert missing.said.startswith("its GPU code was not looked at, for the file could not be read: no such file")
 
 
 def _seen(folder: Path, libraries: Mapping[str, tuple[tuple[str | bytes, ...], ...]], metadata: str = "") -> Path:

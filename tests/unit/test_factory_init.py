@@ -123,6 +123,27 @@ def test_a_repository_that_exists_keeps_what_is_in_it(project: Path) -> None:
     assert again.code == 2 and "already exists" in again.err
 
 
+@pytest.mark.parametrize("verb", [("factory", "init", ".", "--matrix"), ("fleet", "export", "github")])
+def test_a_matrix_inside_of_its_project_is_refused_with_the_layout_that_works(
+    project: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+) -> None:
+    """The key of a job is the hash of its source: a workflow inside of it would change the key that it names."""
+    (project / "matrix.toml").write_text(MATRIX.replace("projects/kernels", "."), encoding="utf-8")
+    monkeypatch.chdir(project)
+    seen = rekindle_command(*verb, "matrix.toml", *SAID)
+    said = " ".join(seen.err.split())
+    assert seen.code == 2 and 'beside the folder `kernels`, with `source = "kernels"`' in said
+    assert not (project / ".github").exists()
+    (project.parent / "matrix.toml").write_text(MATRIX.replace("projects/", ""), encoding="utf-8")
+    monkeypatch.chdir(project.parent)
+    assert rekindle_command("factory", "init", "NEW", "--matrix", "matrix.toml", *SAID).code == 0
+
+
+def test_the_matrix_that_nobody_named_says_that_it_is_pytorchs(tmp_path: Path) -> None:
+    seen = rekindle_command("factory", "init", str(tmp_path / "f"), *SAID)
+    assert seen.code == 0 and "1. Look at `matrix.toml`: it is PyTorch itself." in seen.out
+
+
 def test_an_ignore_file_that_is_a_link_brings_nothing_in(project: Path) -> None:
     mine = project.parents[1]
     trees.link(mine / ".gitignore", project.parents[2] / "id_ed25519")

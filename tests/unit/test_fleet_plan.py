@@ -143,6 +143,22 @@ def test_an_option_of_an_override_makes_another_job(tmp_path: Path) -> None:
     assert changed.key is not None and made.plans[changed.key].options == {"USE_FLASH_ATTENTION": "OFF"}
 
 
+def test_an_extension_waits_for_the_torch_with_the_options_that_an_override_gives_it(tmp_path: Path) -> None:
+    rows = 'torch = ["2.15.0"]\ncuda = ["12.6"]\ngpu = ["6.1"]\npython = ["3.12"]\nos = ["linux"]\n'
+    rule = '[[override]]\nwhen = { torch = "2.15.0" }\noptions = { USE_FLASH_ATTENTION = "OFF" }\n'
+    made = planning.make(written(tmp_path, 'project = ["torch", "torchvision"]\n' + rows + rule))
+    torch, vision = made.plan.jobs
+    assert (vision.state, vision.needs) == (JobState.BUILD, (torch.key,))
+
+
+def test_what_is_impossible_for_every_card_is_said_once(tmp_path: Path) -> None:
+    rows = 'project = ["torch"]\ncuda = ["11.8"]\ngpu = ["5.0;6.0;7.0"]\npython = ["3.12"]\nos = ["linux"]\n'
+    for torch in ("2.14.1", "2.99.0"):
+        job = planning.make(written(tmp_path, f'torch = ["{torch}"]\n' + rows)).plan.jobs[0]
+        assert job.state is JobState.IMPOSSIBLE
+        assert job.reason.count(f"PyTorch {torch} ") <= 2 and "none at all" not in job.reason
+
+
 def test_torchvision_waits_for_the_torch_that_has_to_be_built(tmp_path: Path) -> None:
     text = 'torch = "2.15.0"\ncuda = "12.6"\npython = "3.12"\ngpu = "6.1"\n'
     made = planning.make(written(tmp_path, 'project = ["torchvision", "torch"]\n' + text))
@@ -389,7 +405,7 @@ def test_a_row_that_is_impossible_as_one_is_split(tmp_path: Path) -> None:
     (job,) = planning.make(written(tmp_path, text)).plan.jobs
     assert job.state is JobState.IMPOSSIBLE
     assert 'it works as gpu = ["3.5;6.1", "9.0"]' in job.reason
-    assert "12.0 has none at all: CUDA 11.8 cannot compile" in job.reason
+    assert "none at all for 12.0: CUDA 11.8 cannot compile" in job.reason
     (matrix := tmp_path / "two.toml").write_text(
         text.replace('"3.5;6.1;9.0;12.0"', '"3.5;6.1", "9.0"'), encoding="utf-8"
     )

@@ -298,6 +298,10 @@ esac
     env = msgspec.structs.replace(env, kind="conda")
     verdict = resolve(situation_from_options(["GTX 1080 Ti"], system="linux", python="3.11"), Wish())
     route = next(each for each in verdict.routes if each.route is RouteKind.CONDA_FORGE)
+    (shown,) = apply.install(env, route, None, (Capability(6, 1),), dry_run=True).commands
+    assert f"conda install -y -p {env.root} -c conda-forge" in shown.replace('"', ""), (
+        "the one that is active is another"
+    )
     report = apply.install(env, route, None, (Capability(6, 1),))
     assert report.coverage == {"6.1": "SERVES"}
     assert f"pytorch =={route.torch}=cuda*" in (Path(env.root) / "conda-meta" / "pinned").read_text("utf-8")
@@ -435,3 +439,15 @@ def test_the_line_that_is_proposed_is_for_the_same_card(env: Environment) -> Non
     with pytest.raises(NoRoute) as error:
         apply.check(route, env, ("--gpu", "GeForce RTX 5070"))
     assert '--gpu "GeForce RTX 5070" --torch' in str(error.value.hint)
+
+
+def test_the_line_for_another_python_asks_for_the_same(env: Environment) -> None:
+    """It dropped the plan, or the card and the release, and installed something else."""
+    route = Route(route=RouteKind.OFFICIAL_WHEEL, torch="2.3.1", python="3.8")
+    for words, plan, said in (
+        ((), Path("plans"), "install ENV --plan plans"),
+        (("--gpu", "Tesla K80"), None, 'install ENV --gpu "Tesla K80" --torch 2.3.1'),
+    ):
+        with pytest.raises(MissingTool) as error:
+            apply.check(route, env, words, plan)
+        assert said in str(error.value.hint)

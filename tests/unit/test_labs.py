@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from configparser import ConfigParser
 from pathlib import Path
@@ -159,8 +160,9 @@ def test_a_form_is_written_for_each_stack_that_has_it(tmp_path: Path) -> None:
     seen = rekindle_command(*words, "-o", str(tmp_path / "lists"))
     assert seen.code == NoRoute.exit_code
     assert "left out: old: the route is `source-build`" in seen.err
-    made = lab_room.own_plan(tmp_path / "lists", "new")
-    assert made.name == "torch-2.14.1-cu126-linux-py3.11.requirements.txt"
+    made = tmp_path / "lists" / "torch-2.14.1-cu126-linux-py3.11.requirements.txt"
+    with pytest.raises(UsageError, match=f"is no plan: `{re.escape(str(made))}`"):
+        lab_room.own_plan(tmp_path / "lists", "new")
     assert "torch==2.14.1+cu126" in made.read_text(encoding="utf-8").splitlines()
 
 
@@ -184,6 +186,13 @@ def test_ansible_gets_groups_and_slurm_features(lab: Path, tmp_path: Path) -> No
         labs.save(tmp_path / f"{name}.json", "Tesla V100-SXM2-32GB", 1, "550.90.07", "3.11.9")
     seen = rekindle_command("plan", "--machine", str(tmp_path), "--as", "ansible")
     assert seen.code == 2 and "is not the name of a host" in seen.err
+
+
+def test_equal_cards_of_a_machine_are_said_once(tmp_path: Path) -> None:
+    labs.save(tmp_path / "node.json", "Tesla K80", 2, "470.256.02", "3.10.12")
+    said = rekindle_command("plan", "--machine", str(tmp_path / "node.json")).out
+    assert said.startswith("2 x Tesla K80 (3.7) on ")
+    assert said.count("not supported on this GPU") == 1 and "not supported on Tesla" not in said
 
 
 def test_a_folder_with_one_machine_gets_a_folder_of_plans(tmp_path: Path) -> None:
@@ -216,3 +225,9 @@ def test_a_machine_of_a_lab_gets_what_it_gets_alone(tmp_path: Path) -> None:
     alone = resolve(there, wish).recommended
     assert (found.route, found.variant) == (alone.route, alone.variant) == (RouteKind.OFFICIAL_WHEEL, "cu132")
     assert found.notes == tuple(f"loses: {each}" for each in alone.loses) != ()
+
+
+def test_the_tenth_machine_comes_behind_the_ninth(tmp_path: Path) -> None:
+    for number in (10, 9, 2):
+        labs.save(tmp_path / f"n{number}.json", "Tesla V100-SXM2-32GB", 1, "550.90.07", "3.11.9")
+    assert "NodeName=n2,n9,n10 " in rekindle_command("plan", "--machine", str(tmp_path), "--as", "slurm").out

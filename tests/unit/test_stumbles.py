@@ -123,6 +123,14 @@ def test_a_broken_snapshot_does_not_hide_the_others(lab: Path) -> None:
     assert [len(answer["nodes"]), len(answer["unreadable"]), seen.code] == [2, 2, 4]
     said = planned("--machine", str(lab)).out
     assert "Not read: 2" in said and "node2.json" in said and "node3.json" in said
+    for name in ("node2", "node3"):
+        (lab / f"{name}.json").write_text('{"gpu": "V100"}', encoding="utf-8")
+    seen = planned("--machine", str(lab))
+    assert (
+        " ".join(seen.out.split()).count("it does not name its schema, `rekindle.machine/1`") == 1
+        and "`None`" not in seen.out
+    )
+    assert "hint: `rekindle doctor --save machine.json` writes one" in seen.err
 
 
 def test_an_empty_folder_is_not_this_computer(tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def job_command(
 @options.as_json
 def export_command(form: str, matrix: Path, output: Path | None, as_json: bool, **given: Any) -> int:  # fmt: skip
     """Write MATRIX as a workflow for hosted runners or as a Slurm array."""
-    from rekindle.fleet import planning
+    from rekindle.fleet import matrix_file, planning
     from rekindle.fleet.export import write
 
     pairs = dict(_pair(each) for each in given["runners"])
@@ -229,6 +229,8 @@ def export_command(form: str, matrix: Path, output: Path | None, as_json: bool, 
         accept_licence=given["accept_licence"],
         rekindle=given["rekindle"],
     )
+    if form != "slurm":
+        matrix_file.below(matrix)
     plan = planning.make(matrix, shelf_folder=given["shelf"], one_cache=form == "slurm").plan
     made = write.write(form, write.exported(plan, settings), output)
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,7 @@ class PlanOptions(TypedWish, frozen=True, kw_only=True):
         """The recorded machines, those of a folder one by one, those below it too."""
         found: list[Path] = []
         for named in self.machines:
-            inside = sorted(named.rglob("*.json")) if named.is_dir() else [named]
+            inside = sorted(named.rglob("*.json"), key=_counted) if named.is_dir() else [named]
             if not inside:
                 raise NotFound(
                     f"no snapshot (`*.json`) in the folder `{named}`",
@@ -197,7 +198,7 @@ def _nodes(asked_for: PlanOptions, wish: Wish) -> int:
 
     places: dict[str, Situation] = {}
     unreadable: dict[str, str] = {}
-    hint = None
+    hint: str | None = None
     for file in asked_for.snapshots:
         # Two racks may both have a node1.
         name = file.stem if file.stem not in places else file.with_suffix("").as_posix()
@@ -226,8 +227,15 @@ def _nodes(asked_for: PlanOptions, wish: Wish) -> int:
     locked = asked_for.output is not None and asked_for.form not in _LISTS
     left_out = _lab(asked_for, places, found, wish) if locked else {}
     if unreadable:
+        if hint is not None:
+            console.say(f"hint: {hint}")
         return BadInput.exit_code
     return NoRoute.exit_code if left_out or any(each.route is RouteKind.NONE for each in found.nodes) else 0
+
+
+def _counted(file: Path) -> list[str | int]:
+    """Behind node9 comes node10."""
+    return [int(part) if number % 2 else part for number, part in enumerate(re.split(r"([0-9]{1,9})", str(file)))]
 
 
 _SUFFIX = {

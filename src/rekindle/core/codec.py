@@ -155,7 +155,8 @@ def expect(schema: object, wanted: str, what: str, *, name: str, hint: str) -> N
     """The schema that a file names is the one that is read; of a higher number, a newer Rekindle wrote it."""
     if schema == wanted:
         return
-    said = f"its schema is `{str(schema)[:60]}`, not `{wanted}`"
+    named = f"its schema is `{str(schema)[:60]}`, not" if schema is not None else "it does not name its schema,"
+    said = f"{named} `{wanted}`"
     kind, _, number = str(schema)[:60].rpartition("/")
     if kind == wanted.rpartition("/")[0] and number.isdecimal() and int(number) > int(wanted.rpartition("/")[2]):
         raise BadInput(

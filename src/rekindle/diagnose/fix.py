@@ -246,8 +246,9 @@ def _in_environment(command: Command, folder: str, facts: Facts, alone: Sequence
         home = ShellVariable("USERPROFILE" if windows else "HOME")
         return (home, path.removeprefix("~")) if path.startswith("~") else path
 
-    if command.words[:2] == ("rekindle", "install") and str((*command.words, "-")[2]).startswith("-"):
-        return Command("rekindle", "install", below(folder), *command.words[2:], system=command.system)
+    verb = command.words[:2]
+    if verb in (("rekindle", "install"), ("rekindle", "audit")) and str((*command.words, "-")[2]).startswith("-"):
+        return Command(*verb, below(folder), *command.words[2:], system=command.system)
     if command.words[:3] == ("rekindle", "extension", "find") and not {"--env", "--torch"} & {*command.words}:
         return Command(*command.words, "--env", below(folder), system=command.system)
     if folder.endswith("/.local"):

@@ -40,8 +40,9 @@ def look_into(place: str | Path, question: ExtensionQuestion, pure: bool) -> Loo
         if large and not (pure or link.cuda) and (usual := _other_major(question)):
             return LookedInto(State.FAIL, f"does not fit: the index has it as PyTorch's own wheels there, for {usual}")
         served = None if pure or large else served_by(place, question.cards, question.line)
-    except RekindleError:
-        return LookedInto(State.UNVERIFIED, "the file could not be read from here: its GPU code was not looked at")
+    except RekindleError as error:
+        why = error.message.removeprefix(f"`{place}` could not be read: ")
+        return LookedInto(State.UNVERIFIED, f"its GPU code was not looked at, for the file could not be read: {why}")
     judged = same_abi("it", served.cxx_abi, torch.cxx_abi) if link.torch and served else None
     against = link.wrong or (judged.sentence if isinstance(judged, Clash) else None)
     if against:

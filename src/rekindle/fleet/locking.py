@@ -92,10 +92,12 @@ class Resolving:
         if found.state is not JobState.IMPOSSIBLE or len(names) < 2:
             return found
         groups: list[list[str]] = []
-        alone: list[str] = []
+        alone: dict[str, list[str]] = {}
         for name in names:
             if (one := self._outcome(msgspec.structs.replace(cell, gpu=name))).state is JobState.IMPOSSIBLE:
-                alone.append(f"{name} has none at all: {one.reason}")
+                known = self._cards.get(name)
+                reason = one.reason.replace(f" {known[0].name}", " it") if known else one.reason
+                alone.setdefault(reason, []).append(name)
                 continue
             for group in groups:
                 together = msgspec.structs.replace(cell, gpu=";".join([*group, name]))
@@ -104,9 +106,12 @@ class Resolving:
                     break
             else:
                 groups.append([name])
+        if not groups and len(alone) == 1:
+            return found
         rows = ", ".join(f'"{";".join(group)}"' for group in groups)
         advice = [f"it works as gpu = [{rows}]"] if groups else []
-        return msgspec.structs.replace(found, reason="; ".join([found.reason, *advice, *alone]))
+        rest = [f"none at all for {', '.join(each)}: {reason}" for reason, each in alone.items()]
+        return msgspec.structs.replace(found, reason="; ".join([found.reason, *advice, *rest]))
 
     def _outcome(self, cell: MatrixCell) -> Outcome:
         """An error of its own words makes a combination impossible, and stops no other."""
@@ -141,7 +146,6 @@ class Resolving:
                 python=python,
             )
         overrides = self._overrides(cell)
-        options = {name: value for each in overrides for name, value in each.options.items()}
         torch, cuda = with_cuda(cell.torch, cell.cuda if cell.cuda != CPU else None)
         entry = self.matrix.projects.get(cell.project)
         if cuda is None and cell.cuda is None and entry and entry.build:
@@ -153,7 +157,10 @@ class Resolving:
             configured_index=self.matrix.configured_index,
         )
         always = any(each.always for each in overrides)
-        return _Wanted(situation=situation, wish=wish, python=python, options=options, always=always)
+        return _Wanted(situation=situation, wish=wish, python=python, options=self._options(cell), always=always)
+
+    def _options(self, cell: MatrixCell) -> dict[str, str]:
+        return {name: value for each in self._overrides(cell) for name, value in each.options.items()}
 
     def _machine(self, name: str) -> Situation:
         if name not in self._machines:
@@ -244,7 +251,7 @@ class Resolving:
             lock=lock,
             plan=plan,
             cards=tuple(each.sm for each in situation.capabilities),
-            torch=torch_lock(plan, {}) if built else None,
+            torch=torch_lock(plan, self._options(msgspec.structs.replace(cell, project="torch"))) if built else None,
             estimate=_told(entry),
         )
 

@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from rekindle.core import codec, files, untrusted
-from rekindle.core.errors import BadInput, NotFound, UnknownName, did_you_mean
+from rekindle.core.command import rekindle
+from rekindle.core.errors import BadInput, NotFound, UnknownName, UsageError, did_you_mean
 from rekindle.core.untrusted import ProjectName
 from rekindle.knowledge.torch.companions import PROJECTS
 
@@ -140,6 +141,24 @@ def _check(matrix: MatrixFile, name: str) -> None:
             message = f"{name}: project `{project[:60]}` needs either `build` or `source`"
             hint = "`build` is the build file of a CMake project, `source` the folder of a torch extension"
             raise BadInput(message, hint=hint)
+
+
+def below(path: Path) -> list[Path]:
+    """The folders of projects of your own, seen from the matrix, for a repository that holds both.
+
+    What a runner writes beside the matrix must not lie in one of them: the key of a job is the hash of its source.
+    """
+    found = []
+    for entry in read(path).projects.values():
+        named = Path(entry.build).parent if entry.build else Path(entry.source or ".")
+        if named.is_absolute() or ".." in named.parts or str(named) == ".":
+            name = (path.parent / named).resolve().name
+            init = rekindle("factory", "init", "NEW", "--matrix", "matrix.toml")
+            beside = f'put the matrix beside the folder `{name}`, with `source = "{name}"`'
+            message = f"the project in `{named}` does not lie below the matrix"
+            raise UsageError(message, hint=f"{beside}; there `{init}` makes a repository of both")
+        found.append(named)
+    return found
 
 
 def cells(matrix: MatrixFile, machines: tuple[str, ...] = ()) -> Iterator[MatrixCell]:

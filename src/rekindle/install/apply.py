@@ -75,10 +75,10 @@ def _composed(route: Route) -> tuple[str, ...]:
     return tuple(f"{name}=={version}{local}" for name, version in parts.items() if version)
 
 
-def check(route: Route, environment: Environment, cards: Sequence[str] = ()) -> None:
+def check(route: Route, environment: Environment, cards: Sequence[str] = (), plan: Path | None = None) -> None:
     """Can this route be carried out in this environment? An error that says what is in the way.
 
-    `cards` are the words that named them: the line that is proposed is for the same ones.
+    `cards` are the words that named them, `plan` is what was asked for: the line that is proposed is for the same.
     """
     if route.route is RouteKind.NONE:
         hint = route.change.text if route.change else None
@@ -91,7 +91,9 @@ def check(route: Route, environment: Environment, cards: Sequence[str] = ()) -> 
         message = f"torch {route.version} needs Python {route.python}; `{environment.root}` has {environment.version}"
         why = route.why[0] if route.why else ""
         made = Command("uv", "venv", "--python", route.python, "ENV")
-        hint = f"{why}\nmake an environment with it: `{made}`, then `rekindle install ENV`"
+        wanted = ("--plan", str(plan)) if plan is not None else (*cards, "--torch", route.torch or "")
+        again = rekindle("install", "ENV", *wanted, system=environment.os)
+        hint = f"{why}\nmake an environment with it: `{made}`, then `{again}`"
         raise MissingTool(message, hint=hint.strip())
     if route.route.by_pip or route.route is RouteKind.INSTALLED:
         return
@@ -251,7 +253,7 @@ def _by_conda(
         environment=environment,
         route=route.route,
         torch=route.torch,
-        commands=route.commands,
+        commands=(conda.command(environment, route),),
     )
     if dry_run:
         return report

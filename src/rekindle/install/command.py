@@ -74,7 +74,7 @@ def install(where: Path | None, request: InstallRequest) -> InstallReport:
         if route.driver_first is not None and route.change is not None:
             hint = "then run this again, or name the driver that will be there: `--driver 580`"
             raise NoRoute(f"first {route.change.text}", hint=hint)
-    apply.check(route, environment, () if situation.here else card_words(situation.cards))
+    apply.check(route, environment, () if situation.here else card_words(situation.cards), request.plan)
     wanted = request.wish.extensions or (plan.wish.extensions if plan is not None else ())
     beside = fitting(wanted, route, environment, situation)
     for note in environment_notes(environment, situation.capabilities):

@@ -37,13 +37,19 @@ def revision(environment: Environment) -> int:
     return int(json.loads(result.out)[-1]["rev"])
 
 
+def command(environment: Environment, route: Route) -> Command:
+    """The call, into this environment whichever is active where it is typed."""
+    words = ("install", "-y", "-p", environment.root, "-c", "conda-forge", *packages(route))
+    return Command("conda", *words, system=environment.os)
+
+
 def install(environment: Environment, route: Route) -> None:
-    command = [program(), "install", "-y", "-p", environment.root, "-c", "conda-forge", *packages(route)]
-    result = run.call(command, timeout=_LONG)
+    own = command(environment, route)
+    result = run.call([program(), *map(str, own.words[1:])], timeout=_LONG)
     if not result.ok:
         tail = "\n".join((result.err.strip() or result.out.strip()).splitlines()[-6:])
         message = f"conda could not install it; it has changed nothing\n{tail}"
-        raise FetchFailed(message, hint="by hand:\n  " + "\n  ".join(route.commands))
+        raise FetchFailed(message, hint=f"by hand:\n  {own}")
 
 
 def pinned(environment: Environment) -> Path:

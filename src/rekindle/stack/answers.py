@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -146,8 +146,17 @@ def nodes(answer: Nodes) -> str:
         lines.append(console.wrap(f"torch {_version(same[0])}: {names}", first="  - ", indent="    "))
     if answer.unreadable:
         lines += ["", f"Not read: {len(answer.unreadable)}; nothing is said of these machines"]
-        lines += [console.wrap(each, first="  - ", indent="    ") for each in answer.unreadable.values()]
+        lines += _unread(answer.unreadable)
     return "\n".join(lines)
+
+
+def _unread(problems: Mapping[str, str]) -> list[str]:
+    """What several files have in common is said once."""
+    reasons: dict[str, list[str]] = {}
+    for file, said in problems.items():
+        reasons.setdefault(said.removeprefix(f"`{file}` "), []).append(f"`{file}`")
+    each = {why: f"{'each of ' if len(files) > 1 else ''}{', '.join(files)}" for why, files in reasons.items()}
+    return [console.wrap(f"{files} {why}", first="  - ", indent="    ") for why, files in each.items()]
 
 
 def _stacks(groups: list[list[Node]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,8 +82,10 @@ def situation_of(
 
 
 def _cards(machine: Machine) -> tuple[Card, ...]:
-    """The cards that count: an embedded or unknown one without a capability is left out, and the doctor says so."""
-    return tuple(card for gpu in machine.gpus if (card := _card(gpu)) is not None)
+    """The cards that count, equal ones as one of that number: an embedded or unknown one without a capability is left
+    out, and the doctor says so."""
+    found = Counter(card for gpu in machine.gpus if (card := _card(gpu)) is not None)
+    return tuple(msgspec.structs.replace(card, count=number) for card, number in found.items())
 
 
 def _card(gpu: FoundGpu) -> Card | None:

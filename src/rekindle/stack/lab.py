@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 INDEX = "nodes.toml"
 SCHEMA = "rekindle.lab/1"
-_HEAD = "# Written by Rekindle. `rekindle install --plan` with this folder finds a machine's own plan here.\n"
+_HEAD = (
+    "# Written by Rekindle: which file of this folder is whose. `rekindle install --plan FOLDER` reads it for plans.\n"
+)
 
 
 class Lab(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,9 +96,13 @@ def own_plan(folder: Path, host: str | None = None) -> Path:
     mine = {lab.hosts[name] for name in _called(lab.hosts, here)}
     if len(mine) == 1:
         try:
-            return folder / PlainFileName(mine.pop())
+            own = folder / PlainFileName(mine.pop())
         except ValueError as error:
             raise BadInput(f"`{index}` names {error}", hint="write the folder again") from error
+        if own.suffix == ".toml":
+            return own
+        hint = "use that file as it is; `rekindle plan --machine FOLDER -o DIR` without `--as` writes plans"
+        raise UsageError(f"what `{index}` has for `{here}` is no plan: `{own}`", hint=hint)
     if mine:
         message = f"`{index}` has several machines called `{here}`, with different plans"
         raise UsageError(message, hint=f"name one: {', '.join(f'`{folder / name}`' for name in sorted(mine)[:4])}")

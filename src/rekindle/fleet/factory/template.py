@@ -86,7 +86,7 @@ def init(
     if made.needs_toolchains and not accept():
         message = "the runners install CUDA by NVIDIA's terms, and nobody has accepted them"
         raise UsageError(message, hint="read docs.nvidia.com/cuda/eula, then add `--accept-licence`")
-    steps = _steps(made)
+    steps = (*(() if matrix else (_OWN,)), *_steps(made))
     if not kept:
         files.write_text(folder / "matrix.toml", text)
     for named, (source, manifest) in own.items():
@@ -113,6 +113,12 @@ def _orphans() -> FleetPlan:
         return planning.make(folder / "matrix.toml", one_cache=False).plan
 
 
+_OWN = (
+    "Look at `matrix.toml`: it is PyTorch itself. For a project of yours write one with "
+    '`[projects.NAME]` and `source = "FOLDER"`, and begin again with `--matrix`.'
+)
+
+
 def _steps(made: Exported) -> tuple[str, ...]:
     """What is left to do by hand, in order."""
     key = (
@@ -136,11 +142,7 @@ def _projects(matrix: Path, folder: Path) -> dict[Path, tuple[Path, tree.Manifes
     A link is refused: it may lead to anything on this computer, and a repository is for others to read.
     """
     found = {}
-    for entry in matrix_file.read(matrix).projects.values():
-        named = Path(entry.build).parent if entry.build else Path(entry.source or ".")
-        if named.is_absolute() or ".." in named.parts or str(named) == ".":
-            message = f"the project in `{named}` does not lie below the matrix"
-            raise UsageError(message, hint="put it into a folder beside the matrix")
+    for named in matrix_file.below(matrix):
         if matrix.parent.resolve() == folder.resolve():
             continue
         if os.path.lexists(folder / named.parts[0]):
