@@ -471,6 +471,16 @@ def test_a_plan_of_a_wheel_on_a_shelf_asks_no_index_for_it(
     assert "lies on a shelf" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the environment that is handed over is one of Linux")
+def test_a_plan_does_not_say_what_is_installed(
+    tmp_path: Path, a_plan: dict[str, Any], handed_over: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`already`, of an environment without a torch."""
+    changes = {"system": paths.system(), "machine": paths.architecture(), "python": "3.11", "route": "installed"}
+    assert run(["install", str(handed_over), "--plan", str(handed(tmp_path / "p.toml", a_plan, **changes))]) == 14
+    assert "is not in" in capsys.readouterr().err
+
+
 def test_every_requirement_of_the_tables_is_one() -> None:
     for release in releases.torch_releases():
         assert all(map(PipRequirement, options.requirements(release.newest, mkl=True)))
