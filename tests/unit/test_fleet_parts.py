@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -16,11 +17,14 @@ import msgspec
 import pytest
 
 from rekindle.core.errors import BadInput, ChecksFailed, Locked, NotFound, UnknownName, UsageError
+from rekindle.core.findings import State
+from rekindle.core.untrusted import InsidePath
 from rekindle.core.version import Version
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.fleet import order_run, planning, scheduler, shelved, state, view, work
 from rekindle.fleet.announcement import AnnouncedToolkit, Announcement, lacks
-from rekindle.fleet.job import FleetJob, FleetLock, JobKind, JobState
+from rekindle.fleet.intake import Intake
+from rekindle.fleet.job import FleetJob, FleetLock, JobKind, JobState, MadeFile
 from rekindle.fleet.shelved import ShelvedJob
 from rekindle.fleet.state import FleetJournal, FleetState, event
 from rekindle.model.wheel import WheelIdentity
@@ -194,6 +198,38 @@ def test_status_tells_from_the_journal_what_is_where(tmp_path: Path, planned: pl
     plain = "".join(told.split())
     assert "rekindlefleetretry--failed--state" in plain, "of this run, not of the one in matrix.fleet"
     assert "".join(str(place.root).split()) in plain
+
+
+def test_a_word_of_a_journal_that_is_no_answer_is_unverified() -> None:
+    """It was an internal error of `status` and `report`."""
+    said = state.check_outcome(event("checked", key="a" * 64, step="EVIL"))
+    assert said is not None and said.state is State.UNVERIFIED
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right of their own there")
+@pytest.mark.parametrize("name", ["cancel", "arriving", "logs", "journal.jsonl", "plan.json"])
+def test_a_run_keeps_nothing_behind_a_link(tmp_path: Path, name: str) -> None:
+    (tmp_path / "s").mkdir()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "s" / name).symlink_to(tmp_path / "mine")
+    with pytest.raises(BadInput, match="is a link"):
+        FleetState(tmp_path / "s")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right of their own there")
+def test_what_is_noted_and_what_arrives_follows_no_link(tmp_path: Path, planned: planning.Planned) -> None:
+    place = FleetState(tmp_path / "s")
+    key = next(each.key for each in planned.plan.jobs if each.key)
+    for folder in (place.asked, place.arriving):
+        folder.mkdir(parents=True)
+    (place.asked / key).symlink_to(tmp_path / "new")
+    with pytest.raises(BadInput, match="is a link"):
+        place.ask_cancel((key,))
+    (place.arriving / key[:16]).symlink_to(tmp_path)
+    made = MadeFile(name=InsidePath("x.whl"), sha256=key, size=1)
+    with pytest.raises(BadInput, match="is a link"):
+        asyncio.run(Intake(planned, place, tmp_path, print)._fetch(None, "", key, made, place.arriving / key[:16]))
+    assert not (tmp_path / "new").exists() and not list(tmp_path.glob("*.part"))
 
 
 def test_two_runs_of_one_matrix_do_not_go_together(tmp_path: Path) -> None:

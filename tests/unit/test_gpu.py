@@ -84,6 +84,13 @@ def test_what_people_type(query: str, capabilities: list[str]) -> None:
     assert [str(capability) for capability in gpus.find(query).capabilities] == capabilities
 
 
+@pytest.mark.parametrize("query", ["sm_\u0663\u0665", "\u0663.\u0665", "compute capability \u0968\u0968"])
+def test_digits_of_other_scripts_are_no_capability(query: str) -> None:
+    """They were an internal error, of `serve` too."""
+    with pytest.raises(UnknownName):
+        gpus.find(query)
+
+
 @pytest.mark.parametrize(
     ("typed", "name"),
     [

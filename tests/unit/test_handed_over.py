@@ -13,13 +13,14 @@ import pytest
 
 from rekindle import api
 from rekindle.build.configure import tree
-from rekindle.core import codec, files
+from rekindle.core import codec, files, signing
 from rekindle.core.errors import BadInput, NotFound
 from rekindle.core.findings import State
 from rekindle.formats.access import File
+from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge import tables
 from rekindle.machine import snapshot
-from rekindle.wheels.shelf import health, shelf
+from rekindle.wheels.shelf import health, index, shelf
 from support import torch_like
 from support.artefacts import unverified
 from support.command import rekindle_command
@@ -78,6 +79,51 @@ def test_an_entry_that_was_changed_is_not_mended_in_silence(tmp_path: Path) -> N
     _changed(_entry(place), signed_by=None, size=5)
     done = health.mend(place)
     assert done.state is State.FAIL and "set aside" in done.findings[0].found
+
+
+def test_a_withdrawn_wheel_does_not_come_back(tmp_path: Path) -> None:
+    """By a damaged entry and the `shelf mend` that is proposed then, by a mark that is gone, by the same file again."""
+    place = _shelved(tmp_path)
+    (wheel,) = (entry.file for entry in shelf.entries(place))
+    shelf.yank(place, wheel, "wrong numbers")
+    _entry(place).write_text("{", encoding="utf-8")
+    health.mend(place)
+    assert [each.yanked for each in shelf.entries(place)] == ["wrong numbers"]
+    _changed(_entry(place), yanked=None)
+    assert health.mend(place).findings[0].found.startswith("marked")
+    assert [each.yanked for each in shelf.entries(place)] == ["wrong numbers"]
+    shelf.add(place, [next(tmp_path.glob("*.whl"))])
+    assert [each.yanked for each in shelf.entries(place)] == ["wrong numbers"]
+    shelf.yank(place, wheel, None)
+    assert [each.yanked for each in shelf.entries(place)] == [None]
+
+
+@pytest.mark.parametrize("list_too", [False, True])
+def test_a_mark_that_somebody_took_off_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, list_too: bool
+) -> None:
+    monkeypatch.setenv("REKINDLE_KEY", str(tmp_path / "friend.pem"))
+    key, place = str(signing.make_key().public), _shelved(tmp_path)
+    monkeypatch.setenv("REKINDLE_KEY", str(tmp_path / "mine.pem"))
+    card = ("--gpu", "K40c", "--os", "linux", "--arch", "x86_64", "--python", "3.11", "--driver", "470.57.02")
+
+    def planned() -> tuple[str, str]:
+        words = ("plan", *card, "--shelf", str(place), "--trust", key, "--json")
+        found = rekindle_command(*words).json()["recommended"]
+        return found["route"], found["evidence"]
+
+    assert planned() == ("shelf", "binary")
+    monkeypatch.setenv("REKINDLE_KEY", str(tmp_path / "friend.pem"))
+    shelf.yank(place, shelf.entries(place)[0].file, "wrong numbers")
+    monkeypatch.setenv("REKINDLE_KEY", str(tmp_path / "mine.pem"))
+    _changed(_entry(place), yanked=None)
+    if list_too:
+        with monkeypatch.context() as attacker:
+            attacker.setenv("REKINDLE_KEY", str(tmp_path / "attacker.pem"))
+            index.write(place, shelf.entries(place))
+    route, evidence = planned()
+    assert (route, evidence) == ("shelf", "notes") if list_too else route != "shelf"
+    assert on_shelves(Shelves(addresses=(str(place),), trust=(key,), signed=True)) == ()
 
 
 def test_an_entry_without_containers_stops_nobody(tmp_path: Path) -> None:

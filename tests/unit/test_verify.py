@@ -93,6 +93,14 @@ def test_a_file_that_is_not_what_record_says_fails_though_its_size_is_right(tmp_
     assert "1 files do not match RECORD: `torch/__init__.py`" in " ".join(seen.out.split())
 
 
+@pytest.mark.parametrize("digest", ["", "sha256="])
+def test_a_file_without_a_hash_in_record_is_not_a_pass(tmp_path: Path, digest: str) -> None:
+    rows = [f"{name},{digest},{len(data)}" for name, data in small_wheels.FILES.items()]
+    stated = "\n".join([*rows, "demo-1.0.dist-info/RECORD,,", ""]).encode()
+    answer = _read_only(small_wheels.make(tmp_path, record_bytes=stated), "--json").json()
+    assert _states(answer)["record"] == "UNVERIFIED"
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -91,7 +91,7 @@ class LocalLabel(_Spelled):
     """What stands behind the `+` of a version, `cu126`."""
 
     __slots__ = ()
-    SHAPE, WHAT = r"[0-9A-Za-z._]{0,100}", "the label of a version"
+    SHAPE, WHAT = r"(?:[0-9A-Za-z]{1,40}(?:[._][0-9A-Za-z]{1,40}){0,20})?", "the label of a version"
 
 
 class PipRequirement(_Spelled):
@@ -107,6 +107,13 @@ class CondaPin(_Spelled):
 
     __slots__ = ()
     SHAPE, WHAT = r"[a-z0-9_][a-z0-9._-]{0,100}(?:[<>=!]{1,2}[0-9A-Za-z.*_]{1,60}){0,2}", "a package of conda's"
+
+
+class PlainValue(_Spelled):
+    """What an option of a build is set to, `ON` or `OpenBLAS`: no path, option or list, which could name a program."""
+
+    __slots__ = ()
+    SHAPE, WHAT = r"(?:[0-9A-Za-z][0-9A-Za-z_.+]{0,60})?", "a switch, a number or a name"
 
 
 class ProjectName(_Spelled):

@@ -122,9 +122,10 @@ class Intake:
 
     async def _fetch(self, client: Any, address: str, key: str, made: MadeFile, place: Path) -> Path:
         """In pieces; what came before a connection broke is kept."""
-        place.mkdir(parents=True, exist_ok=True)
         path = place / made.name.name
         part = place / f"{made.sha256[:16]}.part"
+        files.no_links(part, self.state.root)
+        place.mkdir(parents=True, exist_ok=True)
         if path.is_file() and sha256_of(path) == made.sha256:
             return path
         with part.open("ab") as stream:

@@ -45,6 +45,8 @@ class FleetState:
         self.logs = root / "logs"
         self.asked = root / "cancel"
         self.arriving = root / "arriving"
+        for place in (self.plan, self.journal, self.logs, self.asked, self.arriving):
+            files.no_links(place, root)
 
     def held(self) -> contextlib.AbstractContextManager[None]:
         """Two runs of one matrix would build everything twice."""
@@ -71,6 +73,7 @@ class FleetState:
         """Read by the run within a second; a run that is not there reads it when it resumes."""
         self.asked.mkdir(parents=True, exist_ok=True)
         for key in keys:
+            files.no_links(self.asked / key, self.root)
             (self.asked / key).touch()
 
     def cancelled(self) -> set[str]:
@@ -384,7 +387,7 @@ def check_outcome(said: FleetEvent | None) -> CheckOutcome | None:
     """As the journal has it; None while nobody has tried."""
     if said is None or said.event == "check":
         return None
-    state = State(said.step) if said.event == "checked" and said.step else State.UNVERIFIED
+    state = next((each for each in State if each == said.step and said.event == "checked"), State.UNVERIFIED)
     return CheckOutcome(state=state, worker=said.worker, reason=said.error or "")
 
 

@@ -12,9 +12,19 @@ from pathlib import Path
 
 import msgspec
 
+from rekindle.audit.audit import installed_torch
 from rekindle.core import console, files
 from rekindle.core.command import Command, rekindle
-from rekindle.core.errors import ChecksFailed, FetchFailed, Locked, MissingTool, NoRoute, StepFailed, Unverified
+from rekindle.core.errors import (
+    ChecksFailed,
+    FetchFailed,
+    Locked,
+    MissingTool,
+    NoRoute,
+    NotFound,
+    StepFailed,
+    Unverified,
+)
 from rekindle.core.findings import State
 from rekindle.core.paths import cache_folder, sha256_of
 from rekindle.extension.find import FoundWheel
@@ -95,6 +105,9 @@ def check(route: Route, environment: Environment, cards: Sequence[str] = (), pla
         again = rekindle("install", "ENV", *wanted, system=environment.os)
         hint = f"{why}\nmake an environment with it: `{made}`, then `{again}`"
         raise MissingTool(message, hint=hint.strip())
+    if route.route is RouteKind.INSTALLED and not is_there(route.version, environment):
+        message = f"torch {route.version}, which was said to be installed, is not in `{environment.root}`"
+        raise NotFound(message, hint="without `--plan` the best route is chosen")
     if route.route.by_pip or route.route is RouteKind.INSTALLED:
         return
     if route.route is RouteKind.CONDA_FORGE and environment.kind == "conda":
@@ -107,6 +120,12 @@ def check(route: Route, environment: Environment, cards: Sequence[str] = (), pla
         RouteKind.CONTAINER: "this runs in a container, which Docker starts",
     }[route.route]
     raise MissingTool(what, hint="\n  ".join((f"{route.summary}\nrun:", *route.commands)))
+
+
+def is_there(version: str | None, environment: Environment) -> bool:
+    """Whether the torch of this very environment is that one: the active Python's is another."""
+    have = installed_torch(environment)
+    return have is not None and have.version == version
 
 
 def install(

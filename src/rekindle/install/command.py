@@ -97,7 +97,9 @@ def _situation(environment: Environment, gpus: Sequence[str], driver: str | None
     """This computer and this environment; a card that is named stands in for the ones that are here."""
     if not gpus:
         situation = situation_of(snapshot.here(), driver=driver, python=environment.version)
-        return msgspec.structs.replace(situation, conda=environment.kind == "conda")
+        have = situation.installed
+        installed = have if have is not None and apply.is_there(have.version, environment) else None
+        return msgspec.structs.replace(situation, conda=environment.kind == "conda", installed=installed)
     own = paths.system()
     situation = situation_from_options(
         gpus, system=own, machine=paths.architecture(), driver=driver, python=environment.version

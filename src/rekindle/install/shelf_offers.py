@@ -12,6 +12,7 @@ from rekindle.core import codec, console, files, paths, signing
 from rekindle.core.errors import ChecksFailed, FetchFailed, RekindleError, UsageError
 from rekindle.core.paths import shelf_folder
 from rekindle.core.signing import PublicKey
+from rekindle.knowledge.tables import Evidence
 from rekindle.stack.offers import Offer
 
 
@@ -101,6 +102,9 @@ def _offers(address: str, keys: tuple[PublicKey, ...], asked: Shelves) -> tuple[
 def _signed(offer: Offer, asked: Shelves) -> bool:
     try:
         require_signed(Path(str(offer.location)), asked.trust)
+        if offer.evidence is Evidence.NOTES:  # of somebody's folder: an entry can lose its mark
+            name = Path(str(offer.location)).name
+            raise ChecksFailed(f"no list that a key of yours has signed says that `{name}` is not withdrawn")
     except RekindleError as error:
         console.say(f"not considered: {error}")
         return False

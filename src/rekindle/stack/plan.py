@@ -18,7 +18,16 @@ from rekindle import __version__
 from rekindle.core import codec, console, files, untrusted
 from rekindle.core.errors import BadInput, NoRoute, UsageError
 from rekindle.core.paths import sha256_of
-from rekindle.core.untrusted import Commit, CondaPin, LocalLabel, PipRequirement, PipVersion, PlainFileName, Sha256
+from rekindle.core.untrusted import (
+    Commit,
+    CondaPin,
+    LocalLabel,
+    PipRequirement,
+    PipVersion,
+    PlainFileName,
+    PlainValue,
+    Sha256,
+)
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
 from rekindle.knowledge.builds.profiles import cpu_level
@@ -137,13 +146,14 @@ class Plan(Stack, frozen=True, kw_only=True):
     backend: str | None = None
     commit: _Commit | None = None
     """The commit of PyTorch's tag."""
-    wheel: str
+    wheel: PlainFileName
     """The name of the wheel that comes out, or that is installed."""
     requires: tuple[_Requirement, ...] = ()
     """What the build's own environment gets, as pip requirements: `build` installs exactly these."""
     wheels: tuple[PinnedWheel, ...] = ()
     """The wheels that are installed, where their bytes are known: another file of that name is refused."""
-    options: dict[str, str] = msgspec.field(default_factory=dict)
+    options: dict[str, PlainValue] = msgspec.field(default_factory=dict)
+    """Switches alone: what names a program or a file runs it, and stands in a build file."""
     patches: tuple[Pinned, ...] = ()
     toolchain: tuple[Piece, ...] = ()
     seal: dict[str, str] = msgspec.field(default_factory=dict)
@@ -187,7 +197,7 @@ def plan_of(verdict: Verdict) -> Plan:
         cpu=cpu_level(profile, situation.arch) if building else None,
         backend=release.backend if building else None,
         commit=releases.commit_of(route.torch) if building else None,
-        wheel=wheel_name(route, situation),
+        wheel=PlainFileName(wheel_name(route, situation)),
         wheels=_wheels(route, situation),
         requires=_requirements(route.torch, profile, situation) if building else (),
         patches=_patches(route, situation) if building else (),

@@ -79,8 +79,15 @@ class Store:
             except Locked:
                 waiting("waiting for another run that is installing a toolchain")
                 held.enter_context(files.locked(self.root / "lock", busy, timeout=_PATIENCE))
+            self._no_links()
             self._sweep()
             yield
+
+    def _no_links(self) -> None:
+        """What is cleared and written here must lie here: the folder may be a shared one."""
+        for folder in (self.objects, self.kits_folder, self.archives, self.state):
+            for place in (folder, *folder.glob("*")):
+                files.no_links(place, self.root)
 
     def keep(self, data: Iterable[bytes], *, executable: bool) -> tuple[str, int]:
         """A file's contents among the objects: its hash and its size. What is there already is not written twice."""

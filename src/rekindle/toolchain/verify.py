@@ -49,10 +49,10 @@ def verify(store: Store, kit: Kit) -> tuple[Finding, ...]:
         if wrong:
             count = "1 file is not as it was" if len(wrong) == 1 else f"{len(wrong):,} files are not as they were"
             text = f"{kit.id}: {count}: {', '.join(wrong[:_NAMED])}"
-            found.append(failed(f"{kit.id}-files", text, fix=again))
-        else:
-            text = f"{kit.id}: {len(kit.files):,} files are as they were"
-            found.append(passed(f"{kit.id}-files", text))
+            # What was changed is not run to be asked.
+            return (failed(f"{kit.id}-files", text, fix=again),)
+        text = f"{kit.id}: {len(kit.files):,} files are as they were"
+        found.append(passed(f"{kit.id}-files", text))
     if kit.name == "cuda" and kit.place == Platform.here():
         found.append(_answers(Host(), root, kit, again))
     if (fault := does_not_start(root, kit)) is not None:
@@ -97,7 +97,7 @@ def _more(root: Path, kit: Kit) -> list[str]:
         here = Path(folder).relative_to(root)
         for name in [*names, *(one for one in folders if (Path(folder) / one).is_symlink())]:
             path = (here / name).as_posix()
-            if path not in known and not path.startswith(STATE_FOLDER):
+            if path not in known and path.split("/")[0] != STATE_FOLDER:
                 found.append(f"{path} (not ours)")
     return found
 

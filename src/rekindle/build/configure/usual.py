@@ -11,6 +11,7 @@ from rekindle.build.configure.request import BuildFile, compiler_of, cuda_of, cu
 from rekindle.compat.host_compiler import newest_gcc
 from rekindle.core.errors import MissingTool, UsageError
 from rekindle.core.version import Version
+from rekindle.inputs.versions import read_toolset
 from rekindle.machine.model import (
     FoundCompiler,
     FoundCudnn,
@@ -78,7 +79,7 @@ def _unplaced(found: Any) -> Any:
 
 
 def _windows(wanted: BuildFile, python: Version, arch: str) -> Machine:
-    toolset = Version(wanted.toolset or "14.29")
+    toolset = read_toolset(wanted.toolset or "14.29")
     old = toolset < Version("14.30")
     edition = "2019" if old else "2022"
     # Visual Studio 2022 itself lies in `Program Files`, its Build Tools do not.

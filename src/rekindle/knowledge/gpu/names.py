@@ -18,7 +18,7 @@ from rekindle.knowledge.tables import NamedRow, Row, cached, observed, rows
 
 # Patterns stay text: `re` compiles one when it is first needed, and an exact name needs none.
 CAPABILITY = (
-    r"(?i)(?:(?:sm|compute|cc|compute capability)[ _]?(\d{2,3})[af]?"
+    r"(?ia)(?:(?:sm|compute|cc|compute capability)[ _]?(\d{2,3})[af]?"
     r"|(?:sm_|cc |compute capability )?(\d{1,2}\.\d)[af]?(?:\+ptx)?)\Z"
 )
 WIDE = {0x3000: " ", **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}}

@@ -21,7 +21,7 @@ _SITE = re.compile(
     r"(?:[^/]+\.data/(?:purelib|platlib)/)?(?:[^/]+\.pth|(?:sitecustomize|usercustomize)(?:\.py|/__init__\.py))"
 )
 _IMPORTS = re.compile(rb"^(?:\xef\xbb\xbf)?import[ \t]", re.MULTILINE)
-_UNLISTED = (".dist-info/RECORD", ".dist-info/RECORD.jws", ".dist-info/RECORD.p7s")
+UNLISTED = (".dist-info/RECORD", ".dist-info/RECORD.jws", ".dist-info/RECORD.p7s")
 
 
 def record_findings(found: Package) -> list[Finding]:
@@ -40,7 +40,7 @@ def record_findings(found: Package) -> list[Finding]:
         ]
     listed = {entry.path: entry for entry in entries}
     absent = sorted(path for path in listed if path not in found.files and not _outside(path, found))
-    extra = sorted(path for path in found.files if path not in listed and not path.endswith(_UNLISTED))
+    extra = sorted(path for path in found.files if path not in listed and not path.endswith(UNLISTED))
     sizes = sorted(
         path
         for path, entry in listed.items()

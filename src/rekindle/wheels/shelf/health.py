@@ -7,10 +7,12 @@ be trusted any more. It never makes a wheel good.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rekindle.core import console, files, paths
+import msgspec
+
+from rekindle.core import codec, console, files, paths
 from rekindle.core.command import rekindle
 from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned, worst
@@ -19,7 +21,7 @@ from rekindle.formats import package
 from rekindle.wheels.repair.rewrite import info_folder
 from rekindle.wheels.shelf import index, provenance, store
 from rekindle.wheels.shelf.provenance import believed
-from rekindle.wheels.shelf.shelf import Addition, add, entries
+from rekindle.wheels.shelf.shelf import Addition, add, entries, yank
 from rekindle.wheels.shelf.store import ShelfHealth, ShelvedWheel
 
 _MEND = Fix(text="`rekindle shelf mend` makes it anew", commands=(rekindle("shelf", "mend"),))
@@ -62,6 +64,7 @@ def mend(folder: Path) -> ShelfHealth:
     """Make anew what follows from the wheels; set aside what does not."""
     done: list[Finding] = []
     with store.locked(folder):
+        withdrawn = index.last_listing(folder).withdrawn
         for path in _left_behind(folder):
             size = console.size(files.discard(path))
             done.append(_done(f"removed `{path.name}` ({size}), left by a run that was killed"))
@@ -88,13 +91,17 @@ def mend(folder: Path) -> ShelfHealth:
                 strays.append(wheel)
             else:
                 done += _companions(folder, entry)
+                reason = withdrawn.get((file, entry.sha256))
+                if entry.yanked is None and reason is not None:
+                    files.write_text(path, codec.to_json(msgspec.structs.replace(entry, yanked=reason)) + "\n")
+                    done.append(_done(f"marked `{file}` as withdrawn again, as the list has it"))
                 signed = entry.signed_by or (wheel.parent / f"{file}{store.STATEMENT}").exists()
                 why = provenance.contradiction(wheel.parent, entry) if signed else None
                 done += [failed("mend", why, fix=_AGAIN)] if why else []
         named = {path.name.removesuffix(store.ENTRY) for path in store.entry_files(folder)}
         strays += [wheel for wheel in sorted((folder / "wheels").glob("*.whl")) if wheel.name not in named]
     for wheel in dict.fromkeys(strays):
-        done.append(_taken_in(folder, wheel))
+        done.append(_taken_in(folder, wheel, withdrawn))
     with store.locked(folder):
         index.write(folder, entries(folder))
     if not done:
@@ -106,11 +113,13 @@ def _left_behind(folder: Path) -> list[Path]:
     return [*files.left_behind(folder), *files.left_behind(folder / "wheels")]
 
 
-def _taken_in(folder: Path, wheel: Path) -> Finding:
-    """A wheel without an entry is checked and added like any other."""
+def _taken_in(folder: Path, wheel: Path, withdrawn: Mapping[tuple[str, str], str | None]) -> Finding:
+    """A wheel without an entry is checked and added like any other; one that was withdrawn stays it."""
     place = store.set_aside(folder, wheel.name)
     try:
-        add(folder, [place / wheel.name], Addition(labels=False))
+        (entry,) = add(folder, [place / wheel.name], Addition(labels=False))
+        if (reason := withdrawn.get((entry.file, entry.sha256))) is not None:
+            yank(folder, entry.file, reason)
     except RekindleError as error:
         return failed("mend", f"`{wheel.name}` cannot be on a shelf: {error}; it lies in `{place}`")
     return _done(f"checked `{wheel.name}` and wrote its entry")

@@ -24,6 +24,7 @@ from rekindle.core import codec, files, signing
 from rekindle.core.errors import BadInput, ChecksFailed
 from rekindle.core.untrusted import Sha256
 from rekindle.knowledge.gpu.gpu_code import sums
+from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.inspect.identity import VariantFile
 from rekindle.wheels.verify.signed_report import key_to_sign
 
@@ -47,6 +48,41 @@ class ListingState(msgspec.Struct, frozen=True, kw_only=True):
     sha256: Sha256
     number: int
     expires: datetime
+
+
+class ListedWheel(WheelIdentity, frozen=True, kw_only=True):
+    """One odd name does not hide the others."""
+
+    file: str
+    sha256: str = ""
+    yanked: str | None = None
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """The list of a shelf, as others read it."""
+
+    schema: str
+    wheels: tuple[ListedWheel, ...] = ()
+    base: str | None = None
+    """Where the wheels lie, if not beside their statements: their hashes are signed, their place need not be."""
+
+    @property
+    def withdrawn(self) -> dict[tuple[str, str], str | None]:
+        """Of each wheel by its name and hash: why it was withdrawn; None: it was not."""
+        return {(wheel.file, wheel.sha256): wheel.yanked for wheel in self.wheels}
+
+
+def last_listing(folder: Path) -> Listing:
+    """The list as it was written last; an empty one where there is none that can be read."""
+    return codec.kept(folder / LISTING, Listing) or Listing(schema="")
+
+
+def signed_listing(folder: Path, trusted: Sequence[signing.PublicKey]) -> Listing:
+    """The list of somebody's folder. An error unless one of these keys signed it: an entry can lose its mark."""
+    name = f"the list of the shelf `{folder}`"
+    data = files.read_bytes(folder / LISTING)
+    signed_state(data, files.read_bytes(folder / SIGNED_LISTING), trusted, name=name)
+    return codec.from_json(data, Listing, name=name)
 
 
 def write(folder: Path, entries: Sequence[ShelvedWheel]) -> None:

@@ -16,29 +16,13 @@ import msgspec
 from rekindle.core import codec, fetch, files, paths, signing
 from rekindle.core.errors import ChecksFailed, FetchFailed, RekindleError
 from rekindle.core.signing import PublicKey
-from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.shelf import provenance, store
-from rekindle.wheels.shelf.index import LISTING, SIGNED_LISTING, signed_state
+from rekindle.wheels.shelf.index import LISTING, SIGNED_LISTING, Listing, signed_state
 from rekindle.wheels.shelf.shelf import ShelfOffers, offers_of
 from rekindle.wheels.shelf.store import ShelvedWheel
 
 _LIMIT, _MOST = 16 << 20, 400
 _PATIENCE = 120
-
-
-class _ListedWheel(WheelIdentity, frozen=True, kw_only=True):
-    """One odd name does not hide the others."""
-
-    file: str
-    sha256: str = ""
-    yanked: str | None = None
-
-
-class _Listing(msgspec.Struct, frozen=True, kw_only=True):
-    schema: str
-    wheels: tuple[_ListedWheel, ...] = ()
-    base: str | None = None
-    """Where the wheels lie, if not beside their statements: their hashes are signed, their place need not be."""
 
 
 def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], bytes] | None = None) -> ShelfOffers:
@@ -49,7 +33,7 @@ def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], byte
     data = get(f"{root}/{LISTING}")
     state = signed_state(data, _signature(root, get), trusted, name=name)
     _not_older(root, state.number, name)
-    listing = codec.from_json(data, _Listing, name=name)
+    listing = codec.from_json(data, Listing, name=name)
     until = time.monotonic() + _PATIENCE
     good: list[ShelvedWheel] = []
     aside: dict[str, str] = {}

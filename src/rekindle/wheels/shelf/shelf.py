@@ -261,13 +261,31 @@ def offers(folder: Path, keys: Sequence[PublicKey] | None = None) -> ShelfOffers
             good.append(store.read_entry(path))
         except RekindleError as error:
             aside[path.name.removesuffix(store.ENTRY)] = str(error)
+    told: set[str] = set()
+    if keys is not None:
+        withdrawn = _signed_list(folder, keys)
+        good = [msgspec.structs.replace(each, yanked=withdrawn.get(_key(each), each.yanked)) for each in good]
+        told = {
+            each.file for each in good if _key(each) not in withdrawn or provenance.doubt(folder / "wheels", each, keys)
+        }
     found = offers_of(good, lambda entry: str(folder.absolute() / "wheels" / entry.file), "on the shelf")
-    told = {each.file for each in good if keys is not None and provenance.doubt(folder / "wheels", each, keys)}
     offered = tuple(
         msgspec.structs.replace(each, evidence=Evidence.NOTES) if Path(str(each.location)).name in told else each
         for each in found.offers
     )
     return ShelfOffers(offers=offered, set_aside={**aside, **found.set_aside})
+
+
+def _signed_list(folder: Path, keys: Sequence[PublicKey]) -> dict[tuple[str, str], str | None]:
+    """What a signed list says of its wheels: nothing where none of these keys signed it."""
+    try:
+        return index.signed_listing(folder, keys).withdrawn
+    except RekindleError:
+        return {}
+
+
+def _key(entry: ShelvedWheel) -> tuple[str, str]:
+    return entry.file, entry.sha256
 
 
 def offers_of(wheels: Sequence[ShelvedWheel], location: Callable[[ShelvedWheel], str], where: str) -> ShelfOffers:
@@ -311,6 +329,9 @@ def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
         entry, metadata, inside = _entry(source, known, verification, original=None if source is own else own)
         entry = msgspec.structs.replace(entry, code=code)
         with store.locked(folder):
+            if not how.replace:
+                reason = index.last_listing(folder).withdrawn.get((entry.file, entry.sha256))
+                entry = msgspec.structs.replace(entry, yanked=reason)
             index.variants([*(each for each in entries(folder) if each.project == entry.project), entry])
             if _another(folder, entry):
                 if not how.replace or entry.file in how.kept:

@@ -30,6 +30,7 @@ from rekindle.wheels.closure import linkage
 from rekindle.wheels.closure.walk import requirement_name
 from rekindle.wheels.inspect.identity import read_torch, wheel_beside
 from rekindle.wheels.inspect.inspection import Inspection, Reading, inspect_package, read_whole
+from rekindle.wheels.inspect.integrity import UNLISTED
 
 _TAG = re.compile(r"[\w.]+-[\w.]+-[\w.]+", re.ASCII)
 _MOST_SHORT = 100
@@ -123,10 +124,13 @@ def record(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
     if listed.state is State.FAIL:
         return listed
     entries = package.record(subject.package) or []
-    wrong, checked = [], 0
+    wrong, bare, checked = [], [], 0
     for entry in entries:
         kind, _, wanted = entry.digest.partition("=")
-        if not wanted or entry.path not in subject.package.files:
+        if entry.path not in subject.package.files:
+            continue
+        if not wanted:
+            bare += [] if entry.path.endswith((*UNLISTED, ".pyc")) else [entry.path]
             continue
         checked += 1
         try:
@@ -144,6 +148,11 @@ def record(subject: OpenedSubject, cards: Sequence[str]) -> Finding:
         )
     if listed.state is not State.PASS:
         return listed
+    if bare:
+        text = (
+            f"RECORD has no hash for {len(bare)} files, `{printable(bare[0])}` first: nothing says that they are whole"
+        )
+        return unverified("record", text, fix="build the wheel again, or pack it with `rekindle repair --pack`")
     return passed("record", f"{checked} files match RECORD")
 
 
