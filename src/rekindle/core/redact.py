@@ -13,7 +13,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +284,19 @@ def clean(text: str) -> str:
 
 def secrets(text: str) -> str:
     """`text` without passwords and tokens, which colours and what nobody sees may cut in pieces."""
+    return _short(text) if len(text) < _REPEATED else _without(text)
+
+
+# An answer in JSON says the same few hundred words thousands of times.
+_REPEATED = 200
+
+
+@lru_cache(maxsize=4096)
+def _short(text: str) -> str:
+    return _without(text)
+
+
+def _without(text: str) -> str:
     for plain in dict.fromkeys(unseen.sub("", text) for unseen in (_SEQUENCE, _UNSEEN)):
         folded = plain.casefold()
         signs = any(sign in folded for sign in _SIGNS) or any(sign in plain for sign in _SIGNS_AS_WRITTEN)
@@ -312,9 +325,14 @@ def without_secrets(value: Any) -> Any:
 
 
 def _of_name(name: str, value: Any) -> Any:
-    if isinstance(value, str) and value and _secret_name().search(_SEQUENCE.sub("", name)) and not value.isspace():
+    if isinstance(value, str) and value and _is_secret(name) and not value.isspace():
         return "<secret>"
     return without_secrets(value)
+
+
+@lru_cache(maxsize=1024)
+def _is_secret(name: str) -> bool:
+    return bool(_secret_name().search(_SEQUENCE.sub("", name)))
 
 
 def _mask(match: re.Match[str]) -> str:
