@@ -485,3 +485,19 @@ def test_a_service_whose_dockerfile_nobody_read_is_a_question() -> None:
     answer = review_script(read(text, name="compose.yaml"), asked)
     assert any("`Dockerfile` does not lie beside" in each.why for each in answer.not_understood)
     assert not answer.refused and not answer.answered
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Makefile", "C ?= cu121\ni:\n\tpip install torch==2.2.2 {INDEX}/$(C)\n"),
+        ("a.sh", "C=cu121\npip install torch==2.2.2 {INDEX}/${C}\n"),
+        ("a.bat", "set C=cu121\npip install torch==2.2.2 {INDEX}/%C%\n"),
+        ("a.ps1", "$C = 'cu121'\npip install torch==2.2.2 {INDEX}/$C\n"),
+    ],
+)
+def test_an_index_behind_a_variable_is_not_half_replaced(name: str, text: str) -> None:
+    """`whl/$(C)` became `whl/cu132)`."""
+    answer = review_script(read(text.replace("{INDEX}", INDEX), name=name), Asked(gpus=(Capability.parse("12.0"),)))
+    assert answer.refused
+    assert not any("cu13" in (each.corrected or "") for each in answer.remarks)

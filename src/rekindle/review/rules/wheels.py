@@ -110,6 +110,8 @@ def _repinned(subject: Subject, torch: ScriptTorch, offer: Offer) -> dict[int, s
         page = re.sub(r"(?:-f|--find-links)[= ]+(?=https://download\.pytorch)", "--index-url ", line)
         if len(re.findall(r"(?:^|\s)(?:-i|--index-url)[= ]", page)) > 1:
             return {}  # pip takes the last one
+        if re.search(r"download\.pytorch\.org/whl/[\w./-]*[$%!{]", page):
+            return {}  # what names the index may be used elsewhere too
         lines[at] = re.sub(r"https://download\.pytorch\.org/whl/[^\s\"',)]+", index, page)
     elif listed:
         lines[at] = f"--extra-index-url {index}\n{line}"
