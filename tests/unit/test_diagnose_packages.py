@@ -45,7 +45,8 @@ def test_releases_are_in_order_and_serve_what_they_name() -> None:
     assert fitting.version == "0.0.27"
     assert wheel_for("xformers", "2.12.0") is not None
     assert wheel_for("flash-attn", "2.12.0") is None
-    old = for_glibc("flash-attn", "2.31")
+    assert for_glibc("flash-attn", "2.31", "2.7.1") is None
+    old = for_glibc("flash-attn", "2.31", None)
     assert old is not None
     assert old.version == "2.7.4.post1"
 

@@ -93,6 +93,7 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
         "home",
         "home_where",
         "home_fits",
+        "home_forced",
         "home_install",
         "torch_here",
         "old_system_release",

@@ -56,7 +56,7 @@ _ONE_WORD = re.compile(r"[\w.+,:/\\=-]+")
 # What the tables, not a log, write into a command, as words of it.
 _OUR_WORDS = frozenset(
     {"load_vcvars", "home_install", "package_install", "missing_install", "part_option"}
-    | {"built_set", "parties_set", "companions", "driver_install", "module_build"}
+    | {"built_set", "parties_set", "companions", "driver_install", "module_build", "home_forced"}
 )
 
 

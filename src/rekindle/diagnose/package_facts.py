@@ -9,6 +9,7 @@ from rekindle.compat.extension_torch import ABIS, official_abi
 from rekindle.core.version import Range, Version
 from rekindle.diagnose.facts import Facts, present
 from rekindle.diagnose.symbols import plain_name
+from rekindle.knowledge.builds import extension_builds
 from rekindle.knowledge.builds.extension_files import files
 from rekindle.knowledge.cuda.toolkits import toolkits
 from rekindle.knowledge.logs.extension_homes import (
@@ -98,9 +99,11 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         return found
     if row.abi_in_names:
         found |= _abi(fields.get("said", ""), facts)
-    old = for_glibc(row.package, _OLD_GLIBC)
+    old = for_glibc(row.package, _OLD_GLIBC, facts.torch)
+    forced = (each for each in extension_builds.settings(row.package, None) if each.name.endswith("_FORCE_BUILD"))
     return found | present(
         home=row.package,
+        home_forced=next((f"{each.name}={each.value}" for each in forced), None),
         home_where=_where(row, facts),
         home_fits=_fits(row, facts),
         old_system_release=old and old.version,
@@ -142,7 +145,8 @@ def _asked_release(requirement: str, facts: Facts) -> str | None:
     said = f"{row.package} {version} is for torch {_span(made.torch)}"
     fitting = wheel_for(row.package, facts.torch) if facts.torch else None
     if fitting is None or fitting.version == version:
-        return f"{said}: take the release for your torch, or a Python that this one has wheels for."
+        line = f", or another CUDA of that index: {facts.index} may lack it for your system" if facts.index else ""
+        return f"{said}: take the release for your torch, or a Python that this one has wheels for{line}."
     return f"{said}; for torch {facts.torch}, which is installed, take {row.package} {fitting.version}."
 
 

@@ -105,9 +105,9 @@ def wheel_for(package: str, torch: str) -> ExtensionWheel | None:
     return next((row for row in reversed(wheels(package)) if row.serves(torch)), None)
 
 
-def for_glibc(package: str, glibc: str) -> ExtensionWheel | None:
-    """The newest release whose files run on this C library."""
-    known = (row for row in reversed(wheels(package)) if row.glibc)
+def for_glibc(package: str, glibc: str, torch: str | None) -> ExtensionWheel | None:
+    """The newest release whose files run on this C library, and serve this torch where it is known."""
+    known = (row for row in reversed(wheels(package)) if row.glibc and (torch is None or row.serves(torch)))
     return next((row for row in known if Version(row.glibc or "0") <= Version(glibc)), None)
 
 
