@@ -452,7 +452,11 @@ class _Search:
         torch = self.question.torch
         lines = dict.fromkeys(each.variant for each in official_of(torch, self.question.platform))
         same = [f"{torch}+{line}" for line in lines if any(row.build_for(torch, line) for row in able)]
-        return (f"it has code for your card with torch {', '.join(same or _builds_of(able))}",) if able else ()
+        if not able or same:
+            return (f"it has code for your card with torch {', '.join(same)}",) if able else ()
+        asked = (*card_words(self.question.cards), "--os", self.question.system, "--with", self.question.package)
+        plan = rekindle("plan", *asked, system=self.question.system)
+        return (f"it has code for your card with torch {_builds_of(able)[-1]} and older: `{plan}` takes one",)
 
 
 def _places(row: ExtensionFile) -> Iterator[str]:
