@@ -280,3 +280,11 @@ def test_an_audit_of_a_wheel_names_what_reads_it(capsys: pytest.CaptureFixture[s
     ended, _, err = told(capsys, "audit", str(wheel))
     assert ended == 14
     assert "inspect` reads wheels" in err
+
+
+@pytest.mark.parametrize("group", ["shelf", "fleet", "toolchain", "factory", "extension"])
+def test_a_group_without_its_command_is_one_line(capsys: pytest.CaptureFixture[str], group: str) -> None:
+    """It was `error: Usage: …` with the whole help behind it."""
+    ended, _, err = told(capsys, group)
+    assert ended == 2
+    assert err.startswith(f"error: `rekindle {group}` needs one of its commands: ") and "Usage" not in err
