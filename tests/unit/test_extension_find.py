@@ -959,3 +959,14 @@ def test_what_conda_forge_builds_is_named_where_no_wheel_fits() -> None:
 
 def _unread(place: str | Path, question: ExtensionQuestion, pure: bool) -> LookedInto:
     return LookedInto(State.UNVERIFIED, "it was not read")
+
+
+def test_another_torch_for_the_card_is_one_command_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty-eight builds of torch were listed, and hours of compiling were the only line to type."""
+    monkeypatch.setattr(find_module, "look_into", _unread)
+    words = ("extension", "find", "xformers", "--torch", "2.7.1", "--python", "3.12", "--os", "windows")
+    seen = rekindle_command(*words, "--gpu", "GTX 1060")
+    said = " ".join(seen.out.split())
+    assert "and older: `" in said and 'plan --gpu "GeForce GTX 1060" --os windows --with xformers` takes one' in said
+    assert "2.1.1+cu118" not in said
+    assert max(len(line) for line in seen.out.splitlines() if "`" not in line and "rekindle" not in line) <= 80

@@ -231,3 +231,13 @@ def test_the_tenth_machine_comes_behind_the_ninth(tmp_path: Path) -> None:
     for number in (10, 9, 2):
         labs.save(tmp_path / f"n{number}.json", "Tesla V100-SXM2-32GB", 1, "550.90.07", "3.11.9")
     assert "NodeName=n2,n9,n10 " in rekindle_command("plan", "--machine", str(tmp_path), "--as", "slurm").out
+
+
+def test_a_node_whose_python_is_too_old_for_rekindle_is_told_the_lines(tmp_path: Path) -> None:
+    (tmp_path / "nodes").mkdir()
+    machine = '{"os": "Ubuntu 20.04", "arch": "x86_64", "gpus": [{"name": "K80"}]}'
+    text = f'{{"schema": "rekindle.machine/1", "machine": {machine}}}'
+    (tmp_path / "nodes" / "old.json").write_text(text, encoding="utf-8")
+    labs.save(tmp_path / "nodes" / "new.json", "Tesla V100-SXM2-32GB", 1, "550.90.07", "3.11.9")
+    seen = rekindle_command("plan", "--machine", str(tmp_path / "nodes"), "-o", str(tmp_path / "plans"))
+    assert "on old the lines above: Rekindle needs Python 3.10 or newer" in seen.err

@@ -131,6 +131,15 @@ def test_a_later_command_takes_another_torch(name: str) -> None:
     assert found(text) == [(3, "torch-replaced")]
 
 
+def test_a_torch_that_does_not_serve_the_card_is_not_to_be_kept() -> None:
+    """For an RTX 5090 the xformers of the image's torch 2.1 was proposed, which leaves a torch without its code."""
+    text = "FROM pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime\nRUN pip install xformers\n"
+    (remark,) = remarks(text, gpu="12.0")
+    assert "Instead, pin what it takes (torch==" in remark.why and "0.0.22" not in remark.why
+    (remark,) = remarks(text, gpu="8.6")
+    assert "install xformers==0.0.22.post7" in remark.why
+
+
 def test_the_pair_is_named() -> None:
     (remark,) = remarks(f"{PINNED}RUN pip install torchvision\n")
     assert "torchvision==0.23.0 in the command of line 2" in remark.why

@@ -17,6 +17,7 @@ import pytest
 from rekindle.cli import main
 from rekindle.core import console, files
 from rekindle.core.command import rekindle
+from rekindle.machine.model import Machine
 
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -40,6 +41,17 @@ def test_a_plan_that_installs_says_how_and_what_would_build(capsys: pytest.Captu
     ended, out, _ = told(capsys, "plan", "--gpu", "Tesla K40c", "--os", "linux", "--prefer", "newest", "-o", plan)
     assert ended == 0
     assert typed("build", plan, system="linux") in out
+
+
+def test_everything_that_a_build_lacks_has_a_line_of_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rekindle.machine.snapshot.here", lambda **_: Machine(os="linux", arch="x86_64"))
+    plan = str(tmp_path / "plan.toml")
+    told(capsys, "plan", "--gpu", "Tesla K40c", "--os", "linux", "--prefer", "newest", "-o", plan)
+    ended, _, said = told(capsys, "build", plan, "--dry-run")
+    lacking = [line for line in said.splitlines() if " is not on this machine (found: " in line]
+    assert (ended, len(lacking)) == (6, 4), said
 
 
 @pytest.mark.parametrize(
@@ -268,3 +280,11 @@ def test_an_audit_of_a_wheel_names_what_reads_it(capsys: pytest.CaptureFixture[s
     ended, _, err = told(capsys, "audit", str(wheel))
     assert ended == 14
     assert "inspect` reads wheels" in err
+
+
+@pytest.mark.parametrize("group", ["shelf", "fleet", "toolchain", "factory", "extension"])
+def test_a_group_without_its_command_is_one_line(capsys: pytest.CaptureFixture[str], group: str) -> None:
+    """It was `error: Usage: …` with the whole help behind it."""
+    ended, _, err = told(capsys, group)
+    assert ended == 2
+    assert err.startswith(f"error: `rekindle {group}` needs one of its commands: ") and "Usage" not in err

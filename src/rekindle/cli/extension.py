@@ -117,7 +117,7 @@ def _print_found(found: FoundExtension) -> None:
         console.out(f"  {found.command}")
         console.out()
     if found.build_cost:
-        console.out(f"No ready-made wheel fits: this builds one ({found.build_cost}).")
+        console.out(console.wrap(f"No ready-made wheel fits: this builds one ({found.build_cost})."))
     for finding in found.findings:
         console.out(console.finding(finding))
     if found.note:

@@ -223,6 +223,8 @@ def _carry_out(argv: list[str]) -> int | RekindleError:
         if place and (typed := re.match(r"No such command '([^']*)'", message)):
             message = f"unknown command `{console.clean(typed[1])[:60]}`"
             card = did_you_mean(typed[1], getattr(place.command, "commands", ()))
+        if place and message.startswith("Usage:"):  # nothing was typed behind a group: click's message is its help
+            message = f"`{path}` needs one of its commands: {', '.join(getattr(place.command, 'commands', ()))}"
         choice = getattr(getattr(wrong, "param", None), "type", None)
         if isinstance(choice, click.Choice) and (typed := re.search(r"'([^']*)' is not one of", message)):
             card = did_you_mean(typed[1], map(str, choice.choices))

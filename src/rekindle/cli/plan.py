@@ -13,6 +13,7 @@ from rekindle.cli import options
 from rekindle.core import console, files
 from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, ChecksFailed, NoRoute, NotFound, RekindleError, Unverified, UsageError
+from rekindle.core.version import Version
 from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu.capabilities import needs
 from rekindle.knowledge.gpu.gpus import find_all
@@ -20,6 +21,7 @@ from rekindle.stack import answers, extensions
 from rekindle.stack.from_machine import situation_here
 from rekindle.stack.nodes import WITHIN, Nodes
 from rekindle.stack.resolver import resolve
+from rekindle.stack.route import RUNS_REKINDLE
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Prefer, Situation, TypedWish, Wish
 from rekindle.stack.verdict import Verdict
@@ -287,6 +289,9 @@ def _lab(asked_for: PlanOptions, places: dict[str, Situation], found: Nodes, wis
                 f" and `{folder / lab.INDEX}`")  # fmt: skip
     if form is None:
         console.say(f"on each of them: {rekindle('install', '--plan', str(folder))}")
+        pythons = {host: each.verdict.recommended.python for each in written for host in each.hosts}
+        if old := [host for host, python in pythons.items() if python and Version(python.rstrip("t")) < RUNS_REKINDLE]:
+            console.say(f"on {', '.join(old)} the lines above: Rekindle needs Python {RUNS_REKINDLE} or newer")
     return left_out
 
 

@@ -451,7 +451,11 @@ class _Search:
         able = [row for row in rows if self.question.python in row.pythons and all(map(row.serves, cards))]
         pins = dict.fromkeys(each.pin for each in official_of(self.question.torch, self.question.platform))
         same = [str(pin) for pin in pins if any(row.build_for(pin) for row in able)]
-        return (f"it has code for your card with torch {', '.join(same or _builds_of(able))}",) if able else ()
+        if not able or same:
+            return (f"it has code for your card with torch {', '.join(same)}",) if able else ()
+        asked = (*card_words(self.question.cards), "--os", self.question.system, "--with", self.question.package)
+        plan = rekindle("plan", *asked, system=self.question.system)
+        return (f"it has code for your card with torch {_builds_of(able)[-1]} and older: `{plan}` takes one",)
 
 
 def _places(row: ExtensionFile) -> Iterator[str]:

@@ -201,7 +201,7 @@ def choose_python(situation: Situation, pythons: tuple[str, ...], what: str) -> 
     if own is not None:
         why = f"Python {best}: {situation.system_name} comes with {own}, and {what} is for {spread(pythons)}"
         return PythonChoice(python=best, changed=True, why=why)
-    if have is None and best is not None and Version(best.rstrip("t")) < _RUNS_REKINDLE:
+    if have is None and best is not None and Version(best.rstrip("t")) < RUNS_REKINDLE:
         # Nobody who asks has it at hand: Rekindle itself needs a newer one.
         return PythonChoice(python=best, changed=True, why=f"Python {best}: {what} is for {spread(pythons)}")
     if have is None:
@@ -216,7 +216,7 @@ def choose_python(situation: Situation, pythons: tuple[str, ...], what: str) -> 
     return PythonChoice(python=best, changed=True, why=why)
 
 
-_RUNS_REKINDLE = Version("3.10")
+RUNS_REKINDLE = Version("3.10")
 
 
 def environment_steps(situation: Situation, choice: PythonChoice) -> tuple[Command, ...]:

@@ -326,7 +326,7 @@ def _check_tools(wanted: BuildFile, machine: Machine) -> None:
             lacking.append(error)
     if lacking:
         hints = dict.fromkeys(each.hint for each in lacking if each.hint)
-        raise MissingTool("; ".join(each.message for each in lacking), hint="; ".join(hints)) from lacking[0]
+        raise MissingTool("\n".join(each.message for each in lacking), hint="\n".join(hints)) from lacking[0]
 
 
 def mkl_of(wanted: BuildFile, machine: Machine) -> str | None:

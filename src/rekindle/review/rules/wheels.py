@@ -26,7 +26,7 @@ from rekindle.model.platform import Platform
 from rekindle.model.torch_pin import CPU
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.environment import TorchReplaced, broken_by, environments_of
-from rekindle.review.judging import answered, instead, serving
+from rekindle.review.judging import answered, instead, serves, serving
 from rekindle.review.packages import Install, exact_text, exact_version
 from rekindle.review.pythons import image_of, python_of
 from rekindle.review.remark import Raised, raised
@@ -213,7 +213,14 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
     index = before.index or index_of(before.variant or "")
     fitting = _fitting(wanted.name, before.version or "")
     exists = not isinstance(has_line(before.version or "", before.variant or ""), Clash)
-    if before.of_conda:
+    useless = [one.situation for one in answered(subject) if isinstance(serves(before, one.situation), Clash)]
+    better = serving(before, useless[0]) if useless and isinstance(clash, Clash) else None
+    # To keep what does not serve the card helps nobody.
+    if useless and after.version and not isinstance(clash, Clash):
+        again = f"pin what it takes (torch=={after.version}): {before.spoken} does not serve the card"
+    elif better is not None:
+        again = f"pin {better.label} (--index-url {index_of(better.variant or '')})"
+    elif before.of_conda:
         again = f"take {wanted.name} from conda's channel as well, in the command of line {before.line}"
     elif wanted.name == "torch":
         again = f"leave this line out, or add --index-url {index}"
