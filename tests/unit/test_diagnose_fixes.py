@@ -417,3 +417,10 @@ def test_an_extension_is_not_rebuilt_for_a_card_that_nobody_named() -> None:
         ("rekindle", "audit", r"D:\ComfyUI_windows_portable\python_embeded")
     ]
     assert "`--gpu`" in fix.text
+
+
+def test_a_build_that_only_pytorchs_index_has_comes_with_the_line() -> None:
+    wanted = "torch==1.12.1+cu113"
+    log = f"ERROR: Could not find a version that satisfies the requirement {wanted} (from versions: 2.0.0, 2.7.1)\n"
+    command = first(f"{log}ERROR: No matching distribution found for {wanted}\n").whole.commands[0]
+    assert command.words[-3:] == (wanted, "--index-url", "https://download.pytorch.org/whl/cu113")

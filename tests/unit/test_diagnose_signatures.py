@@ -113,6 +113,7 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
         "newest_number",
         "cupy_fits",
         "cuda_package",
+        "index_address",
         "index_python",
     }
     known |= {"toolset_cuda", "stl_toolset", "tool_package", "tool_winget", "fits_toolset", "std_name", "std_header"}

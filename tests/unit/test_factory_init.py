@@ -141,6 +141,7 @@ def test_a_matrix_inside_of_its_project_is_refused_with_the_layout_that_works(
 
 def test_the_matrix_that_nobody_named_says_that_it_is_pytorchs(tmp_path: Path) -> None:
     seen = rekindle_command("factory", "init", str(tmp_path / "f"), *SAID)
+    assert seen.out.startswith("f: 18 jobs")
     assert seen.code == 0 and "1. Look at `matrix.toml`: it is PyTorch itself." in seen.out
 
 

@@ -191,3 +191,19 @@ def test_no_gpu_code_is_not_gpu_code_that_fails(tmp_path: Path, project: str, st
             archive.writestr(name, data)
     found = rekindle_command("inspect", str(path), "--gpu", "H200", "--json").json()
     assert [each["state"] for each in found["findings"] if each["id"] == "gpu"] == [state]
+
+
+def test_a_torch_without_gpu_code_is_not_told_that_it_lacks_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`there is no GPU code that it could lack` stood above `it does not use` the card."""
+    path = tmp_path / "torch-2.11.0-cp311-cp311-linux_x86_64.whl"
+    info = "torch-2.11.0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("torch/version.py", "__version__ = '2.11.0+cpu'\n")
+        archive.writestr(f"{info}/METADATA", "Name: torch\nVersion: 2.11.0+cpu\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: cp311-cp311-linux_x86_64\n")
+        archive.writestr(f"{info}/RECORD", "")
+    code, out, _ = answer(capsys, str(path), "--gpu", "GTX 1060")
+    assert code == 8 and "it does not use GeForce GTX 1060" in " ".join(out.split())
+    assert "could lack" not in out

@@ -32,7 +32,8 @@ def init_command(folder: Path, matrix: Path | None, rekindle: str | None, accept
     if as_json:
         console.out_json(made)
         return 0
-    console.out(f"{made.folder}: {console.plural(made.jobs, 'job')} in {console.plural(made.rounds, 'round')}")
+    name = folder.resolve().name or made.folder
+    console.out(f"{name}: {console.plural(made.jobs, 'job')} in {console.plural(made.rounds, 'round')}")
     for name in made.files:
         console.out(f"  {name}")
     console.out("What is left to do:")

@@ -23,7 +23,9 @@ _SYSTEMS = ("linux", "windows")
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     story = _index(fields.get("package", ""), facts)
     python = re.search(r"uv venv --python (3\.\d+)", story or "")
-    found = present(pairing=_pairing(), index_story=story, index_python=python and python[1]) | _parties(facts.demands)
+    address = re.search(r"`--index-url (\S+)`", story or "")
+    found = present(index_python=python and python[1], index_address=address and address[1])
+    found |= present(pairing=_pairing(), index_story=story) | _parties(facts.demands)
     if facts.torch and facts.python:
         answer = takes(facts.torch, facts.python, facts.os or "linux")
         fitting = {each.what: each.value for each in answer.changes} if isinstance(answer, Clash) else {}

@@ -117,12 +117,11 @@ def _kernels(found: Inspection) -> str:
 
 
 def _cards(found: Inspection) -> str:
-    return "\n".join(_card(card) for card in found.cards)
+    # Of a file without GPU code the finding says what that means for the card.
+    return "\n".join(_card(card) for card in found.cards if card.files)
 
 
 def _card(card: CardCoverage) -> str:
-    if not card.files:
-        return f"{console.clean(card.name)} ({card.capability}): there is no GPU code that it could lack"
     style = {Coverage.SERVES: "green", Coverage.PARTIAL: "yellow", Coverage.NO: "red"}[card.coverage]
     jit = " by JIT: the driver compiles PTX at first use" if card.by_jit else ""
     lines = [f"{console.clean(card.name)} ({card.capability}): {console.paint(card.coverage.value, style)}{jit}"]
