@@ -316,7 +316,8 @@ def _short(gpu: Gpu) -> list[str]:
 
 def _by_beginning(short: list[str]) -> tuple[Gpu, ...]:
     """`P100` and `A100` are said of every board with that chip: they are one card where all have one capability."""
-    begun = (gpu for key, alike in _by_digits().items() if key.startswith(_digits("".join(short))) for gpu in alike)
+    digits = _digits("".join(short))
+    begun = (gpu for key, alike in _by_digits().items() if key.startswith(digits) for gpu in alike)
     found = tuple(gpu for gpu in begun if gpu.official and _short(gpu)[: len(short)] == short)
     model = any(letter.isdigit() for token in short for letter in token)
     return found if model and len({gpu.capability for gpu in found}) == 1 else ()
