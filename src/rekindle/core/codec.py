@@ -16,7 +16,7 @@ from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path, PurePath
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,14 +28,6 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 _LEARNING = threading.RLock()
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
-
-
-@runtime_checkable
-class Spelled(Protocol):
-    """A type that travels as its spelling."""
-
-    @classmethod
-    def parse(cls, text: str) -> Any: ...
 
 
 def to_builtins(value: Any) -> Any:
@@ -224,10 +216,10 @@ def _fields(kind: Any, path: str) -> list[str]:
 
 
 def _spell(value: Any) -> Any:
-    if isinstance(value, (Spelled, PurePath)):
-        return str(value)
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, PurePath) or hasattr(type(value), "parse"):  # it travels as its spelling
+        return str(value)
     raise TypeError(f"cannot write a {type(value).__name__} as JSON")
 
 

@@ -85,14 +85,12 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        plain = f"torch {self.version}"
-        where = {
-            RouteKind.OFFICIAL_WHEEL: "",
-            RouteKind.CONDA_FORGE: f" of conda-forge (CUDA {self.cuda})",
-            RouteKind.SHELF: " on the shelf",
-            RouteKind.COMMUNITY: f" by {self.builder}",
-        }
-        return plain + where.get(self.route, "")
+        plain = self.pin.spoken
+        if self.route is RouteKind.CONDA_FORGE:
+            return f"{plain} of conda-forge (CUDA {self.cuda})"
+        if self.route is RouteKind.SHELF:
+            return f"{plain} on the shelf"
+        return f"{plain} by {self.builder}" if self.route is RouteKind.COMMUNITY else plain
 
     @property
     def targets(self) -> tuple[Target, ...]:
