@@ -578,3 +578,4 @@ def test_an_environment_without_compiled_code_is_not_praised(tmp_path: Path) -> 
     (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.4\n", encoding="utf-8")
     seen = rekindle_command("audit", str(tmp_path), "--no-cache")
     assert "no problems" not in seen.out and "nothing in it is compiled code" in seen.out
+    assert "no torch is in it: `rekindle install " in seen.out

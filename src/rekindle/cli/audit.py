@@ -50,11 +50,13 @@ def _show(answer: Audit) -> None:
     driver = f", driver {answer.driver}" if answer.driver else ""
     console.out(f"{where.root}: Python {where.python or '?'} ({where.kind}), {torch}")
     console.out(f"GPUs: {named or 'none found; pass `--gpu`'}{driver}")
-    console.out()
     if answer.modules:
-        console.out(_table(answer))
         console.out()
-    _explain([*answer.findings, *(finding for module in answer.modules for finding in module.findings)])
+        console.out(_table(answer))
+    findings = [*answer.findings, *(finding for module in answer.modules for finding in module.findings)]
+    if findings:
+        console.out()
+        _explain(findings)
     if answer.steps:
         console.out()
         console.out("Run these, in this order")
@@ -62,6 +64,10 @@ def _show(answer: Audit) -> None:
             console.out(f"  {line}")
     console.out()
     console.out(_summary(answer))
+    if answer.torch is None:
+        from rekindle.audit.mending import install_command
+
+        console.out(f"no torch is in it: `{install_command(where, answer.cards)}` installs one")
 
 
 def _table(answer: Audit) -> str:
