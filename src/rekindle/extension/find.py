@@ -42,6 +42,7 @@ from rekindle.knowledge.torch.projects import conda_extensions
 from rekindle.model.cuda_line import index_of
 from rekindle.model.platform import Platform
 from rekindle.model.requirement import canonical_name
+from rekindle.model.torch_pin import TorchPin
 from rekindle.model.wheel import read_name, tagged_glibc
 from rekindle.stack.candidates import JETSON_WHEELS, against_place
 from rekindle.stack.driver import window_of
@@ -455,7 +456,8 @@ class _Search:
             return (f"it has code for your card with torch {', '.join(same)}",) if able else ()
         asked = (*card_words(self.question.cards), "--os", self.question.system, "--with", self.question.package)
         plan = rekindle("plan", *asked, system=self.question.system)
-        return (f"it has code for your card with torch {_builds_of(able)[-1]} and older: `{plan}` takes one",)
+        newest = TorchPin.parse(_builds_of(able)[-1]).release
+        return (f"it has code for your card with torch {newest} and older: `{plan}` takes one",)
 
 
 def _places(row: ExtensionFile) -> Iterator[str]:
