@@ -7,10 +7,11 @@ import io
 import json
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jsonschema
+import jsonschema_rs
 
 import rekindle
 from rekindle.cli.main import run
@@ -24,10 +25,16 @@ class Seen(NamedTuple):
     def json(self) -> Any:
         """The answer, checked against its committed schema."""
         answer = json.loads(self.out)
-        name = answer["schema"].removeprefix("rekindle.").replace("/", "-")
-        schema = json.loads((Path(rekindle.__file__).parent / "schemas" / f"{name}.json").read_text(encoding="utf-8"))
-        jsonschema.validate(answer, schema)
+        validator(answer["schema"]).validate(answer)
         return answer
+
+
+@cache
+def validator(schema: str) -> Any:
+    """Of the committed schema of `rekindle.plan/1`."""
+    name = schema.removeprefix("rekindle.").replace("/", "-")
+    path = Path(rekindle.__file__).parent / "schemas" / f"{name}.json"
+    return jsonschema_rs.validator_for(json.loads(path.read_text(encoding="utf-8")))
 
 
 def rekindle_command(*words: str) -> Seen:
