@@ -173,7 +173,7 @@ def _by_name(text: str, title: bool) -> list[tuple[Capability, str]]:
         return [found] if (found := _beginning_with(cut.group(1))) else []
     every: dict[Capability, str] = {}
     for match in _NAME.finditer(text):
-        spelled = match.group(1)
+        spelled = _singular(match.group(1))
         before = text[: match.start()]
         own = _OWN.search(before) and not _WORKS.search(text)
         demands = _NOT_MEANT if title and not _WORKS.search(text[match.end() :].split(". ")[0]) else _NOT_HERE
@@ -184,6 +184,11 @@ def _by_name(text: str, title: bool) -> list[tuple[Capability, str]]:
             if capability is not None:
                 every.setdefault(capability, spelled)
     return list(every.items())
+
+
+def _singular(name: str) -> str:
+    """`two RTX A5000s`; the `s` of a 1660s is its own."""
+    return name[:-1] if name.endswith("0s") and not _cards(name) else name
 
 
 @lru_cache(maxsize=64)
