@@ -389,8 +389,14 @@ def test_an_answer_without_an_end(server: str, tmp_path: Path) -> None:
         fetch.content_length(f"{server}/digits")
 
 
-def test_an_answer_that_trickles(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_trickles(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "_PATIENCE", 0.5)
+    with monkeypatch.context() as slower:
+        slower.setattr(fetch, "_TRICKLE", 1 << 40)
+        with pytest.raises(FetchFailed, match="too slowly"):
+            fetch.fetch_small(f"{server}/slow", most=1 << 40)
+        with pytest.raises(FetchFailed, match="too slowly"):
+            fetch.download(f"{server}/slow", tmp_path / "x")
     monkeypatch.setattr(fetch, "_SLOWEST", 1 << 40)
     with pytest.raises(FetchFailed, match="too slowly"):
         fetch.fetch_small(f"{server}/slow", most=1 << 30)
