@@ -26,6 +26,7 @@ from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.source import logs_below
 from rekindle.extension import build as extension_wheel
 from rekindle.fleet import job
+from rekindle.fleet.factory import template
 from rekindle.formats import ninja_log, unpacking
 from rekindle.knowledge import updates
 from rekindle.web import report, timeline
@@ -319,7 +320,6 @@ def test_a_row_of_headers_in_a_cache(tmp_path: Path) -> None:
     ids=["a row of headers", "cut off", "sparse", "a link", "a long name", "a file as a folder", "a folder as a file"],
 )
 def test_a_source_sent_to_a_worker(tmp_path: Path, data: bytes) -> None:
-    from rekindle.fleet import job
 
     with pytest.raises(BadInput) as caught:
         job.unpack_source(data, tmp_path / "in")
@@ -577,7 +577,13 @@ def test_folders_deeper_than_the_stack(deep: Path) -> None:
 
 def test_a_source_that_is_no_source_is_not_read(tmp_path: Path) -> None:
     """A file of 6 GB among a project's was read into memory to plan the fleet."""
-    with (tmp_path / "data.bin").open("wb") as data:
+    project = tmp_path / "mine"
+    project.mkdir()
+    with (project / "data.bin").open("wb") as data:
         data.truncate(1 << 40)
     with pytest.raises(BadInput, match="MiB of files"):
-        job.digest_source(tmp_path)
+        job.digest_source(project)
+    matrix = tmp_path / "matrix.toml"
+    matrix.write_text('project = "mine"\n[projects.mine]\nsource = "mine"\n', encoding="utf-8")
+    with pytest.raises(BadInput, match="MiB of files"):
+        template.init(tmp_path / "factory", matrix=matrix)

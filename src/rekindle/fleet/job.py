@@ -233,7 +233,7 @@ def source_root(named: Path, job: FleetJob) -> Path:
 def digest_source(root: Path) -> str:
     """One hash over the names and bytes of every file; times, modes and owners do not count."""
     found = hashlib.sha256()
-    for name in _names(root):
+    for name in source_names(root):
         found.update(f"{name}\0".encode())
         found.update(bytes.fromhex(sha256_of(root / name)))
     return found.hexdigest()
@@ -248,7 +248,7 @@ def pack_source(root: Path) -> bytes:
     """The same bytes for the same files, on every machine."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name in _names(root):
+        for name in source_names(root):
             data = (root / name).read_bytes()
             member = tarfile.TarInfo(name)
             member.size, member.mtime = len(data), _TIME
@@ -277,7 +277,8 @@ def unpack_source(data: bytes, into: Path) -> None:
         ) from error
 
 
-def _names(root: Path) -> list[str]:
+def source_names(root: Path) -> list[str]:
+    """The files that travel; an error, before any is read, where they are more than a worker is sent."""
     if not root.is_dir():
         raise NotFound(f"there is no folder `{root}`", hint="a project's `source` is relative to the matrix")
     found = sorted(name for name in tree.names(root) if (root / name).is_file() and not (root / name).is_symlink())
