@@ -320,7 +320,6 @@ def test_a_row_of_headers_in_a_cache(tmp_path: Path) -> None:
     ids=["a row of headers", "cut off", "sparse", "a link", "a long name", "a file as a folder", "a folder as a file"],
 )
 def test_a_source_sent_to_a_worker(tmp_path: Path, data: bytes) -> None:
-
     with pytest.raises(BadInput) as caught:
         job.unpack_source(data, tmp_path / "in")
     assert caught.value.hint
