@@ -13,7 +13,7 @@ from rekindle.core.version import Version
 from rekindle.install.command import locate_environment
 from rekindle.machine.host import Host
 from rekindle.machine.python import interpreters
-from rekindle.machine.python.environment import find
+from rekindle.machine.python.environment import find, venv_config
 from rekindle.wheels.verify import trial
 
 venv = pytest.importorskip("venv", reason="UNVERIFIED: this Python has no venv (an embedded one)")
@@ -131,3 +131,12 @@ def test_an_environment_of_another_system_can_be_read_and_not_run(tmp_path: Path
     assert find(tmp_path).version == "3.11"
     with pytest.raises(NotFound, match="nothing can be run"):
         trial.find(tmp_path)
+
+
+@pytest.mark.parametrize("home", ["//evil/share/bin", "\\\\evil\\share"])
+def test_an_environment_names_no_other_computer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    """Windows logs on to the host of such a path; the active environment is the user's own."""
+    (tmp_path / "pyvenv.cfg").write_text(f"home = {home}\nversion = 3.11.4\n", encoding="utf-8")
+    assert "home" not in venv_config(tmp_path) and venv_config(tmp_path)["version"] == "3.11.4"
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
+    assert venv_config(tmp_path)["home"] == home

@@ -229,7 +229,10 @@ def test_what_is_noted_and_what_arrives_follows_no_link(tmp_path: Path, planned:
     made = MadeFile(name=InsidePath("x.whl"), sha256=key, size=1)
     with pytest.raises(BadInput, match="is a link"):
         asyncio.run(Intake(planned, place, tmp_path, print)._fetch(None, "", key, made, place.arriving / key[:16]))
-    assert not (tmp_path / "new").exists() and not list(tmp_path.glob("*.part"))
+    place.logs.symlink_to(tmp_path)
+    with pytest.raises(BadInput, match="is a link"):
+        Intake(planned, place, tmp_path, print).keep_log(key, "a line")
+    assert not (tmp_path / "new").exists() and not [*tmp_path.glob("*.part"), *tmp_path.glob("*.log")]
 
 
 def test_two_runs_of_one_matrix_do_not_go_together(tmp_path: Path) -> None:

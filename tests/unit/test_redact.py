@@ -6,6 +6,8 @@ import pytest
 
 from rekindle.core import console
 from rekindle.core.redact import redact, secrets, without_secrets
+from rekindle.diagnose.diagnosis import diagnose_text
+from rekindle.review.review import shown
 
 A = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
 HEX = "0123456789abcdef0123456789abcdef01234567"
@@ -78,6 +80,14 @@ SHAPES = [
     (f"wandb login {HEX}", HEX),
     (f"huggingface-cli login --token {A}", A),
     ("machine host login jane password hunter22", "hunter22"),
+    ("http_proxy=jane:hunter22@proxy", "hunter22"),
+    ('HTTPS_PROXY = "jane:hunter22@proxy"', "hunter22"),
+    ("Pwd=hunter22;Server=x", "hunter22"),
+    ("artifactory_pw=hunter22", "hunter22"),
+    ("set PW=hunter22", "hunter22"),
+    ("$env:PW = 'hunter22'", "hunter22"),
+    ("PASS=hunter22 make", "hunter22"),
+    ("rclone obscure hunter22", "hunter22"),
     ('{"username": "jane", "key": "0123456789abcdef0123456789abcdef"}', "0123456789abcdef"),
     (f'"auth": "{A}"', A),
     (f"//registry.example/:_authToken={A}", A),
@@ -199,9 +209,22 @@ def test_a_secret_is_taken_out(text: str, secret: str) -> None:
         assert secret not in str(without_secrets({"log": [line]}))
 
 
+@pytest.mark.parametrize("place", [232, 236, 396, 399])
+def test_a_line_is_cut_after_its_secrets_are_gone(place: int) -> None:
+    """The cut took the `@` behind a password, and left the password."""
+    error = "nvcc fatal   : Unsupported gpu architecture 'compute_35' "
+    address = "https://jane:hunter22pass@mirror.example/simple"
+    line = error + "x" * (place - len(error) - 24) + " " + address
+    (cause,) = diagnose_text(line + "\n").causes
+    assert "hunter" not in cause.evidence[0].text and "hunter" not in shown(line)
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "Pwd=/build",
+        "pw = 4",
+        "proxy = squid:3128",
         "torch-2.7.1+cu126-cp311-cp311-linux_x86_64.whl sha256=" + "ab" * 32,
         "_ZN2at6native12_GLOBAL__N_118add_kernel_cuda_smERNS_14TensorIteratorBaseE",
         "max_new_tokens=2048 num_tokens: 4096 tokenizer=AutoTokenizer",

@@ -21,7 +21,7 @@ from rekindle.core.findings import State
 from rekindle.extension import companions
 from rekindle.formats.budget import Unpacking
 from rekindle.knowledge.torch.releases import commit_of, patches
-from rekindle.source import checkout, request
+from rekindle.source import checkout, request, tree
 from rekindle.source import git as source_git
 from rekindle.source.git import Mirrors, Network
 from support import pace, repositories, trees
@@ -584,3 +584,20 @@ def test_a_state_file_that_is_a_link_writes_nothing_there(mirrors: Path, tmp_pat
     patched(root)
     bring(root, mirrors)
     assert victim.read_text(encoding="utf-8") == "precious\n"
+
+
+@pytest.mark.parametrize("name", [".git", "commondir"])
+def test_a_tree_names_no_other_computer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """`gitdir: //host/share`: Windows logs on to that host."""
+    place = tmp_path / ".git"
+    if name == ".git":
+        place.write_text("gitdir: //evil/share\n", encoding="utf-8")
+    else:
+        place.mkdir()
+        (place / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
+        (place / "commondir").write_text("\\\\evil\\share\n", encoding="utf-8")
+    looked: list[str] = []
+    real = os.stat
+    monkeypatch.setattr(os, "stat", lambda path, **how: (looked.append(str(path)), real(path, **how))[1])
+    assert tree.head(tmp_path) is None
+    assert not any("evil" in each for each in looked)

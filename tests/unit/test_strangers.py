@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import subprocess
 import tarfile
 import threading
 import time
@@ -17,12 +18,15 @@ from typing import Any
 
 import pytest
 
-from rekindle.build.configure import compiler_cache
+from rekindle.build.configure import compiler_cache, tree
 from rekindle.cli.main import run
 from rekindle.core import fetch, files, redact
 from rekindle.core.errors import BadInput, FetchFailed
 from rekindle.diagnose.diagnosis import diagnose_text
+from rekindle.diagnose.source import logs_below
 from rekindle.extension import build as extension_wheel
+from rekindle.fleet import job
+from rekindle.fleet.factory import template
 from rekindle.formats import ninja_log, unpacking
 from rekindle.knowledge import updates
 from rekindle.web import report, timeline
@@ -316,8 +320,6 @@ def test_a_row_of_headers_in_a_cache(tmp_path: Path) -> None:
     ids=["a row of headers", "cut off", "sparse", "a link", "a long name", "a file as a folder", "a folder as a file"],
 )
 def test_a_source_sent_to_a_worker(tmp_path: Path, data: bytes) -> None:
-    from rekindle.fleet import job
-
     with pytest.raises(BadInput) as caught:
         job.unpack_source(data, tmp_path / "in")
     assert caught.value.hint
@@ -389,8 +391,14 @@ def test_an_answer_without_an_end(server: str, tmp_path: Path) -> None:
         fetch.content_length(f"{server}/digits")
 
 
-def test_an_answer_that_trickles(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_trickles(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "_PATIENCE", 0.5)
+    with monkeypatch.context() as slower:
+        slower.setattr(fetch, "_TRICKLE", 1 << 40)
+        with pytest.raises(FetchFailed, match="too slowly"):
+            fetch.fetch_small(f"{server}/slow", most=1 << 40)
+        with pytest.raises(FetchFailed, match="too slowly"):
+            fetch.download(f"{server}/slow", tmp_path / "x")
     monkeypatch.setattr(fetch, "_SLOWEST", 1 << 40)
     with pytest.raises(FetchFailed, match="too slowly"):
         fetch.fetch_small(f"{server}/slow", most=1 << 30)
@@ -539,3 +547,42 @@ def test_cards_that_no_machine_has(tmp_path: Path, good: str, bad: str) -> None:
     seen = rekindle_command("plan", "--from", str(plan))
     assert seen.code == BadInput.exit_code
     assert "cards" in seen.err
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """1,500 folders, one in the other: deeper than Python's stack."""
+    top, here = tmp_path / "deep", os.open(tmp_path, os.O_RDONLY)
+    for number in range(1500):
+        name = "d" if number else "deep"
+        os.mkdir(name, dir_fd=here)
+        inside = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inside
+    with os.fdopen(os.open("x.log", os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=here), "w") as log:
+        log.write("nvcc fatal   : Unsupported gpu architecture 'compute_35'\n")
+    os.close(here)
+    yield top
+    subprocess.run(["rm", "-rf", str(top)], check=True)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such paths")
+def test_folders_deeper_than_the_stack(deep: Path) -> None:
+    """An internal error of `diagnose`, `inspect`, `fleet plan` and `install --undo`."""
+    assert len(logs_below(deep)) == 1 and len(list(files.below(deep))) == 1
+    assert len(tree.names(deep)) == 1
+    assert rekindle_command("inspect", str(deep)).code != 1
+
+
+def test_a_source_that_is_no_source_is_not_read(tmp_path: Path) -> None:
+    """A file of 6 GB among a project's was read into memory to plan the fleet."""
+    project = tmp_path / "mine"
+    project.mkdir()
+    with (project / "data.bin").open("wb") as data:
+        data.truncate(1 << 40)
+    with pytest.raises(BadInput, match="MiB of files"):
+        job.digest_source(project)
+    matrix = tmp_path / "matrix.toml"
+    matrix.write_text('project = "mine"\n[projects.mine]\nsource = "mine"\n', encoding="utf-8")
+    with pytest.raises(BadInput, match="MiB of files"):
+        template.init(tmp_path / "factory", matrix=matrix)

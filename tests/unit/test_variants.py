@@ -184,6 +184,16 @@ def test_the_shelf_lists_the_variants_of_a_release_and_forgets_those_that_are_go
     assert not file.exists()
 
 
+def test_the_shelf_says_whose_code_installers_will_run(tmp_path: Path) -> None:
+    """The list of variants, which others' installers obey, named a stranger's package without a word."""
+    good = _labelled(tmp_path, "sm_61")
+    data = json.loads(_contents(good)["gpudemo-1.0+cu126.dist-info/variant.json"])
+    data["providers"]["evil"] = {"requires": ["evil-pkg"], "plugin-api": "evil:run"}
+    wheel = _with_file(good, json.dumps(data).encode())
+    seen = rekindle_command("shelf", "add", str(wheel), "--shelf", str(tmp_path / "shelf"))
+    assert "warning: installers run what its label names to ask for `evil`" in " ".join(seen.err.split())
+
+
 def test_variants_that_disagree_are_refused(tmp_path: Path) -> None:
     first, second = shelf.add(
         tmp_path / "shelf", [_labelled(tmp_path, "sm_61"), _labelled(tmp_path, "sm_70")], Addition(run=False)

@@ -19,7 +19,7 @@ from rekindle import __version__
 from rekindle.cli.options import once, talking
 from rekindle.core import console, files
 from rekindle.core.command import Command, tell_python, tell_shell
-from rekindle.core.errors import Interrupted, NotFound, RekindleError, UsageError, did_you_mean
+from rekindle.core.errors import BadInput, Interrupted, NotFound, RekindleError, UsageError, did_you_mean
 
 # verb -> (module, what it does). The module holds a click command named `command`.
 VERBS: dict[str, tuple[str, str]] = {
@@ -231,6 +231,8 @@ def _carry_out(argv: list[str]) -> int | RekindleError:
         return UsageError(message, hint=f"{card}see `{path} --help`")
     except MemoryError:
         return RekindleError("not enough memory", hint="close other programs and rerun the command")
+    except RecursionError:
+        return BadInput("what was to be read is nested too deeply", hint="no real file or folder is: do not use it")
     except OSError as error:
         return _of_system(error)
     except Exception as bug:

@@ -71,7 +71,7 @@ def _providers(variant: WheelVariant) -> Iterator[Judgement]:
             sentence = f"its label lets installers run `{module or ', '.join(needs)}` to ask for `{space}`"
             yield Clash(sentence=sentence, source=_SOURCE)
         elif not known or space not in variant.properties:
-            yield Unknown(missing=f"the provider of `{space}` that its label names was not judged")
+            yield Unknown(missing=f"installers run what its label names to ask for `{space}`, which was not judged")
 
 
 def _driver(said: dict[str, tuple[str, ...]], cuda: Version | None) -> Iterator[Judgement]:

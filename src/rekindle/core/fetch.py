@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
 
 _TRIES = 4
-# Small, because what has not filled a chunk when a connection breaks is lost and fetched again.
 _CHUNK = 1 << 16
 # A small answer has so many seconds, and more by its size at so many bytes a second.
 _PATIENCE, _SLOWEST = 90, 20_000
+# However large it is, so many bytes a second come in as many seconds: the slowest line brings more.
+_TRICKLE = 1_000
 _DIGITS = 16
 _BY_PATH = "download the file and name it by its path instead"
 # What urllib3, pip, uv and git say, and the setting behind it.
@@ -166,6 +167,7 @@ def _whole_answer(url: str, most: int, asked: str | None, pool: PoolManager | No
     """Status, Content-Range and body of one request. A body that is longer, or does not come to its end, is refused."""
     headers = {"Accept-Encoding": "identity"} | ({"Range": asked} if asked else {})
     until = time.monotonic() + _PATIENCE + most / _SLOWEST
+    pace = _Pace(url)
     try:
         answer = (pool or pool_for(url)).request("GET", url, headers=headers, preload_content=False)
         try:
@@ -173,6 +175,7 @@ def _whole_answer(url: str, most: int, asked: str | None, pool: PoolManager | No
             if answer.status in (200, 206) and not (asked and answer.status == 200):
                 while len(data) <= most and (block := answer.read1(min(_CHUNK, most + 1 - len(data)))):
                     data += block
+                    pace.arrived(len(block))
                     if time.monotonic() > until:
                         message = f"`{url}` sends too slowly: {len(data)} bytes in {_PATIENCE + most // _SLOWEST} s"
                         raise FetchFailed(message, hint="try again later, or download the file by other means")
@@ -312,7 +315,7 @@ def _receive(pool: PoolManager, url: str, part: Path, most: int | None) -> None:
             raise OSError("the partial file did not fit; starting anew")
         if answer.status not in (200, 206):
             raise _refused(url, answer.status)
-        _store(answer, part, have if answer.status == 206 else 0, most)
+        _store(answer, part, have if answer.status == 206 else 0, most, _Pace(url))
     except _TooMuch as error:
         part.unlink(missing_ok=True)
         answer.close()
@@ -329,13 +332,30 @@ class _TooMuch(Exception):
     pass
 
 
-def _store(answer: BaseHTTPResponse, part: Path, have: int, most: int | None) -> None:
+class _Pace:
+    """How much came lately: who sends a byte a minute is given up, a slow line is waited for."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._since, self._have = url, time.monotonic(), 0
+
+    def arrived(self, size: int) -> None:
+        self._have += size
+        took = time.monotonic() - self._since
+        if took > _PATIENCE:
+            if self._have < _TRICKLE * took:
+                message = f"`{self._url}` sends too slowly: {self._have:,} bytes in {took:.0f} s"
+                raise FetchFailed(message, hint="try again later, or download the file by other means")
+            self._since, self._have = time.monotonic(), 0
+
+
+def _store(answer: BaseHTTPResponse, part: Path, have: int, most: int | None, pace: _Pace) -> None:
     length = _number(answer.headers.get("Content-Length"))
     total = have + length if length is not None else None
     with part.open("ab" if have else "wb") as stream:
-        for chunk in answer.stream(_CHUNK):
+        while chunk := answer.read1(_CHUNK):
             stream.write(chunk)
             have += len(chunk)
+            pace.arrived(len(chunk))
             if most is not None and have > most:
                 raise _TooMuch
         stream.flush()

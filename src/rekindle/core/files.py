@@ -107,14 +107,28 @@ def sweep(folder: Path) -> None:
         discard(path)
 
 
+def below(root: Path | str) -> Iterator[os.DirEntry[str]]:
+    """What lies below a folder and is no folder itself, however deep: a stranger's may be deeper than Python's stack.
+
+    Links are not followed, and what cannot be listed is left out.
+    """
+    waiting = [os.fspath(root)]
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as listing:
+            for entry in listing:
+                if entry.is_dir(follow_symlinks=False) and not is_link(Path(entry.path)):
+                    waiting.append(entry.path)
+                else:
+                    yield entry
+
+
 def discard(path: Path) -> int:
     """Remove a file or folder that a killed run left, and count it; how many bytes it had."""
     folder = path.is_dir() and not is_link(path)
     sizes: dict[Path, int] = {}
     with contextlib.suppress(OSError):
-        for each in path.rglob("*") if folder else (path,):
-            if not each.is_dir() or is_link(each):
-                sizes[each] = each.lstat().st_size
+        for each in (Path(entry.path) for entry in below(path)) if folder else (path,):
+            sizes[each] = each.lstat().st_size
     if folder:
         remove_tree(path)
     else:

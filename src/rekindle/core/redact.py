@@ -70,7 +70,7 @@ _OPTIONS = (
     ("sqlplus|exp|imp|expdp|impdp|sqlldr|rman", r"(?:userid=)?\w{1,64}/(?=[^\s/]{4,255}@)"),
     ("https?|xh", r"-a\s+(?=[^\s:]{1,64}:)"), ("lftp", r"-u\s+[^\s,]{1,64},"), ("kinit|cryptsetup|passwd", r"<<<\s*"),
     ("mc", r"(?:alias\s+set|config\s+host\s+add)\s+\S{1,64}\s+\S{1,255}\s+\S{1,64}\s+"),
-    ("xfreerdp|rdesktop|mstsc", r"/p:|-p\s+"), ("vncpasswd|x11vnc", r"-passwd\s+"),
+    ("rclone", r"obscure\s+"), ("xfreerdp|rdesktop|mstsc", r"/p:|-p\s+"), ("vncpasswd|x11vnc", r"-passwd\s+"),
 )  # fmt: skip
 _PASSWORD = r"(?:password|passphrase|passcode|passwort|mot\ de\ passe|contraseña|senha|hasło|пароль)"
 _ODD, _MIXED = r"(?=[^\s]{0,64}[0-9!\#$%^&*+~?])", r"(?=[^\s]{0,64}[0-9])(?=[^\s]{0,64}[A-Za-z])"
@@ -89,7 +89,8 @@ _SIGNS = (
     "k_live_", "k_test_", "akia", "asia", "nvap", "aiza", "ya29.", "gocspx", "npm_", "pypi-", "dckr_", "sg.", "shp",
     "_v1_", "hvs.", "hvb.", "hvr.", "atatt3", "r8_", "gsk_", "pplx-", "lsv2_", "dapi", "eyj", ":aa", "lin_api_",
     "nfp_", "sbp_", "dp.", "pul-", "nrak-", "akcp", ".atlasv1.", "ls0tls1crud", "pass=", "netrc", "-api", "%3a",
-    "--user", "_pat", "passcode", "/p:", " -a ", "pw:", "identified by", "mc ", " user ", ":5432:", ":5433:", ":6432:",
+    "--user", "_pat", "passcode", "/p:", " -a ", "pw:", "pw =", "pwd=", "pass =", "obscure",
+    "identified by", "mc ", " user ", ":5432:", ":5433:", ":6432:",
     ":*:",
 )  # fmt: skip
 """No secret is without one of these, folded: most lines have none, and the expression is not even compiled."""
@@ -145,6 +146,7 @@ def _secrets() -> re.Pattern[str]:
         | (?P<slashed>\b[a-z][a-z0-9+.-]{{0,30}}://[^/\s:@"'`<>]{{1,64}}:)(?![0-9]{{1,5}}/)[^\s:@"'`<>]{{4,255}}(?=@[\w.-]+)
         | (?P<bare>(?<![\w.:/@%+-])[A-Za-z][\w.-]{{0,63}}:)[^\s:@/"'`<>]{{4,255}}
           (?=@(?!sha\d)[A-Za-z][\w-]*(?:\.[\w.-]+|:[0-9]))
+        | (?P<proxied>(?i:proxy)["']?\s{{0,3}}[=:]\s{{0,3}}["']?[^\s:@/"'`]{{1,64}}:)[^\s@/"'`]{{4,255}}(?=@)
         | (?P<quoted_address>%3[Aa])(?!%2[Ff])(?:(?!%40)[^\s&"'`<>]){{4,64}}(?=%40)
         | (?P<pgpass>(?<![\w.:/-])[\w.*-]{{1,255}}:(?:54[0-9]{{2}}|6432|\*):(?:[^\s:]{{1,64}}:){{2}})[^\s:]{{4,255}}
         | (?P<web>https?://)[^/\s:@"'`<>?\#]{{8,}}(?=@)                                  # token@host
@@ -182,7 +184,7 @@ def _secrets() -> re.Pattern[str]:
             (?:--password-stdin|\bsudo\s+-S|\bchpasswd|\bpasswd\b|--passphrase-fd|--with-token|-pass\s+stdin|cryptsetup))
         | (?P<named>(?<![A-Za-z])(?i:{_KEY})(?:[_-]\w{{1,40}})?
             |(?<=[a-z])(?:Token|Secret|Password|Passwd|Passphrase|ApiKey|AccessKey)
-            |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=HUB_|LAB_|AZP_|ADO_|GIT_|HCR_|OPS_)PAT|(?<=GH_)PAT|(?<=;)(?i:pwd)|(?<![A-Za-z_])(?:pw(?=[=:])|pass(?==))|(?<=[?&])(?:sig|key|sv)(?==)
+            |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=HUB_|LAB_|AZP_|ADO_|GIT_|HCR_|OPS_)PAT|(?<=GH_)PAT|(?<=;)(?i:pwd)|(?<![A-Za-z])(?i:pw)(?=\x20?[=:])|(?<![A-Za-z_])(?i:pass)(?=\x20?=)|(?<![A-Za-z_])[Pp]wd(?==(?!["']?(?:[/$%.~`]|[A-Za-z]:)))|(?<=[?&])(?:sig|key|sv)(?==)
             |(?<=")key(?=":))
           (?P<sep>\\?["']?\]?\s{{0,3}}(?::=|[=:：])\s{{0,3}}\\?)
           (?:(?<=\\)(?P<escaped>["'])(?P<inside>(?:(?!\\?(?P=escaped))[^\r\n]){{4,4000}})
@@ -210,7 +212,7 @@ def _programs() -> re.Pattern[str]:
 @cache
 def _secret_name() -> re.Pattern[str]:
     return re.compile(
-        rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])|(?<=[A-Z])(?:PASSWORD|PASSWD|TOKEN|SECRET)$|_(?:PWD|PASS|PAT)$"
+        rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])|(?<=[A-Z])(?:PASSWORD|PASSWD|TOKEN|SECRET)$|(?:\A|_)(?:PWD|PASS|PAT|PW)$"
     )
 
 

@@ -171,6 +171,11 @@ def checked(kind: Callable[[str], T], text: str, name: str) -> T:
         raise BadInput(f"{name}: {error}", hint="do not use it; get it again") from error
 
 
+def on_another_computer(path: str) -> bool:
+    """`\\\\host\\share`: Windows logs on to the host before anything is read, so a stranger's file may not name one."""
+    return path.replace("\\", "/").startswith("//")
+
+
 def leads_inside(place: Path, root: Path) -> bool:
     """Whether a path ends below `root` once all links are followed."""
     try:

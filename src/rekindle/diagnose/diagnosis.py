@@ -262,8 +262,9 @@ def _file_name(path: str) -> str:
 
 
 def _evidence(event: Event) -> EvidenceLine:
-    text = event.text if len(event.text) <= _SHOWN else event.text[: _SHOWN - 4] + " ..."
-    return EvidenceLine(line=event.number, text=redact(clean(text), names=()))
+    # Before it is cut: half a password has not the shape of one.
+    text = redact(clean(event.text), names=())
+    return EvidenceLine(line=event.number, text=text if len(text) <= _SHOWN else text[: _SHOWN - 4] + " ...")
 
 
 def _blocks(path: Path) -> Generator[bytes, None, None]:

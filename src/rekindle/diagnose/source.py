@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from rekindle.core import files
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.errors import BadInput, ChecksFailed, NotFound, Unverified
 from rekindle.diagnose.answer import Diagnosis, LogOutcome
@@ -66,14 +67,14 @@ def diagnose(where: str, *, known: Facts | None = None, watch: Watch = nullconte
     if not path.is_dir():
         with watch([path]):
             return diagnose_file(path, known=known)
-    files = logs_below(path)
-    if not files:
+    found = logs_below(path)
+    if not found:
         message = f"no logs in `{path}`"
         raise NotFound(
             message, hint="logs end in .log, .txt, .out or .err, also with .gz; name any other file directly"
         )
-    with watch(files):
-        return Diagnoses(source=str(path), logs=tuple(_one_of_many(file, known) for file in files))
+    with watch(found):
+        return Diagnoses(source=str(path), logs=tuple(_one_of_many(file, known) for file in found))
 
 
 def _one_of_many(file: Path, known: Facts | None) -> Diagnosis:
@@ -94,9 +95,9 @@ def exit_code(answer: Diagnosis | Diagnoses) -> int:
 
 def logs_below(folder: Path) -> list[Path]:
     found = (
-        path
-        for path in folder.rglob("*")
-        if path.name.lower().endswith(_LOGS) and path.name not in _PROBES and path.is_file() and not path.is_symlink()
+        Path(entry.path)
+        for entry in files.below(folder)
+        if entry.name.lower().endswith(_LOGS) and entry.name not in _PROBES and entry.is_file(follow_symlinks=False)
     )
     return sorted(found)[:_MOST]
 

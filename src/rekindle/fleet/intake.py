@@ -150,7 +150,7 @@ class Intake:
         if not text:
             return None
         path = self.state.logs / f"{key[:16]}.log"
-        files.write_text(path, text)
+        files.write_text(path, text, inside=self.state.root)
         return str(path)
 
 

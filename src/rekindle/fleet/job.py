@@ -22,6 +22,7 @@ from rekindle.build.configure.request import BuildFile
 from rekindle.core import codec, files, untrusted
 from rekindle.core.errors import BadInput, NotFound, NotWritable
 from rekindle.core.files import describe_error
+from rekindle.core.paths import sha256_of
 from rekindle.core.untrusted import InsidePath, PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.diagnose.answer import Diagnosis
@@ -233,9 +234,9 @@ def source_root(named: Path, job: FleetJob) -> Path:
 def digest_source(root: Path) -> str:
     """One hash over the names and bytes of every file; times, modes and owners do not count."""
     found = hashlib.sha256()
-    for name in _names(root):
+    for name in source_names(root):
         found.update(f"{name}\0".encode())
-        found.update(hashlib.sha256((root / name).read_bytes()).digest())
+        found.update(bytes.fromhex(sha256_of(root / name)))
     return found.hexdigest()
 
 
@@ -248,15 +249,12 @@ def pack_source(root: Path) -> bytes:
     """The same bytes for the same files, on every machine."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name in _names(root):
+        for name in source_names(root):
             data = (root / name).read_bytes()
             member = tarfile.TarInfo(name)
             member.size, member.mtime = len(data), _TIME
             member.mode = 0o755 if (os.name != "nt" and bool((root / name).stat().st_mode & 0o100)) else 0o644
             archive.addfile(member, io.BytesIO(data))
-            if stream.tell() > MOST:
-                hint = "keep data and build folders out of the project's folder"
-                raise BadInput(f"`{root}` has more than {MOST // 1024**2} MiB of files", hint=hint)
     return stream.getvalue()
 
 
@@ -280,7 +278,12 @@ def unpack_source(data: bytes, into: Path) -> None:
         ) from error
 
 
-def _names(root: Path) -> list[str]:
+def source_names(root: Path) -> list[str]:
+    """The files that travel; an error, before any is read, where they are more than a worker is sent."""
     if not root.is_dir():
         raise NotFound(f"there is no folder `{root}`", hint="a project's `source` is relative to the matrix")
-    return sorted(name for name in tree.names(root) if (root / name).is_file() and not (root / name).is_symlink())
+    found = sorted(name for name in tree.names(root) if (root / name).is_file() and not (root / name).is_symlink())
+    if sum((root / name).stat().st_size for name in found) > MOST:
+        hint = "keep data and build folders out of the project's folder"
+        raise BadInput(f"`{root}` has more than {MOST // 1024**2} MiB of files", hint=hint)
+    return found

@@ -5,9 +5,9 @@ All look the same from outside: files by their relative path, `METADATA`, `WHEEL
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
-import os
 from collections.abc import Collection, Mapping
 from glob import escape
 from pathlib import Path
@@ -209,15 +209,11 @@ def _listing(root: Path, only: tuple[str, ...]) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     starts = [root / word.rstrip("/") for word in only] or [root]
     for start in starts:
-        for folder, _, names in os.walk(start):
-            for name in names:
-                path = Path(folder, name)
-                try:
-                    if path.is_symlink() and not path.exists():
-                        continue
+        for entry in files.below(start):
+            path = Path(entry.path)
+            with contextlib.suppress(OSError):
+                if not path.is_dir():
                     found.append((path.relative_to(root).as_posix(), path.stat().st_size))
-                except OSError:
-                    continue
             if len(found) > _MOST_FILES:
                 message = f"`{root}` has more than {_MOST_FILES} files"
                 raise BadInput(message, hint="name the package's own folder, such as site-packages/torch")

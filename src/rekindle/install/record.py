@@ -67,7 +67,7 @@ def files_of(distribution: Distribution, site: Path, prefix: Path) -> list[Path]
             named = [Path(os.path.normpath(site / row[0])) for row in rows if row and row[0]]
         except csv.Error as error:
             raise BadInput(f"`{record}` is not a list of files: {error}", hint="install the package again") from error
-    own = [path for path in (site / distribution.info).rglob("*") if path.is_file()]
+    own = [path for entry in files.below(site / distribution.info) if (path := Path(entry.path)).is_file()]
     inside = [path for path in dict.fromkeys([*named, *own]) if path.is_relative_to(prefix)]
     folders = {folder for folder in {path.parent for path in inside} if leads_inside(folder, prefix)}
     return [path for path in inside if path.parent in folders and (path.is_file() or path.is_symlink())]
@@ -83,7 +83,7 @@ def keep(distributions: Iterable[Distribution], site: Path, prefix: Path, store:
 def put_back(store: Path, prefix: Path) -> int:
     """Every kept file at its place again, exactly; the number of files."""
     count = 0
-    for path in sorted(store.rglob("*")):
+    for path in sorted(Path(entry.path) for entry in files.below(store)):
         if path.is_file() or path.is_symlink():
             target = prefix / path.relative_to(store)
             if not leads_inside(target.parent, prefix):

@@ -217,7 +217,8 @@ def _filled(sentence: str, fields: dict[str, str]) -> str:
 @lru_cache(maxsize=1024)
 def shown(text: str, *, most: int = 400) -> str:
     """A line as it may be printed: passwords and tokens taken out, and nothing longer than a screen."""
-    return redact(text if len(text) <= most else text[: most - 3] + "…", names=())
+    text = redact(text, names=())  # before it is cut: half a password has not the shape of one
+    return text if len(text) <= most else text[: most - 3] + "…"
 
 
 LINES = 6_000

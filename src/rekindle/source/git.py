@@ -188,7 +188,7 @@ def _check_objects(folder: Path, depth: int = 0) -> None:
     except OSError:
         return
     for line in more:
-        elsewhere = line.replace("\\", "/").startswith(("//", '"')) or not line.isprintable()
+        elsewhere = untrusted.on_another_computer(line) or line.startswith('"') or not line.isprintable()
         if elsewhere or depth == _DEEPEST_LOAN or len(more) > _MOST_LOANS:
             message = f"`{listed}` borrows objects from `{untrusted.printable(line)}`"
             raise BadInput(message, hint="run `git repack -a -d` there and delete that file")

@@ -48,10 +48,18 @@ def head(root: Path) -> str | None:
     git_dir = root / ".git"
     try:
         if git_dir.is_file():
-            git_dir = root / files.plain_text(git_dir).strip().removeprefix("gitdir: ")
+            git_dir = _named(git_dir, root, "gitdir: ")
     except (OSError, UnicodeDecodeError):
         return None
     return head_of(git_dir)
+
+
+def _named(file: Path, beside: Path, label: str = "") -> Path:
+    """The folder that a file of git's names; OSError where it lies on another computer."""
+    said = files.plain_text(file).strip().removeprefix(label)
+    if untrusted.on_another_computer(said):
+        raise OSError(None, "it names another computer", str(file))
+    return beside / said
 
 
 def head_of(git_dir: Path) -> str | None:
@@ -59,7 +67,7 @@ def head_of(git_dir: Path) -> str | None:
     try:
         text = files.plain_text(git_dir / "HEAD").strip()
         common = git_dir / "commondir"
-        shared = git_dir / files.plain_text(common).strip() if common.is_file() else git_dir
+        shared = _named(common, git_dir) if common.is_file() else git_dir
         if text.startswith("ref: "):
             text = ref(git_dir, text[5:]) or ref(shared, text[5:])
     except (OSError, UnicodeDecodeError):

@@ -394,7 +394,9 @@ def _settings(found: list[Rejection]) -> tuple[RuntimeSetting, ...]:
 def _unverified(offer: Offer, situation: Situation) -> tuple[str, ...]:
     found: list[str] = []
     if offer.route is RouteKind.SHELF and not offer.evidence.confirmed:
-        found.append("what is in the wheel: its shelf says so, and no key that you trust signed it")
+        found.append(
+            "what is in the wheel, and that it is not withdrawn: its shelf says so, and no key that you trust signed it"
+        )
     if offer.route is RouteKind.COMMUNITY:
         found.append("the folders in the command: they are the usual ones, and nobody looked at this machine")
         found.append(f"what is inside the wheel: {offer.builder} says so, and the file was not opened here")

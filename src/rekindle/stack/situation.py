@@ -210,9 +210,9 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
     torchvision: str | None = None
     """A version or range of torchvision that the PyTorch must have been made with."""
-    needs: tuple[str, ...] = ()
+    needs: Annotated[tuple[str, ...], msgspec.Meta(max_length=64)] = ()
     """What the card must be able to do: `bf16`, `compile`."""
-    extensions: tuple[str, ...] = ()
+    extensions: Annotated[tuple[str, ...], msgspec.Meta(max_length=64)] = ()
     """Those that a ready-made wheel must exist of: `flash-attn`."""
 
     def admits_cuda(self, cuda: Version) -> bool:

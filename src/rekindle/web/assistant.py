@@ -15,6 +15,7 @@ from rekindle import api
 from rekindle.core import codec, files
 from rekindle.core.errors import NotFound, RekindleError
 from rekindle.core.redact import secrets, without_secrets
+from rekindle.core.untrusted import on_another_computer
 from rekindle.diagnose.source import is_message
 
 _ABOUT = (
@@ -96,7 +97,7 @@ def _here(name: str, allowed: Sequence[Path]) -> Path:
     talked into: Windows logs on to the host of `\\\\host\\share` before anything is read. Not a pipe or a device, which
     has no end; not standard input, which is the assistant's own.
     """
-    shared = name.replace("\\", "/").startswith("//")
+    shared = on_another_computer(name)
     try:
         # What is opened is what was looked at: a link may be turned meanwhile.
         path = Path() if shared else Path(name).resolve()

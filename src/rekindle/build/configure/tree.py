@@ -105,21 +105,23 @@ def _inside(root: Path, leads: Path) -> Path | None:
     return next((end.relative_to(top) for end, top in pairs if end.is_relative_to(top)), None)
 
 
-def _walk(root: Path, prefix: str = "") -> Iterator[tuple[str, Path]]:
-    try:
-        with os.scandir(root / prefix) as entries:
-            found = sorted(entries, key=lambda each: each.name)
-    except OSError as error:
-        message = f"`{root / prefix}` cannot be read: {describe_error(error)}"
-        raise NotFound(
-            message, hint="name a folder that is the source's own, with nothing in it that changes"
-        ) from error
-    else:
+def _walk(root: Path) -> Iterator[tuple[str, Path]]:
+    waiting = [""]
+    while waiting:
+        prefix = waiting.pop()
+        try:
+            with os.scandir(root / prefix) as entries:
+                found = sorted(entries, key=lambda each: each.name)
+        except OSError as error:
+            message = f"`{root / prefix}` cannot be read: {describe_error(error)}"
+            raise NotFound(
+                message, hint="name a folder that is the source's own, with nothing in it that changes"
+            ) from error
         for entry in found:
             name = f"{prefix}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in _SKIPPED and not (not prefix and entry.name in _SKIPPED_AT_TOP):
-                    yield from _walk(root, f"{name}/")
+                    waiting.append(f"{name}/")
             elif entry.is_symlink() or entry.name != ".git":
                 yield name, Path(entry.path)
 

@@ -17,7 +17,7 @@ from rekindle.core.version import Version
 from rekindle.fleet import matrix_file, planning
 from rekindle.fleet.export import write
 from rekindle.fleet.export.write import FREE_GB, SHELF, Exported, ExportSettings, as_yaml, exported
-from rekindle.fleet.job import FleetJob, JobKind, JobState
+from rekindle.fleet.job import FleetJob, JobKind, JobState, source_names
 from rekindle.fleet.planning import FleetPlan, spoken_minutes
 from rekindle.model.cuda_line import CudaLine
 
@@ -148,6 +148,7 @@ def _projects(matrix: Path, folder: Path) -> dict[Path, tuple[Path, tree.Manifes
         if os.path.lexists(folder / named.parts[0]):
             raise UsageError(f"`{folder / named.parts[0]}` already exists", hint="name a new folder")
         files.no_links(matrix.parent / named, matrix.parent)
+        source_names(matrix.parent / named)
         manifest = tree.manifest(matrix.parent / named)
         for name in manifest:
             files.no_links(matrix.parent / named / name, matrix.parent)

@@ -17,6 +17,7 @@ from pathlib import Path
 from rekindle.core import files, paths
 from rekindle.core.errors import NotFound
 from rekindle.core.processes import may_run, which
+from rekindle.core.untrusted import on_another_computer
 from rekindle.core.version import Version
 from rekindle.machine.python.interpreters import in_order
 from rekindle.model.environment import Environment
@@ -177,13 +178,17 @@ def _systems_site(config: dict[str, str], *, windows: bool) -> list[Path]:
 
 
 def venv_config(root: Path) -> dict[str, str]:
-    """What `pyvenv.cfg` says; nothing where there is none."""
+    """What `pyvenv.cfg` says; nothing where there is none. Only that of the active one may name another computer."""
     try:
         text = files.plain_text(root / "pyvenv.cfg", errors="replace")
     except OSError:
         return {}
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
-    return {key.strip().lower(): value.strip() for key, _, value in pairs}
+    found = {key.strip().lower(): value.strip() for key, _, value in pairs}
+    active = os.environ.get("VIRTUAL_ENV")
+    if on_another_computer(found.get("home", "")) and not (active and os.path.realpath(active) == str(root.resolve())):
+        del found["home"]
+    return found
 
 
 def _kind(root: Path, config: dict[str, str]) -> str:

@@ -319,8 +319,8 @@ def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
             wheel, how.report, own=own, trusted=how.trusted, against=how.against, run=how.run, reading=reading
         )
         for each in known.findings:
-            if each.id == "startup":
-                console.say(f"warning: {each.found}: {each.why}")
+            if each.id in ("startup", "variant"):
+                console.say(": ".join(filter(None, ("warning", each.found, each.why))))
         cuda = known.cuda or _cuda(known, linked, how.against) or (how.cuda if known.targets else None)
         # The variants of a release share its version: their labels say what they are for.
         version = labelled(known, cuda) if how.labels and known.variant is None else known.version or "0"
