@@ -518,3 +518,26 @@ def test_what_the_index_has_as_source_alone_is_built_beside_the_torch() -> None:
     page = "-f https://download.openmmlab.com/mmcv/dist/cu117/torch1.13/index.html"
     text = f'pip install torch==1.13.1+cu117 "numpy<2" --extra-index-url {WHL}/cu117\npip install mmcv==2.0.1 {page}\n'
     assert reviewed(text, "setup.sh", "V100").answered
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.sh", f"pip install torch==${{TORCH}}+cpu -f {WHL}/torch_stable.html\n"),
+        ("a.sh", f'pip install "torch==$1+cpu" --extra-index-url {WHL}/cpu\n'),
+        ("a.bat", f"pip install torch==%TORCH%+cpu -f {WHL}/torch_stable.html\n"),
+        ("a.ps1", f"pip install torch==$TORCH+cpu -f {WHL}/torch_stable.html\n"),
+        ("Dockerfile", f"FROM python:3.10\nARG V\nRUN pip install torch==$V+cpu -f {WHL}/torch_stable.html\n"),
+    ],
+)
+def test_a_torch_for_the_cpu_serves_no_card_whichever_release_it_is(name: str, text: str) -> None:
+    assert reviewed(text, name, "GTX 1660").refused
+    other = reviewed(text.replace("+cpu", "+cu118"), name, "GTX 1660")
+    assert not other.refused and not other.answered, "which release it is stays a question"
+
+
+def test_what_stands_behind_install_in_an_option_is_no_verb() -> None:
+    rest = 'git+https://github.com/NVIDIA/MinkowskiEngine --install-option="--blas=openblas"'
+    found = reviewed(f"pip install {rest}\n", "a.sh", "RTX 3090").remarks
+    right = [each.corrected for each in found if each.id == "isolation"]
+    assert right == [f"pip install --no-build-isolation {rest}"]

@@ -25,6 +25,7 @@ BARE = "FROM nvidia/cuda:12.1.0-base-ubuntu22.04\n"
 CUDA_118 = "conda install pytorch pytorch-cuda=11.8"
 EXCLUDE = "jobs:\n  a:\n    strategy:\n      matrix:\n        {}:\n          - {}\n    runs-on: ${{{{ matrix.os }}}}\n"
 IMAGE_37 = "FROM pytorch/pytorch:1.10.0-cuda11.3-cudnn8-devel\n"
+OPTION = "pip install git+https://github.com/NVIDIA/MinkowskiEngine --install"
 LIGHTNING = "pip install pytorch-lightning==1.7.7\n"
 NUMPY = "RUN pip install numpy"
 UPDATE = "RUN apt-get update\n"
@@ -50,6 +51,17 @@ BUILD = (
             "FROM nvidia/cuda:12.9.1-cudnn-devel-ubi9\nRUN apt-get install -y git\n",
             "FROM nvidia/cuda:12.9.1-cudnn-devel-ubi9\nRUN dnf install -y git\n",
         ),
+        ("image-old-key", 2, "Dockerfile", f"{IMAGE_37}{UPDATE}", f"{IMAGE_37.replace('devel', 'runtime')}{UPDATE}"),
+        ("image-old-key", 2, "Dockerfile", f"{IMAGE_37}{UPDATE}", f"{IMAGE_37.replace('1.10', '1.12')}{UPDATE}"),
+        (
+            "image-old-key",
+            2,
+            "Dockerfile",
+            f"{IMAGE_37}RUN apt update -y && apt install -y git\n",
+            f"{IMAGE_37}RUN rm /etc/apt/sources.list.d/cuda.list\n{UPDATE}",
+        ),
+        ("install-option-gone", 1, "a.sh", f"{OPTION}-option=--x\n", f"pip install pip==22.3\n{OPTION}-option=--x\n"),
+        ("install-option-gone", 1, "a.sh", f"{OPTION}-option --x\n", f"{OPTION[:-9]}--global-option --x\n"),
         ("no-such-installer", 2, "Dockerfile", f"FROM x:3.11-alpine\n{UPDATE}", f"FROM x:3.11\n{UPDATE}"),
         ("runner-gone", 4, "w.yml", STEPS.format("windows-2019"), STEPS.format("windows-2022")),
         ("pin-not-for-this-pip", 2, "a.sh", f"pip install -U pip\n{LIGHTNING}", f"pip install pip==24.0\n{LIGHTNING}"),

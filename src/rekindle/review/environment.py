@@ -244,7 +244,10 @@ class ScriptEnvironments:
             return None if before else msgspec.structs.replace(base, question=words)
         upgrade = _upgrades(found)
         if requirement is None:
-            return msgspec.structs.replace(base, question=f"which torch `{bringer.raw.strip()[:60]}` is")
+            # Which line it is may stand there although the release comes from outside: `torch==$X+cpu`.
+            local = variant_of(bringer.raw.strip("\"'"), None) if bringer.name == "torch" else None
+            words = f"which torch `{bringer.raw.strip()[:60]}` is"
+            return msgspec.structs.replace(base, variant=local, question=words)
         requirement = ",".join(part for part in (requirement, limit) if part)
         here = before[-1] if before else None
         if here is not None and here.version is None and not upgrade and exact_version(requirement) is None:

@@ -30,6 +30,7 @@ _LIST = 4
 
 def check(subject: Subject) -> Iterator[Raised]:
     yield from _isolation(subject)
+    yield from _gone_options(subject)
     yield from _redirects(subject)
     yield from _companions(subject)
     yield from _numpy(subject)
@@ -60,11 +61,27 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
             line, own = subject.document.line(step.line), step.item.line == step.line and not step.item.listed
             # Of several commands on a line, the one that ends with its last word.
             until = max(line.rfind(step.item.words[-1].raw), 0) or len(line)
-            at = max((found.end() for found in re.finditer(r"\b(?:install|wheel)\b", line[:until])), default=0)
+            at = max(
+                (found.end() for found in re.finditer(r"(?<![-\w])(?:install|wheel)(?![-\w])", line[:until])), default=0
+            )
             right = f"{line[:at]} --no-build-isolation{line[at:]}" if at and own else None
             yield raised("isolation", step.line, name=step.name, corrected=right)
         elif extra or ".[" not in step.item.text:
             yield raised("isolation-maybe", step.line)
+
+
+def _gone_options(subject: Subject) -> Iterator[Raised]:
+    """`--install-option`, with a pip that has none: today's, unless an image or a pin brings an older one."""
+    first = limits.since("pip-without-install-option")
+    for found in subject.installs:
+        item = found.item
+        word = next((each for each in item.words if each.text.partition("=")[0] == "--install-option"), None)
+        if word is None or found.tool != "pip" or item.conditional or _pip_from(subject, item, first) is False:
+            continue
+        newer = any(each.named("pip") for each in subject.installs if each.item.order < item.order)
+        if newer or image_of(subject, item) is None:
+            yield raised("install-option-gone", word.line)
+            return
 
 
 def _pip_of_the_system(subject: Subject, item: Invocation) -> bool:

@@ -32,6 +32,7 @@ def check(subject: Subject) -> Iterator[Raised]:
         yield from _get_pip(subject, item)
         yield from _installer(subject, item)
         yield from _lacks(subject, item)
+        yield from _old_key(subject, item)
         if item.dialect is Dialect.POWERSHELL and item.words[-1].text == "\\":
             yield raised("continuation-powershell", item.words[-1].line)
     yield from _paths(subject)
@@ -55,6 +56,22 @@ def _installer(subject: Subject, item: Invocation) -> Iterator[Raised]:
         yield raised(
             "no-such-installer", item.line, program=item.program, image=image.name[:80], family=here.name, right=right
         )
+
+
+_NEW_KEY = re.compile(
+    r"A4B469963BF863CC|3bf863cc|cuda-keyring|(?:rm|mv|sed)\b.*sources\.list\.d|allow-(?:insecure|unauth)"
+)
+
+
+def _old_key(subject: Subject, item: Invocation) -> Iterator[Raised]:
+    """`apt-get update` in an image of PyTorch's that holds NVIDIA's repository with the key of before April 2022."""
+    image = image_of(subject, item) if item.program in ("apt", "apt-get") and "update" in item.arguments else None
+    number = image.pytorchs if image is not None and image.known and "devel" in image.name else None
+    if image is None or number is None or Version(number) >= since("pytorch-image-new-key") or item.conditional:
+        return
+    first = next(each for each in subject.trace.invocations if each.program == item.program and each.has("update"))
+    if first.order == item.order and not _NEW_KEY.search(subject.document.text):
+        yield raised("image-old-key", item.line, image=image.name[:80])
 
 
 def _lacks(subject: Subject, item: Invocation) -> Iterator[Raised]:

@@ -365,7 +365,9 @@ def _channels(subject: Subject) -> Iterator[Raised]:
     """`pytorch-cuda` without the one channel that has it."""
     for found in subject.installs:
         wanted = found.named("pytorch-cuda") if found.tool == "conda" and found.verb != "uninstall" else None
-        if wanted is None or any("pytorch" in each for each in (*found.channels, wanted.raw.rpartition("::")[0])):
+        # conda asks the channel of `pytorch::torchvision` for every package of the command.
+        named = (each.raw.rpartition("::")[0] for each in found.wanted)
+        if wanted is None or any("pytorch" in each for each in (*found.channels, *named)):
             continue
         if not subject.says(r"channels.*\bpytorch\b|condarc"):
             yield raised("conda-channel-missing", wanted.line)
