@@ -319,8 +319,7 @@ def _by_beginning(short: list[str]) -> tuple[Gpu, ...]:
     digits = _digits("".join(short))
     begun = (gpu for key, alike in _by_digits().items() if key.startswith(digits) for gpu in alike)
     found = tuple(gpu for gpu in begun if gpu.official and _short(gpu)[: len(short)] == short)
-    model = any(letter.isdigit() for token in short for letter in token)
-    return found if model and len({gpu.capability for gpu in found}) == 1 else ()
+    return found if digits and len({gpu.capability for gpu in found}) == 1 else ()
 
 
 def _as_people_say(text: str) -> Match | None:
