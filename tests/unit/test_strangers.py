@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -354,6 +355,12 @@ class Hostile(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
+        if self.path == "/head":
+            with contextlib.suppress(OSError):
+                for _ in range(300):
+                    self.wfile.write(b"H")
+                    time.sleep(0.1)
+            return
         self.send_response(206 if self.headers.get("Range") else 200)
         self.send_header("Content-Range", "bytes 0-0/" + ("9" * 5000 if self.path == "/digits" else "1000"))
         self.end_headers()
@@ -402,6 +409,17 @@ def test_an_answer_that_trickles(server: str, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(fetch, "_SLOWEST", 1 << 40)
     with pytest.raises(FetchFailed, match="too slowly"):
         fetch.fetch_small(f"{server}/slow", most=1 << 30)
+
+
+def test_an_answer_that_never_begins(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every byte of its head came in time for the socket."""
+    monkeypatch.setattr(fetch, "_PATIENCE", 0.5)
+    with pytest.raises(FetchFailed, match="did not begin"):
+        fetch.fetch_small(f"{server}/head", most=1000)
+    with pytest.raises(FetchFailed, match="did not begin"):
+        fetch.download(f"{server}/head", tmp_path / "x")
+    with pytest.raises(FetchFailed, match="did not begin"):
+        fetch.content_length(f"{server}/head")
 
 
 def test_a_server_that_asks_to_wait_for_a_year(server: str, waits: Any) -> None:

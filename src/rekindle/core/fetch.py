@@ -5,11 +5,13 @@ Wheels of package indexes are not fetched here: pip or uv do that with the user'
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -230,15 +232,60 @@ def pool_for(url: str) -> PoolManager:
     }
     proxy = _proxy(url)
     if not proxy:
-        return urllib3.PoolManager(**options)
+        return _impatient(urllib3.PoolManager(**options))
     # Who asks is part of the proxy's address, and urllib3 does not look there.
     try:
         named = urlsplit(proxy)
         who = f"{unquote(named.username)}:{unquote(named.password or '')}" if named.username else None
         headers = urllib3.make_headers(proxy_basic_auth=who) if who else None
-        return urllib3.ProxyManager(proxy, proxy_headers=headers, **options)
+        return _impatient(urllib3.ProxyManager(proxy, proxy_headers=headers, **options))
     except (ValueError, urllib3.exceptions.HTTPError) as error:
         raise BadInput("the proxy that is set cannot be used", hint=_WHICH_PROXY) from error
+
+
+def _impatient(pool: PoolManager) -> PoolManager:
+    """Who sends even the head of an answer byte by byte is given up: no timeout of a socket sees that."""
+    pool.pool_classes_by_scheme = _pools()
+    return pool
+
+
+@cache
+def _pools() -> dict[str, Any]:
+    import threading
+    from socket import SHUT_RDWR
+
+    from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+
+    def limited(kind: Any) -> Any:
+        def getresponse(self: Any) -> Any:
+            late = threading.Event()
+
+            def end() -> None:
+                late.set()
+                with contextlib.suppress(OSError, AttributeError, ValueError):
+                    self.sock.shutdown(SHUT_RDWR)
+
+            timer = threading.Timer(_PATIENCE, end)
+            timer.daemon = True
+            timer.start()
+            try:
+                answer = kind.getresponse(self)
+                if not late.is_set():
+                    return answer
+            except Exception:
+                if not late.is_set():
+                    raise
+            finally:
+                timer.cancel()
+            message = f"`{self.host}` answers too slowly: its answer did not begin within {_PATIENCE} s"
+            raise FetchFailed(message, hint="try again later, or download the file by other means")
+
+        return type(kind.__name__, (kind,), {"getresponse": getresponse})
+
+    return {
+        "http": type("Plain", (HTTPConnectionPool,), {"ConnectionCls": limited(HTTPConnectionPool.ConnectionCls)}),
+        "https": type("Safe", (HTTPSConnectionPool,), {"ConnectionCls": limited(HTTPSConnectionPool.ConnectionCls)}),
+    }
 
 
 def _proxy(url: str) -> str | None:
