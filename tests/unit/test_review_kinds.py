@@ -554,3 +554,13 @@ def test_a_list_in_notes_may_be_read_by_a_command_that_names_the_index() -> None
     pins = "".join(f"{each}\n" for each in ("numpy==1.26.4", "tqdm==4.66.4", "torch==2.3.1+cu121", "pillow==10.3.0"))
     found = reviewed(f"Versions used:\n```\n{pins}```\n", "README.md", "RTX 3060")
     assert {each.id for each in found.remarks} == {"local-no-index-list"} and not found.refused
+
+
+@pytest.mark.parametrize(
+    "command", ["!pip install torch", "pixi add --pypi torch", "poetry add torch", "%pip install torch"]
+)
+def test_notes_that_name_no_system_are_not_for_windows(command: str) -> None:
+    block = f"# Setup\n```\n{command}\n```\n"
+    assert not reviewed(block, "README.md", "RTX 3060").refused
+    windows = f"# Setup\n```\nset TORCH=1\n{command}\n```\n"
+    assert any("for Windows" in each.found for each in reviewed(windows, "README.md", "RTX 3060").remarks)

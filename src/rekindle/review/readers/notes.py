@@ -37,7 +37,7 @@ _NOT_CODE = re.compile(r"\s*(?:Traceback \(most|File \"|diff --git|@@|[-+]{3} |\
 def read_notes(trace: Trace, text: str) -> None:
     lines = text.split("\n")
     everything = "\n".join("\n".join(rows) for _, _, rows in _blocks(lines))
-    windows = guessed_shell(everything) is not Dialect.SHELL
+    windows = guessed_shell(everything) in (Dialect.BATCH, Dialect.POWERSHELL)
     files = 0
     for first, language, rows in _blocks(lines):
         if trace.full:

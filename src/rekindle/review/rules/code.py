@@ -197,8 +197,8 @@ def _compile(subject: Subject, item: Invocation) -> CudaCode | None:
         return _nvcc(subject, item)
     if item.program in ("cmake", "cmake3") and not item.has("--build", "--install", "-P", "-E"):
         return _cmake(subject, item, item.words)
-    if (own := _by_its_own_list(subject, item)) is not None:
-        return own
+    if (told := _by_its_own_list(subject, item)) is not None:
+        return told
     found = subject.install(item)
     arguments = subject.visible("CMAKE_ARGS", item)
     if found is None or found.tool == "conda" or arguments is None or found.binary:

@@ -208,8 +208,9 @@ def _source(subject: Subject) -> Iterator[Raised]:
         needs = script_rules.submodules(cloned[0]) if cloned else None
         if cloned and needs and not any(word.startswith("--recurs") for word in words) and _built(subject, *cloned):
             right = subject.rewritten(item.line, "clone", "clone --recursive")
-            fields = {"folder": needs.folder, "source": needs.source}
-            yield raised("clone-not-recursive", item.line, corrected=right, **fields)
+            yield raised(
+                "clone-not-recursive", item.line, folder=needs.folder, source=needs.source, corrected=right
+            )  # fmt: skip
         if not (subject.torch_builds or subject.notes):
             continue
         moves = item.has("checkout", "switch", "reset", "pull") and not (item.has("checkout") and item.has("-b"))
