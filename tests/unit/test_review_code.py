@@ -609,3 +609,37 @@ def test_the_cells_share_their_names_and_their_order() -> None:
     last = "os.system(f'pip install torch=={number}')"
     text = _notebook("number = '2.0.1'", "os.system('pip install torch==2.8.0')", last)
     assert reviewed(text, "RTX 5090", "a.ipynb").refused
+
+
+TCNN = "pip install --no-build-isolation git+https://github.com/NVlabs/tiny-cuda-nn/#subdirectory=bindings/torch\n"
+TORCH_231 = "export CUDA_HOME=/usr/local/cuda-12.1\npip install torch==2.3.1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "card", "refused"),
+    [
+        (f"{TORCH_231}export TCNN_CUDA_ARCHITECTURES=86\n{TCNN}", "RTX 2080", True),
+        (f"{TORCH_231}export TCNN_CUDA_ARCHITECTURES=75,86\n{TCNN}", "RTX 2080", False),
+        (f"{TORCH_231}TCNN_CUDA_ARCHITECTURES=${{ARCH:-86}} python setup.py install\n", "RTX 2080", True),
+        (
+            f'{TORCH_231}NVTE_CUDA_ARCHS="80;90" pip install --no-build-isolation transformer-engine==1.11\n',
+            "V100",
+            True,
+        ),
+        (
+            f"{TORCH_231}FLASH_ATTN_CUDA_ARCHS=90 pip install --no-build-isolation --no-binary :all: flash-attn\n",
+            "RTX 3090",
+            True,
+        ),
+        (
+            "FROM pytorch/pytorch:2.3.1-cuda12.1-cudnn8-devel\nENV TCNN_CUDA_ARCHITECTURES=86\nRUN " + TCNN,
+            "RTX 2080",
+            True,
+        ),
+    ],
+)
+def test_a_project_with_a_list_of_its_own_is_judged_by_it(text: str, card: str, refused: bool) -> None:
+    answer = review_script(
+        read(text, name="Dockerfile" if text.startswith("FROM") else "a.sh"), question_from_options((card,))
+    )
+    assert answer.refused == refused and answer.answered != refused

@@ -541,3 +541,26 @@ def test_what_stands_behind_install_in_an_option_is_no_verb() -> None:
     found = reviewed(f"pip install {rest}\n", "a.sh", "RTX 3090").remarks
     right = [each.corrected for each in found if each.id == "isolation"]
     assert right == [f"pip install --no-build-isolation {rest}"]
+
+
+@pytest.mark.parametrize("language", ["terminal", "python", "Shell", "cmdline", "ipython3", "jupyter"])
+def test_a_block_of_commands_is_read_whatever_its_language_is_called(language: str) -> None:
+    block = f"# Setup\n```{language}\n!pip3 install torch==2.6.0 --index-url {WHL}/cu118\n!pip3 install tqdm\n```\n"
+    assert torches(block, "README.md") == [(3, "torch 2.6.0+cu118")]
+    assert torches(block.replace("!pip3 install tqdm", "print(1)"), "README.md") == [] or language == "Shell"
+
+
+def test_a_list_in_notes_may_be_read_by_a_command_that_names_the_index() -> None:
+    pins = "".join(f"{each}\n" for each in ("numpy==1.26.4", "tqdm==4.66.4", "torch==2.3.1+cu121", "pillow==10.3.0"))
+    found = reviewed(f"Versions used:\n```\n{pins}```\n", "README.md", "RTX 3060")
+    assert {each.id for each in found.remarks} == {"local-no-index-list"} and not found.refused
+
+
+@pytest.mark.parametrize(
+    "command", ["!pip install torch", "pixi add --pypi torch", "poetry add torch", "%pip install torch"]
+)
+def test_notes_that_name_no_system_are_not_for_windows(command: str) -> None:
+    block = f"# Setup\n```\n{command}\n```\n"
+    assert not reviewed(block, "README.md", "RTX 3060").refused
+    windows = f"# Setup\n```\nset TORCH=1\n{command}\n```\n"
+    assert any("for Windows" in each.found for each in reviewed(windows, "README.md", "RTX 3060").remarks)

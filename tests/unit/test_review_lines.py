@@ -26,6 +26,9 @@ CUDA_118 = "conda install pytorch pytorch-cuda=11.8"
 EXCLUDE = "jobs:\n  a:\n    strategy:\n      matrix:\n        {}:\n          - {}\n    runs-on: ${{{{ matrix.os }}}}\n"
 IMAGE_37 = "FROM pytorch/pytorch:1.10.0-cuda11.3-cudnn8-devel\n"
 OPTION = "pip install git+https://github.com/NVIDIA/MinkowskiEngine --install"
+SPLATTING = "git clone https://github.com/graphdeco-inria/gaussian-splatting\n"
+SPLATS = "cd gaussian-splatting && pip install submodules/diff-gaussian-rasterization\n"
+TCNN = "git clone https://github.com/NVlabs/tiny-cuda-nn"
 LIGHTNING = "pip install pytorch-lightning==1.7.7\n"
 NUMPY = "RUN pip install numpy"
 UPDATE = "RUN apt-get update\n"
@@ -62,6 +65,16 @@ BUILD = (
         ),
         ("install-option-gone", 1, "a.sh", f"{OPTION}-option=--x\n", f"pip install pip==22.3\n{OPTION}-option=--x\n"),
         ("install-option-gone", 1, "a.sh", f"{OPTION}-option --x\n", f"{OPTION[:-9]}--global-option --x\n"),
+        ("clone-not-recursive", 1, "a.sh", f"{SPLATTING}{SPLATS}", f"{SPLATTING[:-1]} --recursive\n{SPLATS}"),
+        (
+            "clone-not-recursive",
+            1,
+            "a.sh",
+            f"{SPLATTING}{SPLATS}",
+            f"{SPLATTING}git -C gaussian-splatting submodule update --init\n{SPLATS}",
+        ),
+        ("clone-not-recursive", 1, "a.sh", f"{TCNN} n\npip install ./n/bindings/torch\n", f"{TCNN} n\nls n\n"),
+        ("clone-not-recursive", 1, "a.bat", f"{TCNN}\ncd tiny-cuda-nn\npip install .\n", f"{TCNN}\npip install .\n"),
         ("no-such-installer", 2, "Dockerfile", f"FROM x:3.11-alpine\n{UPDATE}", f"FROM x:3.11\n{UPDATE}"),
         ("runner-gone", 4, "w.yml", STEPS.format("windows-2019"), STEPS.format("windows-2022")),
         ("pin-not-for-this-pip", 2, "a.sh", f"pip install -U pip\n{LIGHTNING}", f"pip install pip==24.0\n{LIGHTNING}"),

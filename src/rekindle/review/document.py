@@ -238,8 +238,8 @@ def guessed_shell(text: str) -> Dialect | None:
     ):
         return Dialect.BATCH
     if re.search(
-        r"(?m)^[ \t]*(?:[$#>]\s)?(?:export|sudo|source|set -|if \[|git|pip3?|python3?|conda|cmake|nvcc|cd|apt|apt-get"
-        r"|docker|mkdir|module|uv|ninja|make|\w+=\S)(?:\s|$)",
+        r"(?m)^[ \t]*(?:[$#>]\s|[!%])?(?:export|sudo|source|set -|if \[|git|pip3?|python3?|conda|cmake|nvcc|cd|apt"
+        r"|apt-get|docker|mkdir|module|uv|ninja|make|\w+=\S)(?:\s|$)",
         text,
     ):
         return Dialect.SHELL

@@ -404,7 +404,8 @@ def questions(subject: Subject) -> Iterator[str]:
             yield f"line {step.line}: which CUDA toolkit compiles {step.name or 'it'}{_taking(archs)}"
         elif isinstance(compiles(cuda.version, min(subject.gpus), "the card"), Unknown):
             yield f"line {step.line}: what CUDA {cuda.version} compiles for is not in the tables"
-        if not archs and subject.document.dialect.unattended and not _by_its_own_list(subject, step):
+        told = archs or any(each.targets for each in code.compiled(subject) if each.item.order == step.item.order)
+        if not told and subject.document.dialect.unattended and not _by_its_own_list(subject, step):
             yield f"line {step.line}: which architectures it is compiled for, where no GPU is visible"
     for unread in subject.trace.not_understood:
         if not unread.text or {"torch", *INSTALLERS} & {*re.findall(r"[\w.]+", unread.text)}:

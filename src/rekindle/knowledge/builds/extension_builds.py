@@ -97,3 +97,8 @@ def newest_serving(name: str, cards: Iterable[Capability]) -> OwnTargets | None:
         if row.project == plain and row.sources and all(row.serves(card) for card in wanted)
     ]
     return max(fitting, key=lambda row: (row.before is None, row.before or Version("0")), default=None)
+
+
+def lists() -> tuple[ExtensionVariable, ...]:
+    """The variables that name the architectures of one project, in place of TORCH_CUDA_ARCH_LIST."""
+    return tuple(row for row in _setting() if row.value == "{numbers}")

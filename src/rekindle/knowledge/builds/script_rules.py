@@ -96,6 +96,13 @@ class ImageLacks(Row, frozen=True, kw_only=True):
     instead: str
 
 
+class Submodules(Row, frozen=True, kw_only=True):
+    """A repository that does not build while `folder` is empty, as a clone without its submodules leaves it."""
+
+    repository: str
+    folder: str
+
+
 class PinsTorch(Row, frozen=True, kw_only=True):
     """Packages that ask for torch: for one release (then pip replaces the torch that is there), or for any."""
 
@@ -179,6 +186,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     cog_torch: tuple[CogTorch, ...]
     image_installer: tuple[ImageInstaller, ...]
     image_lacks: tuple[ImageLacks, ...]
+    submodules: tuple[Submodules, ...]
     line: tuple[ScriptLine, ...]
 
 
@@ -224,6 +232,11 @@ def extension(name: str) -> ExtensionRow | None:
     if row is None and "#" in name:
         row = _extensions().get(re.sub(r"[-_./]+", "-", name.lower().rpartition("/")[2]))
     return row
+
+
+def submodules(repository: str) -> Submodules | None:
+    """What a repository (`owner/name`, lower case) has in submodules and cannot be built without."""
+    return next((row for row in script_rules().submodules if row.repository == repository), None)
 
 
 @cached

@@ -12,8 +12,6 @@ from rekindle.review.readers.script import read_script
 from rekindle.review.trace import Trace
 
 _UNSAID = frozenset({"", "text", "cmake", "plaintext", "txt"})
-# Commands are shown as Python in many notes, and as a notebook takes them.
-_PYTHON = frozenset({"python", "py", "python3", "ipython"})
 _COMMAND = re.compile(
     r"(?i)\s*(?:[@$>#]\s|[!%])?(?:set|call|cd|cmake|pip3?|python3?|py|git|export|conda|mamba|nvcc|ninja|make|rmdir|rd|sudo"
     r"|if|for|uv|pixi|poetry|pdm|micromamba|docker|where|apt|apt-get|module|\$env:\w+|-D\w+)(?:\s|=|:|$)"
@@ -39,7 +37,7 @@ _NOT_CODE = re.compile(r"\s*(?:Traceback \(most|File \"|diff --git|@@|[-+]{3} |\
 def read_notes(trace: Trace, text: str) -> None:
     lines = text.split("\n")
     everything = "\n".join("\n".join(rows) for _, _, rows in _blocks(lines))
-    windows = guessed_shell(everything) is not Dialect.SHELL
+    windows = guessed_shell(everything) in (Dialect.BATCH, Dialect.POWERSHELL)
     files = 0
     for first, language, rows in _blocks(lines):
         if trace.full:
@@ -119,7 +117,8 @@ def _dialect(language: str, rows: list[str], *, windows: bool) -> Dialect | None
     if said is not None:
         return guess if language == "shell" and guess is Dialect.BATCH else said
     told = [row for row in rows if row.strip() and not row.lstrip().startswith("#")]
-    if language not in _UNSAID and not (language in _PYTHON and all(_COMMAND.match(row) for row in told)):
+    # Commands are shown as Python in many notes, as `terminal`, and as a notebook takes them.
+    if language not in _UNSAID and not all(_COMMAND.match(row) for row in told):
         return None
     if guess is Dialect.SHELL and windows and not re.search(r"(?m)^[ \t]*(?:export|sudo|source|\./|apt)", text):
         return Dialect.BATCH

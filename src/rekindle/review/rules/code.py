@@ -12,6 +12,7 @@ from rekindle.compat import driver_cuda
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.compat.toolkit_card import compiles
 from rekindle.core.version import Version
+from rekindle.knowledge.builds import extension_builds
 from rekindle.knowledge.builds.script_rules import CudaDefault, script_rules
 from rekindle.knowledge.cuda.toolkits import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Target
@@ -196,6 +197,8 @@ def _compile(subject: Subject, item: Invocation) -> CudaCode | None:
         return _nvcc(subject, item)
     if item.program in ("cmake", "cmake3") and not item.has("--build", "--install", "-P", "-E"):
         return _cmake(subject, item, item.words)
+    if (told := _by_its_own_list(subject, item)) is not None:
+        return told
     found = subject.install(item)
     arguments = subject.visible("CMAKE_ARGS", item)
     if found is None or found.tool == "conda" or arguments is None or found.binary:
@@ -209,6 +212,21 @@ def _compile(subject: Subject, item: Invocation) -> CudaCode | None:
         parts = arguments.text.split()
     words = [Word(part, part, arguments.line, known=arguments.known) for part in parts]
     return _cmake(subject, item, words)
+
+
+def _by_its_own_list(subject: Subject, item: Invocation) -> CudaCode | None:
+    """An extension whose build reads a variable of its own: `TCNN_CUDA_ARCHITECTURES=86 pip install .`."""
+    names = [step.name for step in subject.builds if step.item.order == item.order]
+    for row in extension_builds.lists() if names else ():
+        value = subject.visible(row.name, item)
+        named = row.name not in _LISTS or row.project in names  # a name that others may have as well
+        targets = _numbers(value.text) if value is not None and named and value.known else None
+        if value is not None and targets:
+            return CudaCode(
+                item=item, name=row.project, line=value.line, targets=targets, listed=value.text,
+                toolkits=tuple(subject.cudas_at(item)),
+            )  # fmt: skip
+    return None
 
 
 def _known_name(name: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rekindle.compat.judgement import Clash
 from rekindle.compat.package import runs_on
+from rekindle.knowledge.builds import script_rules
 from rekindle.knowledge.builds.limits import since
 from rekindle.review.builds import ScriptBuild
 from rekindle.review.document import Dialect
@@ -197,8 +198,6 @@ def _left_source(subject: Subject) -> Iterator[Raised]:
 
 
 def _source(subject: Subject) -> Iterator[Raised]:
-    if not (subject.torch_builds or subject.notes):
-        return
     every = list(subject.trace.ran("git"))
     updates = [item for item in every if item.has("submodule") and item.has("update", "foreach")]
     recursing = any("submodule.recurse" in item.text for item in every)
@@ -206,9 +205,14 @@ def _source(subject: Subject) -> Iterator[Raised]:
         words, cloned = item.arguments, subject.cloned(item)
         if updates and updates[-1].order > item.order:
             continue
-        if cloned and cloned[0] == "pytorch/pytorch" and not any(word.startswith("--recurs") for word in words):
+        needs = script_rules.submodules(cloned[0]) if cloned else None
+        if cloned and needs and not any(word.startswith("--recurs") for word in words) and _built(subject, *cloned):
             right = subject.rewritten(item.line, "clone", "clone --recursive")
-            yield raised("clone-not-recursive", item.line, corrected=right)
+            yield raised(
+                "clone-not-recursive", item.line, folder=needs.folder, source=needs.source, corrected=right
+            )  # fmt: skip
+        if not (subject.torch_builds or subject.notes):
+            continue
         moves = item.has("checkout", "switch", "reset", "pull") and not (item.has("checkout") and item.has("-b"))
         known = subject.checked_out_torch(item) if moves and not item.has("submodule") else None
         if known is not None and not (recursing or item.has("--recurse-submodules")):
@@ -216,8 +220,17 @@ def _source(subject: Subject) -> Iterator[Raised]:
             yield raised("submodules-stale", item.line, tag=tag)
     for used in subject.trace.used if not updates else ():
         modules = used.given.get("submodules", ("",))[0].lower()
-        if used.repository == "pytorch/pytorch" and modules not in ("recursive", "true"):
-            yield raised("clone-not-recursive", used.line)
+        needs = script_rules.submodules(used.repository or "")
+        if needs and _built(subject, needs.repository, "") and modules not in ("recursive", "true"):
+            yield raised("clone-not-recursive", used.line, folder=needs.folder, source=needs.source)
+
+
+def _built(subject: Subject, repository: str, folder: str) -> bool:
+    """Whether the script builds what it clones: torch, or what lies in the folder of the clone."""
+    if repository == "pytorch/pytorch":
+        return bool(subject.torch_builds or subject.notes)
+    places = (f"{step.item.directory or ''}/{step.item.text}".lower() for step in subject.builds)
+    return bool(folder) and any(re.search(rf"(?:^|[\\/\s]){re.escape(folder)}(?:$|[\\/\s])", place) for place in places)
 
 
 def _jobs(subject: Subject) -> Iterator[Raised]:

@@ -349,7 +349,8 @@ def _local(subject: Subject) -> Iterator[Raised]:
                 yield raised("requirement-invalid", wanted.line, text=wanted.raw[:80], reason=reason)
             local = re.search(r"==[\w.]+\+(\w+)", requirement)
             if local and wanted.name in ("torch", *PROJECTS) and alone:
-                rule = "local-no-index-list" if subject.document.dialect in LISTS else "local-no-index"
+                listed = subject.document.dialect in LISTS or found.item.listed
+                rule = "local-no-index-list" if listed else "local-no-index"
                 index = index_of(local[1])
                 yield raised(rule, wanted.line, text=f"{wanted.name}{requirement}", index=index)
                 break
