@@ -510,3 +510,21 @@ def test_an_index_behind_a_variable_is_not_half_replaced(name: str, text: str) -
     answer = review_script(read(text.replace("{INDEX}", INDEX), name=name), Asked(gpus=(Capability.parse("12.0"),)))
     assert answer.refused
     assert not any("cu13" in (each.corrected or "") for each in answer.remarks)
+
+
+MARKED = """--find-links https://download.pytorch.org/whl/torch_stable.html
+torch==1.13.1+cu116; python_version == "3.10"
+torchvision==0.14.1+cu116; python_version == "3.10"
+torch==1.9.0+cu111; python_version < "3.10"
+torchvision==0.10.0+cu111; python_version < "3.10"
+--find-links https://download.openmmlab.com/mmcv/dist/cu111/torch1.9.0/index.html
+mmcv-full==1.4.6; python_version < "3.10"
+numpy==1.23.5
+"""
+
+
+@pytest.mark.parametrize(("python", "release"), [("3.10", "1.13.1"), ("3.9", "1.9.0")])
+def test_a_list_with_markers_is_judged_for_the_python_that_is_told(python: str, release: str) -> None:
+    asked = question_from_options(("RTX 4090",), python=python)
+    answer = review_script(read(MARKED, name="requirements.txt"), asked)
+    assert (answer.torch, answer.refused, answer.remarks) == (release, False, ())

@@ -111,8 +111,9 @@ class ScriptBuilds:
 
     @cached_property
     def _installs(self) -> dict[int, list[Install]]:
-        found = ((item.order, followed(self.trace, item)) for item in self.trace.invocations)
-        return {order: installs for order, installs in found if installs}
+        python = self.asked.place.python if self.asked.place else None
+        found = ((item, followed(self.trace, item)) for item in self.trace.invocations)
+        return {item.order: [each.on(self.system(item), python) for each in every] for item, every in found if every}
 
     def install(self, item: Invocation, name: str = "") -> Install | None:
         """What a command installs itself, or the list of it with such a package; None when it installs nothing."""

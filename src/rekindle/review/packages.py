@@ -128,6 +128,12 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
     def named(self, name: str) -> Wanted | None:
         return next((item for item in self.wanted if item.name == name), None)
 
+    def on(self, system: str, python: str | None) -> Install:
+        """What it asks for on a Python that is known; on another, each marker may hold."""
+        if python is None or not any(each.marker for each in self.wanted):
+            return self
+        return msgspec.structs.replace(self, wanted=tuple(each for each in self.wanted if each.applies(system, python)))
+
     def exact(self, name: str) -> Version | None:
         wanted = self.named(name)
         return wanted.exact if wanted is not None else None

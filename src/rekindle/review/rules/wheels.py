@@ -269,7 +269,8 @@ def _others(subject: Subject) -> Iterator[Raised]:
         others = [each for each in others if each.applies(torch.system, torch.python)]
         listed = [each for each in others if each.source is None and not each.wheel]
         compiled = [each for each in listed if extension(each.name) and each.name not in PROJECTS]
-        paged = next(iter(compiled or listed), None)
+        # In a list a page may serve a package whose marker leaves it out; a command names it for what it installs.
+        paged = next(iter(compiled or (() if found.item.listed else listed)), None)
         for wanted in others:
             file = wanted.wheel or (wanted.labelled if wanted.name not in PROJECTS else None)
             built = built_for(file) if file else None
