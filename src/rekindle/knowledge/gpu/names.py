@@ -18,8 +18,8 @@ from rekindle.knowledge.tables import NamedRow, Row, cached, observed, rows
 
 # Patterns stay text: `re` compiles one when it is first needed, and an exact name needs none.
 CAPABILITY = (
-    r"(?ia)(?:(?:sm|compute|cc|compute capability)[ _]?(\d{2,3})[af]?"
-    r"|(?:sm_|cc |compute capability )?(\d{1,2}\.\d)[af]?(?:\+ptx)?)\Z"
+    r"(?i)(?:(?:sm|compute|cc|compute capability)[ _]?([0-9]{2,3})[af]?"
+    r"|(?:sm_|cc |compute capability )?([0-9]{1,2}\.[0-9])[af]?(?:\+ptx)?)\Z"
 )
 WIDE = {0x3000: " ", **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}}
 """The wide letters of an East Asian keyboard, and what they are."""
