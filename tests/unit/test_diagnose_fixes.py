@@ -424,3 +424,19 @@ def test_a_build_that_only_pytorchs_index_has_comes_with_the_line() -> None:
     log = f"ERROR: Could not find a version that satisfies the requirement {wanted} (from versions: 2.0.0, 2.7.1)\n"
     command = first(f"{log}ERROR: No matching distribution found for {wanted}\n").whole.commands[0]
     assert command.words[-3:] == (wanted, "--index-url", "https://download.pytorch.org/whl/cu113")
+
+
+@pytest.mark.parametrize(
+    ("driver", "system", "enough"), [("580", "linux", True), ("580", "wsl2", True), ("535", "linux", False)]
+)
+def test_a_driver_that_runs_the_cuda_is_not_called_too_old(driver: str, system: str, enough: bool) -> None:
+    """`plan` takes R580 for cu130: what the message met was another driver."""
+    known = facts_from_options(gpus=("RTX 3060",), system=system, driver=driver, torch="2.9.1+cu130")
+    for log in (
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",
+        "cuda runtime error (35) : CUDA driver version is insufficient for CUDA runtime version at x.cpp",
+    ):
+        cause = diagnose_text(log, known=known).causes[0]
+        assert cause.label == "driver_too_old"
+        assert ("is too old for this CUDA" in cause.fix.text) is not enough
+        assert (f"Driver {known.driver} runs CUDA 13.0" in cause.fix.text) is enough

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import rekindle
 from rekindle.cli.main import run
 from rekindle.core.errors import UnknownName
 from rekindle.core.findings import Finding, State
@@ -418,6 +419,9 @@ def test_a_recorded_machine_without_a_card_has_no_verdict_but_an_example(capsys:
     shown = capsys.readouterr().out
     assert shown.startswith("Next       name the card you mean")
     assert "rekindle plan --gpu" in shown.splitlines()[1]
+    seen = rekindle.doctor(MACHINES / "debian-two-cudas.json")
+    (present,) = (each for each in seen.checks if each.id == "gpu.present")
+    assert present.fix == seen.next  # the check named another card, by other commands
 
 
 def test_what_only_a_build_would_mind_is_one_line_when_a_wheel_will_do(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ from rekindle.stack import coverage
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     found = _least(fields.get("needs_cuda"), facts) | _of_branch(fields, facts)
-    return found | _runs(facts) | _said(fields.get("driver_cuda", ""), facts) | _installed(facts)
+    return found | _runs(facts) | _enough(facts) | _said(fields.get("driver_cuda", ""), facts) | _installed(facts)
 
 
 def _installed(facts: Facts) -> dict[str, str]:
@@ -110,6 +110,14 @@ def _runs(facts: Facts) -> dict[str, str]:
     newest = driver_cuda.newest_full(Driver(driver, facts.counting))
     major = newest.major if newest and "cupy-cuda1" in (facts.cuda_package or "") else None
     return present(driver_runs=newest, cupy_fits=major and major > 10 and f"cupy-cuda{major}x")
+
+
+def _enough(facts: Facts) -> dict[str, str]:
+    """The CUDA of torch where the driver that is named runs it: then that is not the one that was met."""
+    line, driver = CudaLine.parse(facts.variant), version_of(facts.driver)
+    if line is None or driver is None or holds(driver_cuda.runs(Driver(driver, facts.counting), line.cuda)) is not True:
+        return {}
+    return {"driver_enough": str(line.cuda)}
 
 
 def _said(number: str, facts: Facts) -> dict[str, str]:

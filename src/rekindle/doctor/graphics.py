@@ -43,21 +43,14 @@ _PROBLEMS = {
 def present(machine: Machine) -> Iterator[Finding]:
     if machine.gpus:
         yield say("gpu.present", State.PASS, listed(describe(gpu) for gpu in machine.gpus))
-    elif machine.could_not_read("graphics: pci"):
-        yield say("gpu.present", State.UNVERIFIED, "the PCI bus could not be read, so a card may be there unseen")
-    else:
+        return
+    state, found = State.UNVERIFIED, "the PCI bus could not be read, so a card may be there unseen"
+    if not machine.could_not_read("graphics: pci"):
         driver = machine.driver
         running = f", though {listed(driver.sources)} reports driver {driver.version}" if driver else ""
-        yield say(
-            "gpu.present",
-            State.WARN,
-            f"no NVIDIA card in this machine{running}",
-            fix="name the card you mean, for example",
-            commands=(
-                rekindle("gpu", "Tesla K40c"),
-                rekindle("plan", "--gpu", "Tesla K40c", "--os", "windows", "--python", "3.11"),
-            ),
-        )
+        state, found = State.WARN, f"no NVIDIA card in this machine{running}"
+    example = rekindle("plan", "--gpu", "GTX 1080 Ti", "--os", "windows")
+    yield say("gpu.present", state, found, fix="name the card you mean, for example", commands=(example,))
 
 
 @judge("gpu.capability", "gpu.sources-agree")

@@ -141,8 +141,7 @@ def _next(checks: tuple[Finding, ...], verdict: Route | None, *, near: bool) -> 
     if fixes:
         return next((fix for fix in fixes if fix.commands), fixes[0])
     if verdict is None:
-        example = rekindle("plan", "--gpu", "GTX 1080 Ti", "--os", "windows")
-        return Fix(text="name the card you mean, for example", commands=(example,))
+        return next((each.fix for each in checks if each.id == "gpu.present"), None)
     if verdict.driver_first is not None and verdict.change is not None:
         return Fix(text=verdict.change.text, commands=verdict.driver_first.commands)
     if near and verdict.route.by_pip:
