@@ -540,6 +540,35 @@ def test_what_installs_a_toolset_reads_it_as_the_option_does() -> None:
     assert "--toolset" not in refused.err and "hint: " in refused.err
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("R 550", "550.163.01"),
+        ("566.36 DCH", "566.36"),
+        ("nvidia-open-570", "570.195.03"),
+        ("Game Ready 566.36", "566.36"),
+    ],
+)
+def test_a_driver_as_packages_and_installers_call_it(said: str, meant: str) -> None:
+    assert str(read_driver(said).driver.version) == meant
+
+
+@pytest.mark.parametrize("said", ["999", "550.54.14.1.2"])
+def test_a_driver_that_cannot_be_is_refused(said: str) -> None:
+    with pytest.raises(UsageError, match="not a driver version"):
+        read_driver(said)
+
+
+def test_lines_and_pythons_as_people_write_them() -> None:
+    assert [str(read_cuda(said)) for said in ("cu12.6", "12-6", "cuda-12-6")] == ["12.6"] * 3
+    assert [str(read_python(said)) for said in ("v3.11", "3.11 64-bit", "3.9 (32-bit)")] == [
+        "3.11",
+        "3.11-64",
+        "3.9-32",
+    ]
+    assert {read_torch(f"2.6.0+{said}").variant for said in ("cuda118", "cu11.8", "cu118")} == {"cu118"}
+
+
 def test_what_installs_a_toolset_is_pasted_as_it_stands() -> None:
     """A folder with a space, and a program of the current folder, which PowerShell starts by its path only."""
     said = rekindle_command("toolchain", "msvc", "14.29", "--layout", "D:\\my layout").out

@@ -16,12 +16,12 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from subprocess import list2cmdline
 from typing import IO
 
 import msgspec
 
 from rekindle.core import console
+from rekindle.core.command import without_shell
 from rekindle.core.errors import BadInput, MissingTool, StepFailed
 from rekindle.core.processes import Started
 
@@ -65,6 +65,7 @@ def call(
     `most` bytes on either end it.
     """
     words = tuple(os.fspath(arg) for arg in args)
+    shown = without_shell(words, windows=os.name == "nt")
     begun = time.monotonic()
     piped = None if input is None else subprocess.PIPE
     code: int | None = None
@@ -75,7 +76,7 @@ def call(
             if started.process.stdin is not None:
                 threading.Thread(target=_write, args=(started.process.stdin, input), daemon=True).start()
             pipes = [_Pipe(pipe, most) for pipe in (started.process.stdout, started.process.stderr)]
-            what = textwrap.shorten(list2cmdline(words), 100, placeholder=" ...")
+            what = textwrap.shorten(shown, 100, placeholder=" ...")
             with console.waiting(f"waiting for `{what}`"), contextlib.suppress(subprocess.TimeoutExpired):
                 if all(pipe.ended(begun + timeout, pipes) for pipe in pipes):
                     code = started.process.wait(max(0.0, begun + timeout - time.monotonic()))
@@ -84,12 +85,12 @@ def call(
                 for pipe in pipes:
                     pipe.thread.join(5)
     except (OSError, ValueError) as error:
-        console.detail(f"did not start: {list2cmdline(words)}: {error}")
+        console.detail(f"did not start: {shown}: {error}")
         return Result(args=words, code=None, err=str(error), seconds=time.monotonic() - begun)
     seconds = time.monotonic() - begun
     too_much = any(pipe.full for pipe in pipes)
     ending = "stopped" if code is None else f"exit code {code}"
-    console.detail(f"ran ({seconds:.1f} s, {ending}): {list2cmdline(words)}")
+    console.detail(f"ran ({seconds:.1f} s, {ending}): {shown}")
     return Result(
         args=words,
         code=code,

@@ -9,7 +9,7 @@ import msgspec
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Range, Version
 from rekindle.inputs import plain
-from rekindle.inputs.versions import read_cuda
+from rekindle.inputs.versions import read_cuda, spelled_cuda
 from rekindle.knowledge.cuda.toolkits import toolkit as known_toolkit
 from rekindle.knowledge.torch.companions import made_with
 from rekindle.knowledge.torch.releases import early, patches, torch_release, torch_releases
@@ -69,7 +69,9 @@ def read_any_torch(text: str) -> TypedTorch:
     exact = re.fullmatch(_EXACT, said)
     wanted, local = (exact[1], exact[2]) if exact else (said, None)
     span = Range(wanted, "`--torch`", said=text)
-    line = CudaLine.parse((local or "").partition(".")[0])
+    # As people call the line: `+cu11.8`, `+cuda118`.
+    near = re.fullmatch(r"cu(?:da)?-?(\d\d\.?\d)", local or "")
+    line = CudaLine(spelled_cuda(near[1])) if near else CudaLine.parse((local or "").partition(".")[0])
     if local and local != CPU and line is None:
         raise _no_cuda(local)
     if not any(map(span.holds, (*patches(), *early()))):

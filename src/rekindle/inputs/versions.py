@@ -28,8 +28,8 @@ def read_python(text: str) -> TypedPython:
     """`3.11`, `3.11.9`, `3.11.x`, `py311`, `cp311`, `3.13t`, `3.7-32`."""
     if plain(text).startswith(("pypy", "graalpy", "jython", "ironpython", "pyston")):
         raise UsageError(f"PyTorch has wheels for CPython alone, none for `{text[:40]}`", hint="write `--python 3.11`")
-    number = plain(text).removeprefix("python").removeprefix("py").strip()
-    match = re.fullmatch(r"(?:cp)?([23])\.?(\d{1,2})(?:\.(?:\d+|[x*]))?(t?)(?:-(32|64))?", number)
+    number = re.sub(r" ?\(?(32|64)[- ]bit\)?$", r"-\1", plain(text).removeprefix("python").removeprefix("py").strip())
+    match = re.fullmatch(r"(?:cp|v)?([23])\.?(\d{1,2})(?:\.(?:\d+|[x*]))?(t?)(?:-(32|64))?", number)
     if not match or (match[1] == "2" and match[2] != "7"):
         raise UsageError(f"`{text[:40]}` is not a Python version", hint="write `--python 3.11`")
     if number == "3.1":
@@ -51,7 +51,7 @@ def read_cuda(text: str) -> Version:
 
 def spelled_cuda(text: str) -> Version:
     """The same of one that may be newer than the tables."""
-    number = re.sub(r"^cuda[ =-]*(?=v?\d)", "", plain(text))
+    number = re.sub(r"(?<=^\d\d)-(?=\d$)", ".", re.sub(r"^cu(?:da|(?=\d\d\.))[ =-]*(?=v?\d)", "", plain(text)))
     # Three digits are no major version.
     line = CudaLine.parse(f"cu{number}" if re.fullmatch(r"\d{3}", number) else number)
     # As NVIDIA's packages are called: `cu12` is any 12.x.
