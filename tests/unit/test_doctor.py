@@ -248,7 +248,7 @@ def test_a_machine_without_a_card_is_shown_how_to_ask_for_one() -> None:
     finding = next(f for f in examine(empty, only=["gpu.present"]))
     assert finding.state is State.WARN
     assert finding.fix
-    assert any("rekindle gpu" in command for command in finding.fix.commands)
+    assert any("rekindle plan --gpu" in command for command in finding.fix.commands)
 
 
 @pytest.mark.parametrize("code", [12, 43, 99])

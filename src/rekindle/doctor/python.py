@@ -13,6 +13,7 @@ from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.builds import checks
 from rekindle.knowledge.builds import limits as building
+from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.torch import releases
 from rekindle.machine.model import Machine
 
@@ -214,7 +215,7 @@ def _ninja(machine: Machine) -> Iterator[Finding]:
         )
     elif ninja.version is None:
         yield say("tools.ninja", State.UNVERIFIED, f"{ninja.path} did not say its version")
-    elif ninja.version < Version("1.13"):
+    elif ninja.version < since("ninja-shares-jobs"):
         found = f"ninja {ninja.version} ({ninja.path}) works, but cannot share jobs over a jobserver"
         yield say("tools.ninja", State.PASS, found)
     else:

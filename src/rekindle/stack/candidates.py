@@ -29,6 +29,7 @@ from rekindle.knowledge.gpu.capability import Capability, Runs, runs
 from rekindle.knowledge.gpu.jetson import JetPack, jetpacks
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions, releases
+from rekindle.knowledge.torch.torch_wheels import least_glibc
 from rekindle.stack import containers, extensions, offers, prebuilt, source_build
 from rekindle.stack.driver import Driving, cards_driven, drive, window_of
 from rekindle.stack.offers import Offer
@@ -283,8 +284,8 @@ def against_place(situation: Situation, wish: Wish) -> list[Rejection]:
         found.append(broken("place-windows-arm", candidate))
     if situation.libc == "musl":
         found.append(broken("place-musl", candidate))
-    elif situation.glibc is not None and situation.glibc < offers.least_glibc():
-        found.append(broken("place-old-glibc", candidate, glibc=situation.glibc, floor=offers.least_glibc()))
+    elif situation.glibc is not None and situation.glibc < least_glibc():
+        found.append(broken("place-old-glibc", candidate, glibc=situation.glibc, floor=least_glibc()))
     found += [
         broken("wsl-card", candidate, card=card.name, capability=max(card.capabilities))
         for card in situation.cards

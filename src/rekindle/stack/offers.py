@@ -17,10 +17,10 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode, Group
-from rekindle.knowledge.tables import Evidence, Row, cached, observed
+from rekindle.knowledge.tables import Evidence, Row, cached
 from rekindle.knowledge.torch import releases, wheel_platforms
 from rekindle.knowledge.torch.projects import community_wheels, conda_builds
-from rekindle.knowledge.torch.torch_wheels import TorchWheel, old_wheels, printed_list, torch_wheels
+from rekindle.knowledge.torch.torch_wheels import TorchWheel, least_glibc, old_wheels, opened_wheels, printed_list
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.platform import Platform
 from rekindle.model.torch_pin import TorchPin
@@ -225,19 +225,6 @@ def community(place: Platform) -> tuple[Offer, ...]:
         for row in community_wheels()
         if Platform(row.system, "x86_64") == place
     )
-
-
-@cached
-def opened_wheels() -> tuple[TorchWheel, ...]:
-    """The wheels that were opened, for both kinds of machine."""
-    return (*torch_wheels(), *observed("torch_wheels_aarch64", dict[str, tuple[TorchWheel, ...]])["wheels"])
-
-
-@cached
-def least_glibc() -> Version:
-    """What every wheel that was opened needs: those tagged `manylinux1` promise to load on much older systems."""
-    every = [*(row.glibc for row in opened_wheels()), *(row.glibc for row in old_wheels())]
-    return min(filter(None, every))
 
 
 def _observed(version: str, variant: releases.Variant, place: Platform) -> TorchWheel | None:

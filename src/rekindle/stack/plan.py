@@ -34,8 +34,8 @@ from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.torch import options, patches, releases
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.knowledge.torch.torch_wheels import opened_wheels
 from rekindle.model.cuda_line import index_of
-from rekindle.stack.offers import opened_wheels
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route, Stack
 from rekindle.stack.rules import RouteKind

@@ -11,6 +11,7 @@ from rekindle.compat.judgement import Clash
 from rekindle.core.command import Command, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import profiles
+from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.model.platform import LINUX, WINDOWS
 from rekindle.stack import estimates, offers, prebuilt
@@ -19,15 +20,11 @@ from rekindle.stack.route import Shorter
 from rekindle.stack.rules import Candidate, RouteKind
 from rekindle.stack.situation import Situation
 
-FIRST, LAST = Version("2.0"), Version("2.11")
-"""The releases whose GPU half is known file by file."""
 MAGMA = "MAGMA: what of torch.linalg only it can do raises"
 _UNVERIFIED = {
     "linux": "no such wheel has run on this kind of card yet; names and kernels are compared before it is written",
     "windows": "not yet run on Windows; names and kernels are compared before it is written",
 }
-FIRST_CUDNN = Version("8.9.4")
-"""NVIDIA's first package of cuDNN for Windows: an official wheel has the DLLs inside, and the headers are brought."""
 
 
 def shorter(version: str, cuda: Version, python: str | None, situation: Situation, plan: Command) -> Shorter | None:
@@ -37,7 +34,7 @@ def shorter(version: str, cuda: Version, python: str | None, situation: Situatio
     """
     if situation.platform not in (LINUX, WINDOWS):
         return None
-    if not FIRST <= Version.parse(version).major_minor <= LAST:
+    if not since("graft-known") <= Version.parse(version).major_minor < since("graft-unknown"):
         return None
     every = offers.official_of(version, situation.platform)
     fitting = [each for each in every if _fits(each, cuda, python) and _loads(each, situation)]
@@ -63,7 +60,7 @@ def left_out(cards: Iterable[Capability]) -> tuple[str, ...]:
 
 
 def _fits(offer: Offer, cuda: Version, python: str | None) -> bool:
-    headers = offer.system != "windows" or (offer.cudnn is not None and offer.cudnn >= FIRST_CUDNN)
+    headers = offer.system != "windows" or (offer.cudnn is not None and offer.cudnn >= since("cudnn-packages-windows"))
     return headers and offer.cuda.major == cuda.major and python in offer.pythons and offer.index_url is not None
 
 

@@ -19,6 +19,7 @@ from rekindle.compat.judgement import Clash
 from rekindle.compat.library_card import cudnn_serves, last_cudnn_of
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
+from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.gpu.capability import Capability
 from rekindle.model.requirement import requirement
 
@@ -32,8 +33,6 @@ DRIVER = ("libcuda.so.1", "lib64/stubs/libcuda.so")
 BESIDE = "cudaDeviceProp"
 """What the bridge is for: it need not be the same."""
 _ASKED, _BRIDGED = b"_ZN2at4cuda19getDevicePropertiesEa", b"_ZN2at4cuda19getDeviceProperty_BEa"
-_FIRST = Version("12.6")
-"""NVIDIA's first list of packages that has all of those that PyTorch names."""
 _TOOLKIT = "cuda-toolkit"
 _COMPILED_FOR = ("nvidia-cudnn", "nvidia-nccl", "nvidia-cusparselt")
 """Beside the toolkit's: the GPU half is compiled with their headers and linked with their libraries."""
@@ -80,7 +79,7 @@ def exchange(base: Version, requires: Sequence[str], toolkit: Version, cards: Se
     pinned = next((each.version for each in pins.get(f"nvidia-cudnn-cu{base.major}", ())), None)
     return Exchange(
         base=base.major_minor,
-        packages=max(toolkit.major_minor, _FIRST),
+        packages=max(toolkit.major_minor, since("toolkit-packages")),
         cudnn=_cudnn(Version.find(pinned or ""), cards, toolkit.major),
     )
 

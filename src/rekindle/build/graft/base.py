@@ -22,11 +22,11 @@ from rekindle.core.version import Version
 from rekindle.formats import package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
+from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.torch.releases import full_version, parse_arch_list
 from rekindle.model.requirement import requirement
 from rekindle.model.torch_pin import TorchPin
 from rekindle.model.wheel import python_of
-from rekindle.stack.shorter import FIRST, FIRST_CUDNN
 from rekindle.wheels.inspect import identity
 
 if TYPE_CHECKING:
@@ -119,8 +119,9 @@ def read(path: Path, *, sha256: Sha256 | None = None) -> Base:
 def _headers(path: Path, cuda: Version, cudnn: str | None) -> tuple[str, ...]:
     """A wheel for Windows has NVIDIA's libraries inside, without their headers: these come from NVIDIA's packages."""
     version = Version.find(cudnn or "")
-    if version is None or version < FIRST_CUDNN:
-        message = f"`{path.name}` does not have a cuDNN of {FIRST_CUDNN} or newer, whose headers could be brought"
+    if version is None or version < since("cudnn-packages-windows"):
+        least = since("cudnn-packages-windows")
+        message = f"`{path.name}` does not have a cuDNN of {least} or newer, whose headers could be brought"
         raise BadInput(message, hint="take the official Windows wheel of PyTorch 2.4 or newer")
     line = f"-cu{cuda.major}"
     runtime = f"nvidia-cuda-runtime{line if cuda.major < 13 else ''}"
@@ -149,8 +150,9 @@ def on_base(wanted: BuildFile, base: Base) -> BuildFile:
         if said is not None and said != own:
             message = f"the base `{Path(base.wheel).name}` has {what} {own}, the plan {said}"
             raise BadInput(message, hint="name the base that the plan was made for")
-    if Version(base.torch).major_minor < FIRST:
-        message = f"PyTorch {base.torch} is older than {FIRST}, the first whose GPU half can be built alone"
+    first = since("graft-known")
+    if Version(base.torch).major_minor < first:
+        message = f"PyTorch {base.torch} is older than {first}, the first whose GPU half can be built alone"
         raise UsageError(message, hint="leave `--graft` out: `rekindle build` compiles all of it")
     if wanted.cuda is not None:
         for_toolkit(base, wanted.cuda, wanted.arch_list)

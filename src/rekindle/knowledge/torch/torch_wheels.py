@@ -76,6 +76,19 @@ def old_wheels() -> tuple[OldWheel, ...]:
     return tuple(sorted(rows, key=lambda row: Version(row.version)))
 
 
+@cached
+def opened_wheels() -> tuple[TorchWheel, ...]:
+    """The wheels that were opened, for both kinds of machine."""
+    return (*torch_wheels(), *observed("torch_wheels_aarch64", dict[str, tuple[TorchWheel, ...]])["wheels"])
+
+
+@cached
+def least_glibc() -> Version:
+    """What every wheel that was opened needs: those tagged `manylinux1` promise to load on much older systems."""
+    every = [*(row.glibc for row in opened_wheels()), *(row.glibc for row in old_wheels())]
+    return min(filter(None, every))
+
+
 class FieldRow(Row, frozen=True, kw_only=True):
     """One wheel on one card. `state` is that of the checks on the card: PASS, WARN, UNVERIFIED or FAIL."""
 

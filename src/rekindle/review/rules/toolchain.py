@@ -118,7 +118,7 @@ def _nvtx(subject: Subject) -> Iterator[Raised]:
         cuda, torch = subject.cuda_at(step.item), subject.torch_at(step.item)
         if not (cuda and torch) or subject.system(step.item) != "windows":
             continue
-        if cuda.version >= limits.since("nvtx-gone") and torch.version.major_minor <= Version("2.4"):
+        if cuda.version >= limits.since("nvtx-gone") and torch.version < limits.since("nvtx-not-asked"):
             yield raised("nvtx-gone", cuda.line, cuda=cuda.version, torch=torch.version)
 
 

@@ -25,6 +25,7 @@ from rekindle.formats.zip_writer import spelled
 from rekindle.inputs.torch import TypedTorch
 from rekindle.inputs.versions import read_cudnn
 from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.knowledge.torch.torch_wheels import least_glibc
 from rekindle.model.wheel import read_name, tagged_glibc
 from rekindle.wheels.closure import linkage
 from rekindle.wheels.closure.walk import requirement_name
@@ -320,10 +321,6 @@ def _python_problems(subject: OpenedSubject, stated: set[str]) -> list[str]:
     return []
 
 
-_EVERYWHERE = Version("2.17")
-"""The glibc that no Linux is older than for which there are Pythons that PyTorch is built for."""
-
-
 def _platform_problems(subject: OpenedSubject, stated: set[str]) -> list[str]:
     from packaging.tags import parse_tag
 
@@ -337,7 +334,7 @@ def _platform_problems(subject: OpenedSubject, stated: set[str]) -> list[str]:
         problems.append(f"its libraries are for {links.system}, its tags say {_some(stated)}")
     floors = [floor for tag in parsed if (floor := tagged_glibc(tag.platform))]
     glibc = subject.inspection.glibc
-    if floors and glibc and glibc > max(*floors, _EVERYWHERE):
+    if floors and glibc and glibc > max(*floors, least_glibc()):
         problems.append(f"its libraries need glibc {glibc}, its tag promises {max(floors)}")
     return problems
 
