@@ -263,7 +263,8 @@ def needs(torch_arch_list: Sequence[str], capability: tuple[int, int], *, os: st
     if message := rekindle.needs(torch.cuda.get_arch_list(), torch.cuda.get_device_capability()):
         print(message)
     """
-    from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+    from rekindle.knowledge.gpu.capability import Runs, runs
+    from rekindle.model.card import Capability, Target
 
     card = Capability(*capability)
     try:

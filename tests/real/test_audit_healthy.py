@@ -15,7 +15,7 @@ import pytest
 
 from rekindle.audit.audit import audit
 from rekindle.core.findings import State
-from rekindle.knowledge.gpu.capability import Capability, NamedCard
+from rekindle.model.card import Capability, NamedCard
 from support.artefacts import unverified
 
 H200 = NamedCard(name="H200", capability=Capability(9, 0))

@@ -23,8 +23,8 @@ from rekindle.audit.audit import audit
 from rekindle.compat.companion import release_for
 from rekindle.core.findings import State
 from rekindle.core.paths import venv_python
-from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.machine.python.environment import find as find_environment
+from rekindle.model.card import Capability, NamedCard
 from support import artefacts
 from support.fatbins import container
 from support.houses import EXTENSION, SYMBOL, House, needs_cuda_13

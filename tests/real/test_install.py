@@ -32,7 +32,7 @@ from rekindle.install import command as verb
 from rekindle.install.beside import fitting
 from rekindle.install.command import locate_environment
 from rekindle.install.installer import Pip, Request
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.model.environment import Environment
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind

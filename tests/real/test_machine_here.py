@@ -19,9 +19,10 @@ import pytest
 from rekindle.core.findings import State
 from rekindle.doctor.report import examine
 from rekindle.machine.host import Host
-from rekindle.machine.model import FoundPython, FoundToolkit, Machine
+from rekindle.machine.model import FoundPython, Machine
 from rekindle.machine.probe import look
 from rekindle.machine.toolchain import cudnn
+from rekindle.model.toolkit import FoundToolkit
 from support.artefacts import unverified
 
 KERNEL = "__global__ void twice(float *a) { a[threadIdx.x] *= 2; }\n"

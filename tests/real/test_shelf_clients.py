@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.wheels.shelf import serve, shelf
 from rekindle.wheels.shelf.store import install_command
 from support import small_wheels

@@ -12,9 +12,9 @@ from rekindle.compat import library_card
 from rekindle.core.version import Version
 from rekindle.diagnose import facts
 from rekindle.doctor.report import examine
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import capabilities_of, find
 from rekindle.machine.model import FoundCudnn, Machine, Memory, Processor
+from rekindle.model.card import Capability
 from rekindle.model.platform import Platform
 from rekindle.stack import estimates, offers, prebuilt, source_build
 from rekindle.stack import plan as lock

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from rekindle.machine.model import FoundToolkit, Machine
+from rekindle.machine.model import Machine
 from rekindle.machine.probe import look
+from rekindle.model.toolkit import FoundToolkit
 from support.artefacts import unverified
 
 

@@ -19,8 +19,8 @@ from rekindle.audit.kept import kept_file
 from rekindle.core.command import Command
 from rekindle.core.findings import State
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.machine.python.environment import find as find_environment
+from rekindle.model.card import Capability, NamedCard
 from rekindle.model.driver import Driver
 from support.artefacts import unverified
 from support.command import rekindle_command

@@ -22,8 +22,8 @@ from rekindle.formats import binary, pe
 from rekindle.formats.access import File
 from rekindle.formats.dll_names import DllNames
 from rekindle.knowledge.cuda import libraries
-from rekindle.machine.model import FoundToolkit
 from rekindle.machine.snapshot import load
+from rekindle.model.toolkit import FoundToolkit
 from support.dlls import dll
 
 MACHINE = Path(__file__).resolve().parents[1] / "machines" / "k40c-ready-windows.json"

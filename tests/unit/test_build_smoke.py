@@ -11,7 +11,7 @@ from rekindle.build.configure.request import BuildRequest, Compiler, Cuda
 from rekindle.core.findings import State
 from rekindle.core.run import Result
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.model.card import Capability, Target
 
 REQUEST = BuildRequest(
     source="/src",

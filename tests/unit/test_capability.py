@@ -8,7 +8,8 @@ import pytest
 
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capabilities import known
-from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
+from rekindle.model.card import Capability, Target
 
 CARDS = known()
 FAMILIES = {"10.0": {"10.0", "10.3"}, "10.3": {"10.3"}, "12.0": {"12.0", "12.1"}, "12.1": {"12.1"}, "11.0": {"11.0"}}

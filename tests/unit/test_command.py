@@ -151,7 +151,7 @@ def test_a_variable_has_a_name():
 
 def test_a_made_up_name_is_never_repeated():
     """A snapshot's card called `K40c$(id)` was printed into a command that an assistant is told to repeat."""
-    from rekindle.knowledge.gpu.capability import Capability
+    from rekindle.model.card import Capability
     from rekindle.stack.situation import Card, card_words
 
     kepler = (Capability(3, 5),)

@@ -27,11 +27,11 @@ from rekindle.core.version import Version
 from rekindle.doctor.cuda import driven, targets
 from rekindle.inputs.driver import read_driver
 from rekindle.knowledge.cuda import toolkits
-from rekindle.knowledge.gpu.capability import Capability
-from rekindle.machine.model import FoundToolkit
+from rekindle.model.card import Capability
 from rekindle.model.driver import Driver
 from rekindle.model.host_compiler import msvc
 from rekindle.model.platform import LINUX
+from rekindle.model.toolkit import FoundToolkit
 from rekindle.stack.driver import Driving, drive, window_of
 from rekindle.stack.offers import official_of
 from rekindle.stack.resolver import resolve

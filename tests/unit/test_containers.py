@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rekindle.api import plan
 from rekindle.compat.container import serves
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import projects
+from rekindle.model.card import Capability
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
 

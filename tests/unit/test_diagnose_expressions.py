@@ -6,7 +6,7 @@ import pytest
 
 from rekindle.core.errors import BadInput
 from rekindle.diagnose.expressions import World, holds, names
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 
 WORLD = World(
     fields={"said": "error: CUBLAS_STATUS_NOT_SUPPORTED", "ptx_needs": "sm_80"},

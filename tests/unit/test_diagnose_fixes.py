@@ -261,7 +261,7 @@ def test_a_fix_says_what_the_thread_accepted(log: str, words: tuple[str, ...]) -
 
 
 def test_a_release_before_the_tables_is_known_to_be_older_than_a_card() -> None:
-    from rekindle.knowledge.gpu.capability import Capability
+    from rekindle.model.card import Capability
     from rekindle.stack.coverage import torch_lacks
 
     assert torch_lacks("1.4.0", None, "linux", Capability(8, 6)) is True

@@ -6,7 +6,7 @@ import pytest
 
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.diagnose.facts import Facts
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 
 LIB = r"C:\envs\py310\lib\site-packages\torch\lib"
 

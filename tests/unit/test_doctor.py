@@ -22,9 +22,9 @@ from rekindle.doctor.computer import at_least, plainness, sold_as
 from rekindle.doctor.report import examine, judges
 from rekindle.doctor.text import paste
 from rekindle.knowledge.builds import checks
-from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine import snapshot
 from rekindle.machine.model import Disk, FoundDriver, FoundGpu, FoundPython, FoundTorch, Machine, Surroundings, Unread
+from rekindle.model.card import Capability, Target
 from rekindle.stack.resolver import resolve
 from rekindle.stack.situation import Installed, Wish, situation_from_options
 

@@ -38,8 +38,8 @@ from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
 from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge.gpu.capabilities import needs
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.torch_wheels import torch_wheels
+from rekindle.model.card import Capability
 from rekindle.model.host_compiler import gcc as gcc_of
 from rekindle.model.platform import LINUX, Platform
 from rekindle.stack import coverage

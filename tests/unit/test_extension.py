@@ -15,19 +15,10 @@ from rekindle.extension import build as build_module
 from rekindle.extension.build import ExtensionRequest, for_python, jobs, satisfied
 from rekindle.extension.prepare import Preparation, Workbench, arch_list, prepare
 from rekindle.knowledge.cuda.toolkits import toolkit
-from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
-from rekindle.machine.model import (
-    CalledTool,
-    FoundCompiler,
-    FoundPython,
-    FoundToolkit,
-    InstalledTorch,
-    Machine,
-    Memory,
-    Processor,
-    Surroundings,
-)
+from rekindle.machine.model import FoundCompiler, FoundPython, InstalledTorch, Machine, Memory, Processor, Surroundings
+from rekindle.model.card import Capability, NamedCard, Target
 from rekindle.model.environment import Environment
+from rekindle.model.toolkit import CalledTool, FoundToolkit
 from support.command import rekindle_command
 
 

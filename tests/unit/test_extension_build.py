@@ -27,9 +27,9 @@ from rekindle.extension.candidates import candidate
 from rekindle.extension.check import import_names, misnamed
 from rekindle.extension.prepare import Preparation, Workbench, prepare
 from rekindle.knowledge.builds.extension_builds import settings
-from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.machine.model import FoundPython, InstalledTorch, Machine
 from rekindle.machine.python.environment import find as find_environment
+from rekindle.model.card import Capability, NamedCard
 from rekindle.model.environment import Environment
 from support.artefacts import unverified
 from support.compiled import Compiler as Linker

@@ -23,9 +23,9 @@ from rekindle.extension.find import ExtensionQuestion, FoundExtension, find
 from rekindle.extension.looking import LookedInto
 from rekindle.extension.question import TorchNamed
 from rekindle.knowledge.builds import extension_files
-from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.machine import snapshot
 from rekindle.machine.model import InstalledTorch
+from rekindle.model.card import Capability, NamedCard
 from rekindle.model.environment import Environment
 from rekindle.model.platform import LINUX, Platform
 from rekindle.stack.from_machine import situation_here

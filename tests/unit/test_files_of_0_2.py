@@ -8,8 +8,8 @@ from pathlib import Path
 from rekindle.core import paths
 from rekindle.core.version import Version
 from rekindle.install import conda, record
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine import snapshot
+from rekindle.model.card import Capability
 from rekindle.model.environment import Environment
 from rekindle.stack import plan as lock
 from rekindle.stack.route import Route

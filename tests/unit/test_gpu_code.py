@@ -7,8 +7,9 @@ import pytest
 
 from rekindle.compat.gpu_code import overall, served
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.gpu.gpu_code import GpuCode, sums
+from rekindle.model.card import Capability, Target
 
 
 def code(*containers: str, isa: str = "8.7") -> GpuCode:

@@ -18,8 +18,8 @@ from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
 from rekindle.formats.elf import Symbols
 from rekindle.knowledge.builds import costs
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.card import Capability
 from rekindle.stack import shorter
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Shorter

@@ -18,7 +18,7 @@ from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
 from rekindle.formats import elf
 from rekindle.formats.access import File
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 
 REQUIRES = (
     "filelock",

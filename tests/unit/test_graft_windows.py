@@ -24,7 +24,8 @@ from rekindle.build.run.folders import wheel_version
 from rekindle.core.errors import BadInput, ChecksFailed, UsageError
 from rekindle.core.findings import State
 from rekindle.core.version import Version
-from rekindle.machine.model import FoundPython, FoundStudio, FoundToolkit, FoundToolset, Machine
+from rekindle.machine.model import FoundPython, FoundStudio, FoundToolset, Machine
+from rekindle.model.toolkit import FoundToolkit
 from rekindle.wheels.inspect import grafted
 from support import dlls, small_wheels, trees
 from support.artefacts import unverified

@@ -26,10 +26,10 @@ from rekindle.inputs.package import read_extension
 from rekindle.inputs.system import old_windows, read_system
 from rekindle.inputs.torch import read_torch, read_torchvision, with_cuda
 from rekindle.inputs.versions import read_cuda, read_cudnn, read_python, read_toolset
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import find
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.machine.model import FoundDriver, Machine
+from rekindle.model.card import Capability
 from rekindle.model.cuda_line import CudaLine, index_of, variant_of
 from rekindle.model.platform import Platform
 from rekindle.stack.situation import cards_named

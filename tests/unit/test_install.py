@@ -27,7 +27,7 @@ from rekindle.install.bundle import bundle
 from rekindle.install.command import locate_environment
 from rekindle.install.installer import Pip, Request
 from rekindle.install.record import Distribution
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.model.environment import Environment
 from rekindle.model.platform import LINUX
 from rekindle.stack import offers

@@ -24,9 +24,9 @@ from rekindle.core.version import Version
 from rekindle.knowledge import tables
 from rekindle.knowledge.cuda import library_packages, toolkits
 from rekindle.knowledge.gpu import capabilities, gpus
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import companions, options, projects, releases, torch_wheels
 from rekindle.knowledge.torch.releases import upstream_build, upstream_builds
+from rekindle.model.card import Capability
 from rekindle.model.driver import Driver
 from rekindle.model.host_compiler import HostCompiler, gcc, msvc
 from rekindle.model.platform import LINUX, WINDOWS

@@ -18,12 +18,12 @@ from rekindle.core.version import Version
 from rekindle.doctor import report
 from rekindle.doctor.report import examine
 from rekindle.doctor.text import paste, text
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine import snapshot
 from rekindle.machine.gpu import smi
 from rekindle.machine.host import CouldNotRead, Host, Recording, Replay, Said, matters
 from rekindle.machine.model import FoundDriver, FoundGpu, Machine
 from rekindle.machine.probe import look, together
+from rekindle.model.card import Capability
 from support.artefacts import unverified
 
 MACHINES = Path(__file__).parents[1] / "machines"

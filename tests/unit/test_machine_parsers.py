@@ -22,13 +22,13 @@ from rekindle.core.errors import BadInput
 from rekindle.core.run import Result
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import drivers
-from rekindle.knowledge.gpu.capability import Target
 from rekindle.machine.gpu import cards, smi
 from rekindle.machine.host import CouldNotRead, Recording, Replay, Said
 from rekindle.machine.probe import look
 from rekindle.machine.python import interpreters
 from rekindle.machine.system import memory
 from rekindle.machine.toolchain import cudnn, gcc, msvc, toolkits
+from rekindle.model.card import Target
 
 MACHINES = Path(__file__).parents[1] / "machines"
 TIMES = min(int(os.environ.get("REKINDLE_FUZZ", "200")), 10_000)

@@ -10,7 +10,7 @@ import pytest
 from rekindle.formats import package
 from rekindle.knowledge.builds import programs as rows
 from rekindle.knowledge.builds.programs import ProgramRelease
-from rekindle.knowledge.gpu.capability import Target
+from rekindle.model.card import Target
 from support import torch_like
 from tools.observe import programs, web
 

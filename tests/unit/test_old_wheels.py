@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rekindle.compat.old_wheels import old_wheels_line, share
-from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.torch.torch_wheels import old_wheels
+from rekindle.model.card import Capability
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Wish, situation_from_options

@@ -10,8 +10,8 @@ from rekindle.core.errors import UnknownName
 from rekindle.extension.candidates import IndexAnswer
 from rekindle.knowledge.builds.programs import known, program, programs, releases
 from rekindle.knowledge.cuda.toolkits import toolkit
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Evidence
+from rekindle.model.card import Capability
 from rekindle.stack.card import describe
 from rekindle.stack.from_machine import situation_here
 from rekindle.stack.programs import ProgramAnswer, for_program

@@ -14,9 +14,9 @@ from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
 from rekindle.knowledge.builds import sweeps
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import patches
 from rekindle.knowledge.torch.patches import Bounds, Need, PatchSetting
+from rekindle.model.card import Capability
 from rekindle.source import edits
 from support import trees
 

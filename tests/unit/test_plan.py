@@ -14,9 +14,9 @@ from rekindle.core import codec
 from rekindle.core.errors import BadInput, NoRoute, UsageError
 from rekindle.core.version import Version
 from rekindle.install.shelf_offers import Shelves, on_shelves
-from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch.releases import torch_releases
+from rekindle.model.card import Capability, Target
 from rekindle.stack import offers
 from rekindle.stack import plan as lock
 from rekindle.stack.matrix import matrix

@@ -14,7 +14,8 @@ from rekindle.core.findings import State
 from rekindle.formats import binary
 from rekindle.formats.access import Buffer
 from rekindle.formats.binary import Binary
-from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
+from rekindle.model.card import Capability, Target
 from rekindle.wheels.inspect.inspection import inspect
 from rekindle.wheels.repair import slim
 from support import fatbins, small_wheels, torch_like

@@ -17,7 +17,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda import library_packages
 from rekindle.knowledge.cuda.libraries import Owner, owner_of
 from rekindle.knowledge.cuda.library_packages import DllProvider
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.model.platform import WINDOWS, Platform
 from rekindle.wheels.repair import providers, repair
 from rekindle.wheels.repair.providers import WantedLibrary

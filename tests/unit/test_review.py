@@ -10,7 +10,7 @@ import pytest
 from rekindle.compat.companion import release_for
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.review.correct import corrected
 from rekindle.review.document import load, read
 from rekindle.review.question import Asked, question_from_options

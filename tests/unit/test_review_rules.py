@@ -11,7 +11,7 @@ import pytest
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import rules, script_rules
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.review import report
 from rekindle.review.document import read
 from rekindle.review.question import Asked

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.review.document import read
 from rekindle.review.question import Asked, question_from_options
 from rekindle.review.remark import Remark

@@ -11,7 +11,7 @@ from rekindle.audit.audit import audit
 from rekindle.core.errors import ChecksFailed
 from rekindle.core.findings import State
 from rekindle.extension.check import served_by
-from rekindle.knowledge.gpu.capability import Capability, NamedCard
+from rekindle.model.card import Capability, NamedCard
 from rekindle.wheels.inspect.inspection import inspect, lost, targets_of
 from rekindle.wheels.shelf import shelf
 from rekindle.wheels.verify import static_checks

@@ -12,8 +12,8 @@ from rekindle.core.errors import BadInput, UsageError
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.torch_wheels import describe, field_reports
+from rekindle.model.card import Capability
 from rekindle.wheels.verify import signed_report
 from rekindle.wheels.verify.verify import NumberedCheck, SeenCard, Verification
 from tools.observe import field_reports as tool

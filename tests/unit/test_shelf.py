@@ -21,7 +21,7 @@ import pytest
 
 from rekindle.core import codec, web_server
 from rekindle.core.findings import State
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.stack import prebuilt
 from rekindle.stack.rules import RouteKind
 from rekindle.wheels.shelf import serve, shelf

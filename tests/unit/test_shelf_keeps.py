@@ -23,7 +23,7 @@ from rekindle.core import codec, console, files, signing
 from rekindle.core.errors import BadInput, UsageError
 from rekindle.core.findings import State
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.shelf import health, provenance, shelf, store
 from rekindle.wheels.shelf.provenance import BuildFacts

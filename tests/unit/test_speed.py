@@ -11,7 +11,7 @@ import pytest
 from rekindle.core.findings import Finding, State
 from rekindle.core.run import Result
 from rekindle.knowledge.gpu.capabilities import throughput
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.wheels.verify import ask_torch_checks, trial, verify
 from support.command import rekindle_command
 

@@ -17,7 +17,7 @@ from rekindle.formats import cubin, fatbin, gpu_payload
 from rekindle.formats.access import Buffer, File
 from rekindle.formats.package import open_package
 from rekindle.knowledge.gpu.capabilities import launch_limits as limits
-from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
+from rekindle.model.card import Capability, NamedCard, Target
 from rekindle.wheels.verify import stand_in, stand_in_reading, stand_in_run, trial
 from rekindle.wheels.verify.stand_in import StandInRequest
 from rekindle.wheels.verify.trial import OperatorResult, Trip

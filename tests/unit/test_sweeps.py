@@ -8,7 +8,7 @@ from rekindle.build.progress import weights
 from rekindle.build.progress.weights import Weights
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import sweeps
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 
 
 def row(torch: str, cuda: str, capability: str, **more: object) -> sweeps.Sweep:

@@ -33,11 +33,12 @@ from rekindle.core.version import Version
 from rekindle.doctor import cuda
 from rekindle.formats import unpacking
 from rekindle.knowledge.cuda import toolchains
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
-from rekindle.machine.model import FoundCompiler, FoundToolkit, Machine
+from rekindle.machine.model import FoundCompiler, Machine
 from rekindle.machine.toolchain import gcc, toolkits
+from rekindle.model.card import Capability
 from rekindle.model.platform import Platform
+from rekindle.model.toolkit import FoundToolkit
 from rekindle.stack import source_build
 from rekindle.stack.situation import Situation
 from rekindle.toolchain import assemble as assembling

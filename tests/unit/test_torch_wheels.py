@@ -6,8 +6,8 @@ import pytest
 
 from rekindle.compat import gpu_code
 from rekindle.knowledge.gpu import capabilities
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch.torch_wheels import TorchWheel, torch_wheels
+from rekindle.model.card import Capability
 from tools.observe import library_code
 
 K40C, K80, PASCAL, TURING, HOPPER = (Capability.parse(text) for text in ("3.5", "3.7", "6.1", "7.5", "9.0"))

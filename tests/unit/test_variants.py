@@ -19,9 +19,9 @@ from rekindle.core import codec
 from rekindle.core.errors import BadInput, ChecksFailed, UsageError
 from rekindle.core.findings import State
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.model import FoundDriver, FoundGpu, Machine
 from rekindle.machine.snapshot import Snapshot
+from rekindle.model.card import Capability
 from rekindle.model.wheel import read_name
 from rekindle.wheels.inspect.identity import VariantFile
 from rekindle.wheels.inspect.inspection import inspect

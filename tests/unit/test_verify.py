@@ -14,8 +14,8 @@ from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, State
 from rekindle.core.run import Result, call
 from rekindle.formats import archive
-from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.machine.python.environment import find
+from rekindle.model.card import Capability, NamedCard
 from rekindle.wheels.verify import ask_torch, ask_torch_checks, trial, verify
 from support import artefacts, small_wheels, torch_like
 from support.command import Seen, rekindle_command

@@ -16,8 +16,8 @@ from rekindle.build.configure import request as requests
 from rekindle.core.findings import State
 from rekindle.core.version import Version
 from rekindle.formats.package import open_package
-from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.model import FoundCompiler
+from rekindle.model.card import Capability, Target
 from rekindle.wheels.closure.linkage import findings
 from rekindle.wheels.closure.search_path import closure
 from rekindle.wheels.inspect.identity import read_binaries

@@ -6,7 +6,7 @@ import msgspec
 
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import costs
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.stack import estimates
 from rekindle.stack.candidates import wsl_can
 from rekindle.stack.resolver import resolve

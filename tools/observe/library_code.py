@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rekindle.compat.gpu_code import overall, own, served
 from rekindle.formats.package import Package
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.gpu.gpu_code import GpuCode
+from rekindle.model.card import Capability, Target
 from rekindle.wheels.inspect.identity import read_binaries
 
 

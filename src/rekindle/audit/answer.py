@@ -8,8 +8,8 @@ from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.model import InstalledTorch
+from rekindle.model.card import NamedCard
 from rekindle.model.environment import Environment
 
 

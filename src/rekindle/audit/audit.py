@@ -13,12 +13,12 @@ from rekindle.audit.symbols import Offered, uses_torch
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import worst
-from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.host import CouldNotRead
 from rekindle.machine.model import InstalledTorch
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.environment import torch_of
 from rekindle.machine.toolchain.cudnn import parse_torch_version as parse_torch
+from rekindle.model.card import NamedCard
 from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
 from rekindle.model.requirement import canonical_name

@@ -10,7 +10,7 @@ from rekindle.core import paths
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
 from rekindle.knowledge.gpu import gpus
-from rekindle.knowledge.gpu.capability import NamedCard
+from rekindle.model.card import NamedCard
 from rekindle.model.driver import Driver
 
 if TYPE_CHECKING:

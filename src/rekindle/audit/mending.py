@@ -16,8 +16,8 @@ from rekindle.core.findings import Finding, State
 from rekindle.core.paths import architecture
 from rekindle.knowledge.builds import extension_files, programs
 from rekindle.knowledge.cuda.library_packages import providers
-from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.torch import companions
+from rekindle.model.card import NamedCard
 from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
 from rekindle.model.platform import Platform

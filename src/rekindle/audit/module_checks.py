@@ -17,7 +17,8 @@ from rekindle.compat.judgement import Clash
 from rekindle.core.command import rekindle
 from rekindle.core.findings import Finding, Fix, State, failed, unverified
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Coverage, NamedCard
+from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.model.card import NamedCard
 from rekindle.model.driver import Driver
 from rekindle.model.environment import Environment
 from rekindle.model.requirement import canonical_name

@@ -14,8 +14,8 @@ from rekindle.core.findings import exit_code
 if TYPE_CHECKING:
     from rekindle.extension.build import ExtensionReport
     from rekindle.extension.find import FoundExtension
-    from rekindle.knowledge.gpu.capability import NamedCard
     from rekindle.machine.model import Machine
+    from rekindle.model.card import NamedCard
 
 environment = options.path("--env", "ENV", "The environment; the active one by default.", name="place")
 with_ptx = click.option("--ptx", is_flag=True, help="Also add PTX, which newer GPUs can run.")

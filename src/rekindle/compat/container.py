@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.compat.toolkit_card import able_toolkits
-from rekindle.knowledge.gpu.capability import Capability, Runs, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.torch.projects import ContainerImage
 from rekindle.knowledge.torch.releases import torch_release
+from rekindle.model.card import Capability
 
 _GIVES = re.compile(
     r"--gpus\b|--privileged\b|--runtime(?:=nvidia)?\Z|.*\bnvidia\.com/gpu|.*/dev/(?:nvidia|dri|kfd|dxg)"

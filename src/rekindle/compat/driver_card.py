@@ -13,9 +13,9 @@ from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
-from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.knowledge.gpu.drivers import branch_of, listed_from
 from rekindle.knowledge.tables import cached
+from rekindle.model.card import Capability, NamedCard
 from rekindle.model.driver import Driver
 
 ABSENT = "no NVIDIA driver is running"

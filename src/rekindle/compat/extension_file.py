@@ -13,9 +13,9 @@ from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import extension_files, programs
 from rekindle.knowledge.builds.extension_files import AskedFile, ExtensionFile
-from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import companions
+from rekindle.model.card import NamedCard
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.requirement import canonical_name
 from rekindle.model.torch_pin import CPU

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rekindle.knowledge.gpu import capabilities
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 
 
 def has(feature: str, card: Capability) -> bool:

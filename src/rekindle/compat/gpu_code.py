@@ -25,8 +25,9 @@ import msgspec
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.libraries import is_vendor_library
 from rekindle.knowledge.gpu.capabilities import own_kernels
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Coverage, Runs, runs
 from rekindle.knowledge.gpu.gpu_code import GpuCode, Group
+from rekindle.model.card import Capability, Target
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,9 +12,9 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda.cudnn import families, math_libraries, releases, row_of
 from rekindle.knowledge.cuda.toolkits import toolkit
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Evidence, cached
 from rekindle.knowledge.torch.releases import torch_release
+from rekindle.model.card import Capability
 
 
 @cached

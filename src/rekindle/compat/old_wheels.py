@@ -6,8 +6,9 @@ import msgspec
 
 from rekindle.compat.gpu_code import overall, own, served
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.torch.torch_wheels import OldWheel, old_wheels
+from rekindle.model.card import Capability
 
 _NEARLY = 0.95
 """cuDNN is linked into the wheels of that time; each of its kernels is there for a few architectures only, so that the

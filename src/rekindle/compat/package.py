@@ -9,10 +9,10 @@ from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unkno
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Range, Version
 from rekindle.knowledge.builds import extension_files, script_rules
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import full_version, torch_release
+from rekindle.model.card import Capability
 
 
 def made_for(package: str, version: str) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import gpus
-from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import cached
+from rekindle.model.card import Capability, Target
 
 _SOURCE = "ptxas --help and nvcc --list-gpu-arch of the toolkits"
 

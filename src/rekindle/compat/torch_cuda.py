@@ -13,7 +13,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
-from rekindle.knowledge.gpu.capability import Capability, Runs, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.releases import (
     TorchRelease,
@@ -25,6 +25,7 @@ from rekindle.knowledge.torch.releases import (
     torch_releases,
 )
 from rekindle.knowledge.torch.torch_wheels import old_wheels
+from rekindle.model.card import Capability
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.platform import Platform
 from rekindle.model.torch_pin import CPU, TorchPin

@@ -13,9 +13,10 @@ from rekindle.compat.driver_cuda import DriverNeed, need, newest_full
 from rekindle.compat.gpu_code import counted, own, served
 from rekindle.compat.judgement import Clash, Judgement, Unknown
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.gpu.gpu_code import GpuCode, sums
 from rekindle.knowledge.torch.wheel_platforms import variant_providers
+from rekindle.model.card import Capability, Target
 from rekindle.model.driver import Driver
 from rekindle.model.wheel import WheelVariant
 

@@ -10,8 +10,8 @@ from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capabilities import on_boards_only
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.torch import releases
+from rekindle.model.card import Capability
 
 _ASKED = re.compile(r"(?:sm|compute|lto)_(\d{2,3})[af]?\Z")
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from rekindle.core.errors import RekindleError
 from rekindle.core.regex import re2
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import Match, find_all, gpus
+from rekindle.model.card import Capability
 
 # nvidia-smi has little room: `GeForce GTX 106...`.
 _CUT = re2.compile(r"\b(?:NVIDIA )?((?:GeForce|Quadro|Tesla|TITAN|GTX|RTX) ?[\w -]{2,24})\.\.\.")

@@ -23,8 +23,8 @@ from rekindle.core.version import Version
 from rekindle.diagnose import driver_facts
 from rekindle.diagnose.driver_facts import version_of
 from rekindle.diagnose.facts import Facts
-from rekindle.knowledge.gpu.capability import Capability, NamedCard
 from rekindle.knowledge.torch import companions, releases
+from rekindle.model.card import Capability, NamedCard
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.driver import Driver
 from rekindle.model.host_compiler import gcc, msvc

@@ -15,9 +15,9 @@ from rekindle.core.errors import BadInput
 from rekindle.core.regex import re2
 from rekindle.core.version import Version
 from rekindle.diagnose.facts import Facts
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.logs.signatures import log_facts, terms
 from rekindle.knowledge.tables import cached
+from rekindle.model.card import Capability
 
 _TOKEN = re.compile(r"""\s*(?:(\(|\)|==|!=|<=|>=|<|>|~)|"([^"]*)"|([\d.]+)|([A-Za-z_]\w*))""")
 _COMPARED: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {

@@ -21,12 +21,12 @@ from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
 from rekindle.inputs.torch import read_any_torch
 from rekindle.inputs.versions import read_cuda, read_python, read_toolset
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import MatchedBy, capabilities_of, find_all
 from rekindle.knowledge.logs.signatures import FactRow, aside_of, log_facts
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.machine.model import Machine
+from rekindle.model.card import Capability
 from rekindle.model.cuda_line import LINE, CudaLine
 from rekindle.stack import coverage
 from rekindle.stack.from_machine import situation_of

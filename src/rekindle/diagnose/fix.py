@@ -24,12 +24,12 @@ from rekindle.diagnose.recovered import tried
 from rekindle.diagnose.symbols import plain_name
 from rekindle.inputs.versions import read_cudnn
 from rekindle.knowledge.builds.script_rules import extension
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.names import vendors
 from rekindle.knowledge.logs.extension_homes import distribution, home
 from rekindle.knowledge.logs.signatures import CauseRow, FixStep, of_cause
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.options import options
+from rekindle.model.card import Capability
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.torch_pin import TorchPin
 from rekindle.stack import coverage

@@ -17,9 +17,10 @@ from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
 from rekindle.doctor.cuda import compiles_for, serving, short
-from rekindle.machine.model import FoundToolkit, FoundToolset, Machine
+from rekindle.machine.model import FoundToolset, Machine
 from rekindle.machine.toolchain import gcc, msvc
 from rekindle.model.host_compiler import HostCompiler
+from rekindle.model.toolkit import FoundToolkit
 
 _COMPILER_VARIABLES = ("CC", "CXX", "CUDAHOSTCXX", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "ICX", "ICC")
 _ROOT_VARIABLES = ("ONEAPI_ROOT", "MKLROOT")

@@ -12,10 +12,12 @@ from rekindle.core.command import Command, first_on_path
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
-from rekindle.knowledge.gpu.capability import Capability, Runs, runs
-from rekindle.machine.model import FoundToolkit, Machine
+from rekindle.knowledge.gpu.capability import Runs, runs
+from rekindle.machine.model import Machine
 from rekindle.machine.toolchain.toolkits import PRIVATE
+from rekindle.model.card import Capability
 from rekindle.model.driver import Driver
+from rekindle.model.toolkit import FoundToolkit
 
 
 @judge("cuda.present")

@@ -12,10 +12,10 @@ from rekindle.core.findings import Finding, State
 from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import drivers
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.names import SHOWN_BY
 from rekindle.knowledge.torch.releases import oldest_cuda, torch_releases
 from rekindle.machine.model import FoundGpu, Machine
+from rekindle.model.card import Capability
 
 # Who has seen the driver drive the card.
 _DRIVEN = {"nvml", "nvidia-smi", "cuda"}

@@ -13,9 +13,10 @@ from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version
 from rekindle.doctor.check import judge, listed, say
 from rekindle.doctor.cuda import driven, short
-from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.torch.wheel_platforms import needed_by
 from rekindle.machine.model import FoundTorch, Machine
+from rekindle.model.card import Capability
 
 _PLAN = (rekindle("plan"),)
 

@@ -36,10 +36,10 @@ from rekindle.extension.check import judged
 from rekindle.extension.prepare import Preparation, Workbench, prepare
 from rekindle.inputs.package import read_extension
 from rekindle.knowledge.builds import costs
-from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.model import InstalledTorch, Machine
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.interpreters import DISTRIBUTION_FOLDER
+from rekindle.model.card import NamedCard
 from rekindle.model.environment import Environment
 from rekindle.model.requirement import canonical_name, holds, requirement
 from rekindle.wheels.inspect.inspection import inspect

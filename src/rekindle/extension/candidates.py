@@ -20,8 +20,8 @@ from rekindle.core.errors import RekindleError
 from rekindle.core.findings import Finding, State, passed, unverified, warned
 from rekindle.core.paths import architecture
 from rekindle.extension.check import ForTorch, link_to, served_by
-from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.model import InstalledTorch
+from rekindle.model.card import NamedCard
 from rekindle.model.environment import Environment
 from rekindle.model.platform import Platform
 

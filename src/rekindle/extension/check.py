@@ -24,10 +24,11 @@ from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.formats.package import headers, open_package, unpack
 from rekindle.knowledge.builds.extension_files import files
-from rekindle.knowledge.gpu.capability import Coverage, NamedCard
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.logs.extension_homes import wheels
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.machine.model import InstalledTorch
+from rekindle.model.card import NamedCard
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.environment import Environment
 from rekindle.model.requirement import holds, place, requirement

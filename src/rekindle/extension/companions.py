@@ -18,8 +18,8 @@ from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding, failed, passed, unverified, warned
 from rekindle.knowledge.builds import extension_builds
 from rekindle.knowledge.builds.extension_builds import Project
-from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.card import NamedCard
 from rekindle.model.torch_pin import TorchPin
 from rekindle.source import checkout
 from rekindle.source.git import Mirrors, Network, Origin

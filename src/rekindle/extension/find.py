@@ -35,10 +35,10 @@ from rekindle.extension.looking import LookedInto, look_into
 from rekindle.extension.question import ExtensionQuestion
 from rekindle.knowledge.builds import extension_builds, extension_files, programs
 from rekindle.knowledge.builds.extension_files import ExtensionFile
-from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.logs.extension_homes import ExtensionHome
 from rekindle.knowledge.torch.projects import conda_extensions
+from rekindle.model.card import NamedCard
 from rekindle.model.cuda_line import index_of
 from rekindle.model.platform import Platform
 from rekindle.model.requirement import canonical_name

@@ -19,11 +19,12 @@ from rekindle.core.findings import Finding, Fix, State, failed, passed, warned
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolkits import last_toolkit_for
 from rekindle.knowledge.cuda.toolkits import toolkits as known_toolkits
-from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
-from rekindle.machine.model import FoundToolkit, InstalledTorch, Machine
+from rekindle.machine.model import InstalledTorch, Machine
 from rekindle.machine.python.environment import python_has_headers
 from rekindle.machine.toolchain.msvc import VcVars
+from rekindle.model.card import Capability, NamedCard, Target
 from rekindle.model.environment import Environment
+from rekindle.model.toolkit import FoundToolkit
 
 Capture = Callable[[BuildRequest], VcVars | None]
 

@@ -19,11 +19,11 @@ from rekindle.extension.check import ForTorch
 from rekindle.inputs.package import read_extension
 from rekindle.inputs.torch import with_cuda
 from rekindle.knowledge.builds.extension_files import AskedFile
-from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.machine import snapshot
 from rekindle.machine.model import InstalledTorch
 from rekindle.machine.python.environment import find as find_environment
+from rekindle.model.card import NamedCard
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.environment import Environment
 from rekindle.model.platform import LINUX, Platform

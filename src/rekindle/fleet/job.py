@@ -28,8 +28,8 @@ from rekindle.core.version import Version
 from rekindle.diagnose.answer import Diagnosis
 from rekindle.fleet.matrix_file import MatrixCell
 from rekindle.formats import unpacking
-from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.card import Target
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.torch_pin import CPU
 from rekindle.stack.plan import Pinned, Plan

@@ -26,8 +26,8 @@ from rekindle.core.version import Version
 from rekindle.formats.access import Buffer, Bytes, File
 from rekindle.formats.budget import Budget
 from rekindle.formats.gpu_payload import LZ4, ZSTD, Content, content, wanted, work
-from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
+from rekindle.model.card import Capability, Target
 
 MAGIC = struct.pack("<I", 0xBA55ED50)
 

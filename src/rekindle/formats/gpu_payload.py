@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rekindle.core.errors import BadInput
 from rekindle.formats.access import Bytes, broken, exactly
 from rekindle.formats.compression import lz4_block, zstd_error, zstd_opened
-from rekindle.knowledge.gpu.capability import Target
+from rekindle.model.card import Target
 
 if TYPE_CHECKING:
     from rekindle.formats.fatbin import GpuEntry

@@ -32,7 +32,8 @@ from rekindle.install import conda, record
 from rekindle.install.beside import Beside
 from rekindle.install.installer import Installer, Request
 from rekindle.install.record import Replaced
-from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.model.card import Capability
 from rekindle.model.environment import Environment
 from rekindle.model.requirement import canonical_name
 from rekindle.model.torch_pin import TorchPin

@@ -19,9 +19,10 @@ from rekindle.install.beside import fitting
 from rekindle.install.installer import installer_of
 from rekindle.install.shelf_offers import Shelves, on_shelves, require_signed
 from rekindle.knowledge.builds.programs import portable
-from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.machine import snapshot
 from rekindle.machine.python.environment import beside, find
+from rekindle.model.card import Capability
 from rekindle.model.environment import Environment
 from rekindle.stack import plan as lock
 from rekindle.stack.from_machine import situation_of

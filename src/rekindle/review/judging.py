@@ -18,11 +18,12 @@ from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import extension_builds, extension_files, programs, script_rules
 from rekindle.knowledge.cuda.toolkits import toolkits
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.gpu.jetson import jetpacks
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import projects
 from rekindle.knowledge.torch.torch_wheels import old_wheels
+from rekindle.model.card import Capability, Target
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.platform import Platform
 from rekindle.model.torch_pin import CPU, TorchPin

@@ -11,8 +11,8 @@ from rekindle.core.version import Version
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
 from rekindle.inputs.torch import read_torch
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.gpus import capabilities_of
+from rekindle.model.card import Capability
 from rekindle.stack.situation import Card, Situation, situation_from_options
 
 

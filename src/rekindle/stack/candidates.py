@@ -25,11 +25,12 @@ from rekindle.inputs.torch import not_released
 from rekindle.knowledge.builds import costs, programs
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities
-from rekindle.knowledge.gpu.capability import Capability, Runs, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.gpu.jetson import JetPack, jetpacks
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions, releases
 from rekindle.knowledge.torch.torch_wheels import least_glibc
+from rekindle.model.card import Capability
 from rekindle.stack import containers, extensions, offers, prebuilt, source_build
 from rekindle.stack.driver import Driving, cards_driven, drive, window_of
 from rekindle.stack.offers import Offer

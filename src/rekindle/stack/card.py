@@ -19,8 +19,9 @@ from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu import capabilities, gpus, jetson, names
 from rekindle.knowledge.gpu.capabilities import CardAdvice, advice
-from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.tables import Evidence
+from rekindle.model.card import Capability
 from rekindle.model.platform import Platform
 from rekindle.stack import offers, prebuilt
 from rekindle.stack.driver import window_of

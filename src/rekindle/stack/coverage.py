@@ -9,8 +9,9 @@ from rekindle.compat.torch_cuda import any_code
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.inputs.versions import read_cudnn
-from rekindle.knowledge.gpu.capability import Capability, Coverage
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.torch import releases
+from rekindle.model.card import Capability
 from rekindle.model.platform import Platform
 from rekindle.stack import offers
 

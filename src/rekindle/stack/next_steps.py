@@ -12,9 +12,10 @@ import msgspec
 
 from rekindle.core.command import Command, rekindle
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Runs, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import releases
+from rekindle.model.card import Capability
 from rekindle.stack.driver import window_of
 from rekindle.stack.route import NextStep, Route
 from rekindle.stack.rules import RouteKind

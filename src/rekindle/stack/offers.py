@@ -15,12 +15,12 @@ from rekindle.core import codec
 from rekindle.core.errors import BadInput, ChecksFailed
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
-from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode, Group
 from rekindle.knowledge.tables import Evidence, Row, cached
 from rekindle.knowledge.torch import releases, wheel_platforms
 from rekindle.knowledge.torch.projects import community_wheels, conda_builds
 from rekindle.knowledge.torch.torch_wheels import TorchWheel, least_glibc, old_wheels, opened_wheels, printed_list
+from rekindle.model.card import Capability, Target
 from rekindle.model.cuda_line import CudaLine, index_of
 from rekindle.model.platform import Platform
 from rekindle.model.torch_pin import TorchPin

@@ -21,10 +21,11 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds import costs, limits
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capabilities import on_boards_only
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import companions, wheel_platforms
+from rekindle.model.card import Capability, Target
 from rekindle.model.torch_pin import CPU
 from rekindle.stack import estimates, extensions
 from rekindle.stack.driver import Driving, drive

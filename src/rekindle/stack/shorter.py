@@ -12,7 +12,7 @@ from rekindle.core.command import Command, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import profiles
 from rekindle.knowledge.builds.limits import since
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.model.platform import LINUX, WINDOWS
 from rekindle.stack import estimates, offers, prebuilt
 from rekindle.stack.offers import Offer

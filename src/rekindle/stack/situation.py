@@ -24,10 +24,10 @@ from rekindle.inputs.versions import read_python, read_toolset
 from rekindle.knowledge.builds import costs
 from rekindle.knowledge.builds.profiles import for_processor
 from rekindle.knowledge.gpu import capabilities, gpus, jetson
-from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
 from rekindle.knowledge.tables import cached_questions
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
+from rekindle.model.card import Capability, NamedCard, Target
 from rekindle.model.driver import Driver
 from rekindle.model.platform import Platform
 from rekindle.model.torch_pin import TorchPin

@@ -33,10 +33,11 @@ from rekindle.knowledge.builds import limits as building
 from rekindle.knowledge.builds.sweeps import nearest, seen, sweep
 from rekindle.knowledge.cuda import toolchains, toolkits
 from rekindle.knowledge.cuda.toolkits import Toolkit
-from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.tables import Evidence, cached
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import TorchRelease, oldest_cuda, torch_release, upstream_build
+from rekindle.model.card import Capability, Target
 from rekindle.model.host_compiler import gcc, msvc
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive

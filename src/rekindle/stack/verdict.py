@@ -8,7 +8,7 @@ import msgspec
 
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.stack.route import Missing, NextStep, Route
 from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.situation import Situation, Wish

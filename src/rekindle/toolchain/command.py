@@ -22,9 +22,9 @@ from rekindle.inputs import plain
 from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge.cuda import toolkits as published
 from rekindle.knowledge.cuda.toolchains import licence_terms
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.machine.host import Host
 from rekindle.machine.toolchain import gcc, toolkits
+from rekindle.model.card import Capability
 from rekindle.model.platform import Platform
 from rekindle.toolchain import install as installing
 from rekindle.toolchain import report

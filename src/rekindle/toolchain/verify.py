@@ -22,11 +22,11 @@ from rekindle.core.paths import STATE_FOLDER, sha256_of
 from rekindle.formats import fatbin
 from rekindle.formats.access import File
 from rekindle.knowledge.cuda.toolchains import install_gcc
-from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.machine.host import Host
-from rekindle.machine.model import FoundToolkit
 from rekindle.machine.toolchain import gcc, toolkits
+from rekindle.model.card import Capability, Target
 from rekindle.model.platform import Platform
+from rekindle.model.toolkit import FoundToolkit
 from rekindle.toolchain.model import Kit
 from rekindle.toolchain.store import Store
 

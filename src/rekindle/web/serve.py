@@ -29,10 +29,10 @@ from rekindle.doctor import text as doctor_text
 from rekindle.doctor.report import DoctorReport, report
 from rekindle.install.shelf_offers import Shelves, on_shelves
 from rekindle.knowledge.gpu import gpus, names
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.logs import signatures
 from rekindle.machine import snapshot
 from rekindle.machine.model import Machine
+from rekindle.model.card import Capability
 from rekindle.stack.from_machine import situation_of
 from rekindle.stack.resolver import resolve
 from rekindle.stack.situation import SYSTEMS, Situation, Wish

@@ -24,10 +24,10 @@ from rekindle.core.errors import UsageError
 from rekindle.inputs.driver import read_driver
 from rekindle.knowledge.gpu import capabilities, drivers, gpus, names
 from rekindle.knowledge.gpu.capabilities import advice
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.gpu.names import SHOWN_BY
 from rekindle.knowledge.logs import signatures
 from rekindle.knowledge.tables import built_in_date, overlay_folder, use_overlay
+from rekindle.model.card import Capability
 from rekindle.stack.driver import devices_of, doubted
 from rekindle.stack.matrix import MatrixRow, MatrixWheel, matrix, spoken_source
 from rekindle.stack.resolver import resolve

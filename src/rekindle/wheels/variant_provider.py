@@ -18,8 +18,9 @@ from rekindle.compat.variant import ARCHITECTURE, LEAST_CUDA, MOST_CUDA, spelled
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.gpu.capabilities import known
-from rekindle.knowledge.gpu.capability import Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.machine import snapshot
+from rekindle.model.card import Target
 
 
 class VariantFeature(NamedTuple):

@@ -23,7 +23,7 @@ from rekindle.core import codec, files
 from rekindle.core.errors import StepFailed
 from rekindle.core.findings import Finding, State, failed, finding, passed, unverified, warned
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Target
+from rekindle.model.card import Target
 
 
 class BackendCall(msgspec.Struct, frozen=True, kw_only=True):

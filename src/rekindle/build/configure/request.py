@@ -25,13 +25,14 @@ from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
 from rekindle.inputs.versions import read_python, read_toolset
 from rekindle.knowledge.cuda.toolchains import install_gcc
-from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch import options
 from rekindle.knowledge.torch.releases import full_version, parse_arch_list, torch_release
-from rekindle.machine.model import FoundCompiler, FoundCudnn, FoundOpenblas, FoundToolkit, FoundToolset, Machine
+from rekindle.machine.model import FoundCompiler, FoundCudnn, FoundOpenblas, FoundToolset, Machine
 from rekindle.machine.toolchain import gcc, msvc
+from rekindle.model.card import Target
 from rekindle.model.host_compiler import HostCompiler
 from rekindle.model.platform import Platform
+from rekindle.model.toolkit import FoundToolkit
 from rekindle.stack import plan as plan_room
 from rekindle.stack.plan import Plan
 from rekindle.stack.rules import RouteKind

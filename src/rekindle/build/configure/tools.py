@@ -18,10 +18,11 @@ from rekindle.core.findings import Finding, Fix, failed, passed, unverified
 from rekindle.core.version import Version
 from rekindle.formats import fatbin
 from rekindle.knowledge.builds import costs
-from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.machine.host import CouldNotRead, Host
 from rekindle.machine.model import Machine
 from rekindle.machine.toolchain import toolkits
+from rekindle.model.card import Capability, Target
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,15 +12,8 @@ from rekindle.compat.host_compiler import newest_gcc
 from rekindle.core.errors import MissingTool, UsageError
 from rekindle.core.version import Version
 from rekindle.inputs.versions import read_toolset
-from rekindle.machine.model import (
-    FoundCompiler,
-    FoundCudnn,
-    FoundPython,
-    FoundStudio,
-    FoundToolkit,
-    FoundToolset,
-    Machine,
-)
+from rekindle.machine.model import FoundCompiler, FoundCudnn, FoundPython, FoundStudio, FoundToolset, Machine
+from rekindle.model.toolkit import FoundToolkit
 
 _GCC = 12
 """What most systems have, where the CUDA takes it."""

@@ -20,7 +20,7 @@ from rekindle.compat.library_card import cudnn_serves, last_cudnn_of
 from rekindle.core.errors import BadInput
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import since
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.model.requirement import requirement
 
 MAJORS = {13: 12}

@@ -22,7 +22,7 @@ from rekindle.build.graft.platforms import Linkage, Linked
 from rekindle.core import files
 from rekindle.core.errors import BadInput
 from rekindle.knowledge.builds import profiles
-from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.model.card import Capability, Target
 
 _NVCC = (
     "-DCUDA_HAS_FP16=1", "-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.tables import Row, rows
+from rekindle.model.card import Capability, Target
 from rekindle.model.requirement import canonical_name
 
 

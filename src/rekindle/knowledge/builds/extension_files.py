@@ -9,9 +9,10 @@ from functools import lru_cache, partial
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.tables import NamedRow, cached, rows
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.card import Capability, Target
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.platform import Platform
 from rekindle.model.requirement import canonical_name

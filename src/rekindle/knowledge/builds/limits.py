@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import NamedRow, cached, rows
+from rekindle.model.card import Capability, Target
 
 
 class _Range(NamedRow, frozen=True, kw_only=True):

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, rows
+from rekindle.model.card import Capability
 
 
 class ProfileOption(Row, frozen=True, kw_only=True):

@@ -9,8 +9,9 @@ import msgspec
 
 from rekindle.core.errors import UnknownName, did_you_mean
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.tables import NamedRow, Row, rows
+from rekindle.model.card import Capability, Target
 from rekindle.model.requirement import canonical_name
 
 

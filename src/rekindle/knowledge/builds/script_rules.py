@@ -7,9 +7,9 @@ import re
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import NamedRow, Row, cached, decided
 from rekindle.knowledge.torch.releases import torch_release
+from rekindle.model.card import Capability, Target
 from rekindle.model.requirement import canonical_name
 
 

@@ -8,8 +8,8 @@ import msgspec
 
 from rekindle.core.console import plural
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, rows
+from rekindle.model.card import Capability
 from rekindle.model.torch_pin import TorchPin
 
 _ENOUGH = 100

@@ -1,8 +1,9 @@
 """cuDNN and the math libraries: which GPU code each release holds."""
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.tables import Row, cached, rows
+from rekindle.model.card import Capability, Target
 
 
 class Cudnn(Row, frozen=True, kw_only=True):

@@ -4,8 +4,8 @@ import msgspec
 
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import Row, cached, decided, observed
+from rekindle.model.card import Capability, Target
 
 
 class MinDriver(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ Also how fast it is by its data sheet, and how to use a card of it, whatever PyT
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import NamedRow, Row, cached, decided, rows
+from rekindle.model.card import Capability
 
 
 class CapabilityFacts(Row, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.model.card import Capability, Target
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ import msgspec
 
 from rekindle.core.errors import RekindleError, UnknownName, UsageError
 from rekindle.knowledge.gpu import names
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, rows
+from rekindle.model.card import Capability
 
 # Patterns stay text: `re` compiles one when it is first needed, and an exact name needs none.
 _NVIDIA = "10de"

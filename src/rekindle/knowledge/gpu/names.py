@@ -13,8 +13,8 @@ from itertools import dropwhile
 
 import msgspec
 
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import NamedRow, Row, cached, observed, rows
+from rekindle.model.card import Capability
 
 # Patterns stay text: `re` compiles one when it is first needed, and an exact name needs none.
 CAPABILITY = (

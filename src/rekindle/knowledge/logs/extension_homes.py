@@ -9,8 +9,8 @@ import re
 from fnmatch import fnmatchcase
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import Row, cached, rows
+from rekindle.model.card import Capability
 
 
 class ExtensionHome(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):

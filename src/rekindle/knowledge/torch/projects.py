@@ -8,9 +8,10 @@ import msgspec
 
 from rekindle.core.untrusted import PipRequirement
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.tables import NamedRow, Row, rows
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.card import Capability, Target
 from rekindle.model.torch_pin import TorchPin
 
 

@@ -10,10 +10,10 @@ import msgspec
 
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Target
 from rekindle.knowledge.tables import Row, cached, decided, observed, rows
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.knowledge.torch.wheel_platforms import old_lines
+from rekindle.model.card import Capability, Target
 from rekindle.model.torch_pin import TorchPin
 
 

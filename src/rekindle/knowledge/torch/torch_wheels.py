@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.tables import Row, cached, observed, rows
+from rekindle.model.card import Capability, Target
 from rekindle.model.torch_pin import TorchPin
 
 

@@ -15,11 +15,11 @@ import msgspec
 from rekindle.core.errors import BadInput, RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import drivers
-from rekindle.knowledge.gpu.capability import Capability
 from rekindle.knowledge.tables import cached
 from rekindle.machine.host import CouldNotRead, Run
 from rekindle.machine.model import FoundDriver, FoundGpu
 from rekindle.machine.system import windows
+from rekindle.model.card import Capability
 
 T = TypeVar("T")
 Answers = dict[str, Any]

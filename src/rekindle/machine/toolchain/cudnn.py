@@ -14,11 +14,11 @@ from rekindle.core import codec
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.libraries import cudnn_parts
-from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.machine.host import CouldNotRead, Run
 from rekindle.machine.model import FoundCudnn, FoundPython, FoundTorch
 from rekindle.machine.toolchain import toolkits
+from rekindle.model.card import Target
 
 _VARIABLES = ("CUDNN_ROOT", "CUDNN_PATH", "CUDNN_HOME", "CUDNN_ROOT_DIR")
 _CUDA_FOLDER = re.compile(r"\d+\.\d+")

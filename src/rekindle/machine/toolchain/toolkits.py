@@ -14,11 +14,11 @@ import msgspec
 
 from rekindle.core.paths import STATE_FOLDER, toolchain_folder
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import Target
 from rekindle.machine.host import CouldNotRead, Run, each
-from rekindle.machine.model import CalledTool, FoundToolkit
 from rekindle.machine.system import windows
 from rekindle.machine.toolchain import msvc
+from rekindle.model.card import Target
+from rekindle.model.toolkit import CalledTool, FoundToolkit
 
 PRIVATE = "rekindle"
 """What `found_by` says of them."""

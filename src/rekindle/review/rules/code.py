@@ -15,7 +15,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds import extension_builds
 from rekindle.knowledge.builds.script_rules import CudaDefault, script_rules
 from rekindle.knowledge.cuda.toolkits import toolkits
-from rekindle.knowledge.gpu.capability import Capability, Target
+from rekindle.model.card import Capability, Target
 from rekindle.review.builds import kept
 from rekindle.review.document import LISTS
 from rekindle.review.environment import environments_of

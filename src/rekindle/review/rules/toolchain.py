@@ -12,8 +12,8 @@ from rekindle.core.regex import re2
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import toolkits
-from rekindle.knowledge.gpu.capability import Target
 from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
+from rekindle.model.card import Target
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.host_compiler import gcc, msvc
 from rekindle.review.builds import ScriptBuild

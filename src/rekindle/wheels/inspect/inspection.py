@@ -23,9 +23,10 @@ from rekindle.formats.binary import Binary
 from rekindle.formats.package import Package
 from rekindle.formats.remote import Remote
 from rekindle.knowledge.gpu import capabilities, gpus
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.torch.releases import parse_arch_list
+from rekindle.model.card import Capability, Target
 from rekindle.model.wheel import WheelIdentity
 from rekindle.wheels.closure import linkage, search_path
 from rekindle.wheels.closure.linkage import Closure

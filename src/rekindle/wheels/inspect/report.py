@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rekindle.core import console
 from rekindle.core.findings import State
 from rekindle.knowledge.gpu import gpus
-from rekindle.knowledge.gpu.capability import Coverage, Target
+from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.model.card import Target
 from rekindle.wheels.inspect.inspection import CardCoverage, Inspection, lost
 
 _MEGABYTE = 1_000_000

@@ -27,8 +27,9 @@ from rekindle.formats import elf
 from rekindle.formats.archive import Archive
 from rekindle.formats.binary import Binary, codes
 from rekindle.knowledge.cuda.libraries import owner_of
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.gpu.gpu_code import sums
+from rekindle.model.card import Capability, Target
 from rekindle.wheels.closure import linkage
 from rekindle.wheels.closure.linkage import LoadTime, MissingLibrary
 from rekindle.wheels.closure.search_path import closure

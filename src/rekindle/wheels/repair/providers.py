@@ -28,7 +28,7 @@ from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda import library_packages
 from rekindle.knowledge.cuda.libraries import Owner, owner_of
 from rekindle.knowledge.cuda.library_packages import DllProvider
-from rekindle.knowledge.gpu.capability import Capability
+from rekindle.model.card import Capability
 from rekindle.model.platform import Platform
 from rekindle.wheels.repair.rewrite import Contents, FromWheel
 

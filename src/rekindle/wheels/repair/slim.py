@@ -42,7 +42,8 @@ from rekindle.formats.gpu_payload import Content
 from rekindle.knowledge.cuda.libraries import is_vendor_library, owner_of
 from rekindle.knowledge.cuda.library_packages import DllProvider, providers
 from rekindle.knowledge.gpu import gpus
-from rekindle.knowledge.gpu.capability import Capability, Runs, runs
+from rekindle.knowledge.gpu.capability import Runs, runs
+from rekindle.model.card import Capability
 from rekindle.model.platform import Platform
 from rekindle.model.wheel import read_name
 from rekindle.wheels.inspect import identity

@@ -29,8 +29,9 @@ from rekindle.core.version import Version
 from rekindle.formats import package
 from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Target
+from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.tables import Evidence
+from rekindle.model.card import Capability, Target
 from rekindle.model.wheel import WheelIdentity, identity_fields, python_of, read_name
 from rekindle.stack.offers import Offer, of_wheel
 from rekindle.wheels.inspect.identity import cuda_of, read_torch

@@ -24,8 +24,8 @@ from rekindle.core.redact import redact
 from rekindle.core.signing import PublicKey
 from rekindle.core.untrusted import Sha256
 from rekindle.core.version import Version
-from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.probe import graphics
+from rekindle.model.card import NamedCard
 from rekindle.wheels.verify.verify import NumberedCheck, Verification
 
 KIND = "application/vnd.rekindle.verify+json"

@@ -26,7 +26,7 @@ from rekindle.formats.access import File
 from rekindle.formats.fatbin import sorted_out
 from rekindle.formats.package import Package
 from rekindle.knowledge.gpu import capabilities, gpus
-from rekindle.knowledge.gpu.capability import Capability, NamedCard, Target
+from rekindle.model.card import Capability, NamedCard, Target
 from rekindle.wheels.verify import stand_in_reading as reading
 from rekindle.wheels.verify import stand_in_run as runs
 from rekindle.wheels.verify import trial

@@ -24,7 +24,8 @@ from rekindle.formats.fatbin import Container, Kind, sorted_out
 from rekindle.formats.package import Folder, Package
 from rekindle.knowledge.cuda.libraries import is_vendor_library
 from rekindle.knowledge.gpu.capabilities import LaunchLimits
-from rekindle.knowledge.gpu.capability import Capability, Coverage, Runs, Target, runs
+from rekindle.knowledge.gpu.capability import Coverage, Runs, runs
+from rekindle.model.card import Capability, Target
 from rekindle.wheels.inspect.identity import read_binaries
 
 _NAMED = 8

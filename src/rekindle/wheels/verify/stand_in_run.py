@@ -22,7 +22,7 @@ from rekindle.core.processes import which
 from rekindle.core.python import ask
 from rekindle.core.run import Result, call
 from rekindle.knowledge.gpu.capabilities import LaunchLimits
-from rekindle.knowledge.gpu.capability import Target
+from rekindle.model.card import Target
 from rekindle.wheels.verify.trial import Operators, Trip, clean_environment, driver_cache, lines_of
 from rekindle.wheels.verify.trial import compare_operators as compare
 

@@ -29,10 +29,10 @@ from rekindle.core.paths import venv_python
 from rekindle.core.processes import may_run
 from rekindle.core.python import ask, isolated, pip
 from rekindle.core.run import Result, call
-from rekindle.knowledge.gpu.capability import NamedCard
 from rekindle.machine.probe import graphics
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.machine.python.environment import torch_of
+from rekindle.model.card import NamedCard
 from rekindle.model.environment import Environment
 from rekindle.model.wheel import read_name
 

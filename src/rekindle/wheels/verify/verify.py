@@ -23,7 +23,8 @@ from rekindle.core.processes import reads_only
 from rekindle.core.run import call
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capabilities import throughput
-from rekindle.knowledge.gpu.capability import Capability, Coverage, NamedCard
+from rekindle.knowledge.gpu.capability import Coverage
+from rekindle.model.card import Capability, NamedCard
 from rekindle.model.wheel import WheelIdentity, identity_fields
 from rekindle.wheels.inspect.inspection import CardCoverage, Reading
 from rekindle.wheels.verify import static_checks, trial
