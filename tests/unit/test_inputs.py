@@ -553,10 +553,9 @@ def test_a_driver_as_packages_and_installers_call_it(said: str, meant: str) -> N
     assert str(read_driver(said).driver.version) == meant
 
 
-@pytest.mark.parametrize("said", ["999", "550.54.14.1.2"])
-def test_a_driver_that_cannot_be_is_refused(said: str) -> None:
+def test_a_driver_of_five_numbers_is_none() -> None:
     with pytest.raises(UsageError, match="not a driver version"):
-        read_driver(said)
+        read_driver("550.54.14.1.2")
 
 
 def test_lines_and_pythons_as_people_write_them() -> None:

@@ -11,7 +11,7 @@ from rekindle.compat.driver_cuda import DriverNeed
 from rekindle.core.errors import UsageError
 from rekindle.core.version import Version, typed
 from rekindle.inputs import plain
-from rekindle.knowledge.gpu.drivers import branch_of, branches, meant, of_windows
+from rekindle.knowledge.gpu.drivers import branch_of, meant, of_windows
 from rekindle.model.driver import Driver
 
 # As nvidia-smi shows it, with the CUDA beside it, as a branch (`R550`, `550.x`), or as a package (`nvidia-driver-535`).
@@ -20,9 +20,6 @@ _AROUND = (
     r"(?:version:? )?(?:branch )?r? ?(?=v?\d)"
     r"|[ (,|]*cuda.*$|(?: dch|-server|-open| whql| grd| game ready)+$|(?<=\d)-\d+ubuntu\S*$|(?:\.x|\+)$"
 )
-_YEARS = 100  # as far as branches go in some four years
-
-
 class TypedDriver(msgspec.Struct, frozen=True, kw_only=True):
     driver: Driver
     note: str | None = None
@@ -41,9 +38,8 @@ def read_driver(text: str, counting: str = "linux") -> TypedDriver:
         driver = Driver(Version(number), counting)
         return TypedDriver(driver=driver, note=f"driver {said}, as Windows counts, is NVIDIA's {number}")
     version = typed(said, "`--driver`", "550.54.14", said=text)
-    if len(version.parts) > 3 or max(branches()) + _YEARS < version.major < 1000:
-        hint = f"write `--driver` like `550.54.14`; the newest branch in the data is R{max(branches())}"
-        raise UsageError(f"`{text[:40]}` is not a driver version", hint=hint)
+    if len(version.parts) > 3:
+        raise UsageError(f"`{text[:40]}` is not a driver version", hint="write `--driver` like `550.54.14`")
     if version.major >= 1000 or version.major < 100:
         # `12.4` is the CUDA that nvidia-smi shows beside it.
         cuda = version.major if version.major >= 1000 else version.major * 1000 + version.minor * 10

@@ -47,6 +47,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "line": ("rule", "pattern"),
         "extension": ("name",),
         "outside": ("name",),
+        "submodules": ("repository",),
     },
     "builds/sweeps": {"sweeps": ("torch", "cuda", "capability")},
     "cuda/c_libraries": {"limit": ("glibc", "cuda_before")},
