@@ -68,7 +68,7 @@ def within(limit: float, work: Callable[[], object]) -> None:
 )
 def test_looking_for_secrets_does_not_take_longer_than_reading(text: str) -> None:
     """A name of 60,000 letters took seven seconds to print."""
-    within(2, lambda: redact.redact(text))
+    within(4, lambda: redact.redact(text))
 
 
 def test_secrets_are_still_found() -> None:

@@ -38,7 +38,7 @@ def read_driver(text: str, counting: str = "linux") -> TypedDriver:
         driver = Driver(Version(number), counting)
         return TypedDriver(driver=driver, note=f"driver {said}, as Windows counts, is NVIDIA's {number}")
     version = typed(said, "`--driver`", "550.54.14", said=text)
-    if len(version.parts) > 3:
+    if len(version.parts) > 4:
         raise UsageError(f"`{text[:40]}` is not a driver version", hint="write `--driver` like `550.54.14`")
     if version.major >= 1000 or version.major < 100:
         # `12.4` is the CUDA that nvidia-smi shows beside it.
