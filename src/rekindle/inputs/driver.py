@@ -20,6 +20,8 @@ _AROUND = (
     r"(?:version:? )?(?:branch )?r? ?(?=v?\d)"
     r"|[ (,|]*cuda.*$|(?: dch|-server|-open| whql| grd| game ready)+$|(?<=\d)-\d+ubuntu\S*$|(?:\.x|\+)$"
 )
+
+
 class TypedDriver(msgspec.Struct, frozen=True, kw_only=True):
     driver: Driver
     note: str | None = None
