@@ -277,11 +277,9 @@ def _nowhere(place: AuditContext, module: Module, names: list[str], chain: str) 
     machine = module.machine or architecture()
     packages = tuple(dict.fromkeys(filter(None, (bringing(name, machine, major) for name in names))))
     brings = ", ".join(f"`{each}`" for each in packages)
-    text = (
-        f"install what brings {'it' if len(names) == 1 else 'them'}: {brings}"
-        if packages
-        else ("install the package that brings it, or one built to carry it along")
-    )
+    text = "install the package that brings it, or one built to carry it along"
+    if packages:
+        text = f"install what brings {'it' if len(names) == 1 else 'them'}: {brings}"
     finding = Finding(
         id="audit.missing",
         state=State.FAIL if sure else State.WARN,

@@ -101,11 +101,14 @@ _INDEX = re.compile(r"https?://download\.pytorch\.org/whl/((?:nightly/|test/)?)(
 
 def is_index(address: str) -> Judgement:
     """Has PyTorch an index of that name? Its nightly ones come and go; a CUDA newer than the tables may have one."""
+    unknown = Unknown(missing=f"what the index {address[:60]} has is not known")
     match = _INDEX.match(address)
-    line = CudaLine.parse(match[2]) if match else None
+    if match is None:
+        return unknown
+    line = CudaLine.parse(match[2])
     every = {each.cuda.major_minor for release in torch_releases() for each in release.variants} | early_cudas()
-    if match is None or (line and (match[1] or line.cuda in every or line.cuda > max(every))):
-        return Unknown(missing=f"what the index {address[:60]} has is not known")
+    if line and (match[1] or line.cuda in every or line.cuda > max(every)):
+        return unknown
     digits = re.sub(r"\D", "", match[2])
     meant = CudaLine.parse(f"cu{digits[:3]}")
     older = [each for each in every if str(each.major) == digits[:2] and not (meant and each > meant.cuda)]

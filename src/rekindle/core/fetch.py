@@ -33,6 +33,7 @@ _PATIENCE, _SLOWEST = 90, 20_000
 # However large it is, so many bytes a second come in as many seconds: the slowest line brings more.
 _TRICKLE = 1_000
 _DIGITS = 16
+_SLOW = "try again later, or download the file by other means"
 _BY_PATH = "download the file and name it by its path instead"
 # What urllib3, pip, uv and git say, and the setting behind it.
 _BEHIND = (
@@ -180,7 +181,7 @@ def _whole_answer(url: str, most: int, asked: str | None, pool: PoolManager | No
                     pace.arrived(len(block))
                     if time.monotonic() > until:
                         message = f"`{url}` sends too slowly: {len(data)} bytes in {_PATIENCE + most // _SLOWEST} s"
-                        raise FetchFailed(message, hint="try again later, or download the file by other means")
+                        raise FetchFailed(message, hint=_SLOW)
         finally:
             # What is left of the body is of no use, and may have no end.
             answer.close()
@@ -278,7 +279,7 @@ def _pools() -> dict[str, Any]:
             finally:
                 timer.cancel()
             message = f"`{self.host}` answers too slowly: its answer did not begin within {_PATIENCE} s"
-            raise FetchFailed(message, hint="try again later, or download the file by other means")
+            raise FetchFailed(message, hint=_SLOW)
 
         return type(kind.__name__, (kind,), {"getresponse": getresponse})
 
@@ -391,7 +392,7 @@ class _Pace:
         if took > _PATIENCE:
             if self._have < _TRICKLE * took:
                 message = f"`{self._url}` sends too slowly: {self._have:,} bytes in {took:.0f} s"
-                raise FetchFailed(message, hint="try again later, or download the file by other means")
+                raise FetchFailed(message, hint=_SLOW)
             self._since, self._have = time.monotonic(), 0
 
 

@@ -19,8 +19,7 @@ def read_extension(text: str) -> str:
     plain = text.strip()
     if (name := canonical_name(plain)) == "torch":
         raise UsageError("torch itself is no extension", hint="`rekindle plan` finds the PyTorch for your GPUs")
-    known = bool(name) and (name in PROJECTS or home_of_folder(name) is not None or bool(files(name)))
-    if known:
+    if name and (name in PROJECTS or home_of_folder(name) is not None or files(name)):
         return name
     if spelled := _spelled(plain):
         return spelled

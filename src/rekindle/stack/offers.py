@@ -230,8 +230,9 @@ def community(place: Platform) -> tuple[Offer, ...]:
 def _observed(version: str, variant: releases.Variant, place: Platform) -> TorchWheel | None:
     """The row of exactly this wheel: the same version, CUDA, system and machine."""
     for row in opened_wheels():
-        same = TorchPin.parse(row.version).release == version and Platform(row.system, row.machine) == place
-        if same and row.cuda is not None and row.cuda.major_minor == variant.cuda:
+        if row.cuda is None or row.cuda.major_minor != variant.cuda:
+            continue
+        if TorchPin.parse(row.version).release == version and Platform(row.system, row.machine) == place:
             return row
     return None
 

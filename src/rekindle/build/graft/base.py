@@ -119,8 +119,8 @@ def read(path: Path, *, sha256: Sha256 | None = None) -> Base:
 def _headers(path: Path, cuda: Version, cudnn: str | None) -> tuple[str, ...]:
     """A wheel for Windows has NVIDIA's libraries inside, without their headers: these come from NVIDIA's packages."""
     version = Version.find(cudnn or "")
-    if version is None or version < since("cudnn-packages-windows"):
-        least = since("cudnn-packages-windows")
+    least = since("cudnn-packages-windows")
+    if version is None or version < least:
         message = f"`{path.name}` does not have a cuDNN of {least} or newer, whose headers could be brought"
         raise BadInput(message, hint="take the official Windows wheel of PyTorch 2.4 or newer")
     line = f"-cu{cuda.major}"

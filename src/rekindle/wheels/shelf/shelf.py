@@ -331,7 +331,7 @@ def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
         entry = msgspec.structs.replace(entry, code=code)
         with store.locked(folder):
             if not how.replace:
-                reason = index.last_listing(folder).withdrawn.get((entry.file, entry.sha256))
+                reason = index.last_listing(folder).withdrawn.get(_key(entry))
                 entry = msgspec.structs.replace(entry, yanked=reason)
             index.variants([*(each for each in entries(folder) if each.project == entry.project), entry])
             if _another(folder, entry):
