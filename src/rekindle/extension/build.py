@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.audit.audit import installed_torch
-from rekindle.audit.mending import install_command
+from rekindle.audit.cards import install_command
 from rekindle.build.configure.environment import VariableChange
 from rekindle.build.configure.render import render
 from rekindle.build.governor.governor import make_gate, summary
