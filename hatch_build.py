@@ -20,9 +20,9 @@ class Tables(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
-        made = Path(tempfile.mkdtemp())
+        self._made = tempfile.TemporaryDirectory()
         for table in sorted(Path(self.root, "src", "rekindle", "knowledge").glob("*/*.toml")):
-            packed = made / f"{table.parent.name}-{table.name}"
+            packed = Path(self._made.name, f"{table.parent.name}-{table.name}")
             text = json.dumps(tomllib.loads(table.read_text(encoding="utf-8")), default=str, separators=(",", ":"))
             packed.write_text(text, encoding="utf-8", newline="\n")
             build_data["force_include"][str(packed)] = f"rekindle/knowledge/{table.parent.name}/{table.stem}.toml-json"
