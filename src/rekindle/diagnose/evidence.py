@@ -195,3 +195,20 @@ def refused(command: Command, facts: Facts) -> bool:
         if toolkit and line:
             answers.append(extension_torch.same_cuda("what it compiles", Version(toolkit[1]), line.cuda))
     return any(holds(answer) is False for answer in answers)
+
+
+_HOSTS = re.compile(
+    r"\bmodprobe\b|nvidia-smi -[a-z]+ \d|nvidia-driver|ubuntu-drivers|container-toolkit|fabricmanager|dkms|^sudo reboot"
+)
+_FOREIGN = {
+    "cluster": "That is for the administrators: tell them which node it is, and leave it out meanwhile (`--exclude=`).",
+    "hosted": "Only the host of a rented machine can: take another machine, with the newest driver that is offered.",
+    "cloud_notebook": "Only the host can: take another runtime, or begin a new session.",
+}
+
+
+def foreign(command: Command, facts: Facts) -> str | None:
+    """Who else must run it where the machine is not the reader's own: no such command is theirs to paste."""
+    text, place = str(command), next((each for each in _FOREIGN if each in facts.signs), "")
+    theirs = _HOSTS.search(text) or (place == "cluster" and text.startswith("sudo "))
+    return _FOREIGN.get(place) if theirs else None
