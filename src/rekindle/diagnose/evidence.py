@@ -117,9 +117,11 @@ def _of_card(facts: Facts, sure: bool, trouble: bool) -> Iterator[Judged]:
         if lacking and {"names_torch", "torch_program"} & signs:
             clash = Clash(sentence=f"the torch of today has no code for {name}", source="the wheels of PyTorch")
             yield _said("card and torch of today", clash, "torch_lacks_gpu_arch", alone=trouble)
-    if facts.variant == CPU and (card or {"smi", "cluster"} & signs):
-        clash = Clash(sentence=f"{torch} has no CUDA in it, and {name} needs one that has", source="PyPI")
-        yield _said(f"{torch} and card", clash, "torch_cpu_only", alone=sure)
+    rocm = "rocm_build" in signs and not facts.vendor
+    if (rocm or facts.variant == CPU) and (card or {"smi", "cluster", "nvidia"} & signs):
+        what = "this torch is AMD's ROCm, which" if rocm else torch
+        clash = Clash(sentence=f"{what} has no CUDA in it, and {name} needs one that has", source="PyPI")
+        yield _said("torch and card", clash, "torch_cpu_only", alone=sure or rocm)
     plain = {"unused", "plain_torch"} <= signs and not facts.variant and not facts.index and not facts.vendor
     if plain and (facts.os == "windows" or {"arm", "portable"} & signs):
         text = "`pip install torch` without an index brings a torch for the processor on Windows, as on a Jetson"
@@ -198,7 +200,7 @@ def refused(command: Command, facts: Facts) -> bool:
 
 
 _HOSTS = re.compile(
-    r"\bmodprobe\b|nvidia-smi -[a-z]+ \d|nvidia-driver|ubuntu-drivers|container-toolkit|fabricmanager|dkms|^sudo reboot"
+    r"^sudo reboot|\bmodprobe\b|nvidia-smi -[a-z]+ \d|nvidia-driver|ubuntu-drivers|container-toolkit|fabricmanager|dkms"
 )
 _FOREIGN = {
     "cluster": "That is for the administrators: tell them which node it is, and leave it out meanwhile (`--exclude=`).",
