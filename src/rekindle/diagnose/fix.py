@@ -246,6 +246,7 @@ def _where(command: Command, facts: Facts) -> Command:
 def _in_environment(command: Command, folder: str, facts: Facts) -> Command:
     """In the environment of the log, whichever is active where the line is pasted. Nobody's name is shown."""
     windows = "\\" in folder
+    command = Command(*command.words, system="windows", note=command.note) if windows else command
 
     def below(path: str) -> Word:
         home = ShellVariable("USERPROFILE" if windows else "HOME")
