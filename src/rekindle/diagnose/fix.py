@@ -246,7 +246,6 @@ def _where(command: Command, facts: Facts) -> Command:
 def _in_environment(command: Command, folder: str, facts: Facts) -> Command:
     """In the environment of the log, whichever is active where the line is pasted. Nobody's name is shown."""
     windows = "\\" in folder
-    command = Command(*command.words, system="windows", note=command.note) if windows else command
 
     def below(path: str) -> Word:
         home = ShellVariable("USERPROFILE" if windows else "HOME")
@@ -262,7 +261,8 @@ def _in_environment(command: Command, folder: str, facts: Facts) -> Command:
     inside = "/bin/python" if not windows else r"\Scripts\python.exe" if _VENV.search(folder) else r"\python.exe"
     # An embedded Python would take the packages of another one of the user.
     alone = ["-s"] if folder.endswith("python_embeded") else []
-    return command.by_pip_of(below(folder + inside), *alone, "-m", "pip")
+    made = command.by_pip_of(below(folder + inside), *alone, "-m", "pip")
+    return Command(*made.words, system="windows") if windows and made is not command else made
 
 
 # conda keeps its environments in `envs` (a one-click installer in `installer_files`), each with its Python at the top.
