@@ -564,3 +564,8 @@ def test_notes_that_name_no_system_are_not_for_windows(command: str) -> None:
     assert not reviewed(block, "README.md", "RTX 3060").refused
     windows = f"# Setup\n```\nset TORCH=1\n{command}\n```\n"
     assert any("for Windows" in each.found for each in reviewed(windows, "README.md", "RTX 3060").remarks)
+
+
+def test_a_release_with_a_suffix_is_a_number_for_the_table_of_builds() -> None:
+    text = "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\nRUN pip install flash-attn==2.7.4.post1\nRUN pip install torch\n"
+    assert reviewed(text, "Dockerfile", "A100").refused
