@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -569,3 +570,30 @@ def test_notes_that_name_no_system_are_not_for_windows(command: str) -> None:
 def test_a_release_with_a_suffix_is_a_number_for_the_table_of_builds() -> None:
     text = "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\nRUN pip install flash-attn==2.7.4.post1\nRUN pip install torch\n"
     assert reviewed(text, "Dockerfile", "A100").refused
+
+
+@pytest.mark.parametrize(
+    ("rows", "card", "refused"),
+    [
+        # One right below another: both are meant, in this order.
+        (f"pip install torch==2.9.1 --index-url {WHL}/cu126\npip install -U torch", "Tesla P40", True),
+        (f"pip install torch==2.9.1 --index-url {WHL}/cu126\n# or\npip install -U torch", "Tesla P40", False),
+        ("pip install --no-build-isolation flash-attn==2.8.3\npip install torch==2.8.0", "A100", True),
+        ("pip install torch==2.8.0\npip install --no-build-isolation flash-attn==2.8.3", "A100", False),
+        ("python3.13 -m venv v\n```\nand\n```\npip install torch==2.2.2", "A100", True),
+    ],
+)
+def test_commands_of_notes_that_stand_together_follow_each_other(rows: str, card: str, refused: bool) -> None:
+    assert reviewed(f"# How to\n\n```bash\n{rows}\n```\n", "README.md", card).refused == refused
+
+
+def test_a_wheel_of_another_system_that_stands_alone_in_notes_is_a_question() -> None:
+    wheel = "https://a.org/flash_attn-2.7.4+cu12torch2.5-cp310-cp310-win_amd64.whl"
+    answer = reviewed(f"```bash\npip install torch==2.5.1\npip install {wheel}\n```\n", "README.md", "A100")
+    assert any("windows" in each for each in answer.questions)
+
+
+def test_a_cell_fills_in_the_names_of_python() -> None:
+    cells = ["TORCH = '2.5.1'", "!pip install torch==$TORCH", "%pip install tqdm=={VISION}"]
+    text = json.dumps({"cells": [{"cell_type": "code", "source": each} for each in cells]}, indent=1)
+    assert torches(text, "a.ipynb") == [(9, "torch 2.5.1+cu124")]

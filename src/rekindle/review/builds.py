@@ -95,6 +95,11 @@ class ScriptBuilds:
     def notes(self) -> bool:
         return self.document.dialect is Dialect.NOTES
 
+    def follows(self, line: int, after: int) -> bool:
+        """Notes that show one command right below another mean both, in this order."""
+        rows = (self.document.line(number).strip() for number in range(line + 1, after + 1))
+        return self.notes and line < after and not any(re.match(r"$|[#*>-]|::|//|\d+\.|.*`", row) for row in rows)
+
     @cached_property
     def helper(self) -> bool:
         """A part of something larger: it uses several variables that somebody outside sets."""

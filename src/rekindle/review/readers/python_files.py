@@ -14,7 +14,7 @@ from rekindle.review.readers.lists import read_project
 from rekindle.review.readers.notes import prompted
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
-from rekindle.review.trace import LONGEST_VALUE, Scope, Trace, Word
+from rekindle.review.trace import LONGEST_VALUE, Scope, Trace, Value, Word
 
 _LISTS = frozenset({"install_requires", "setup_requires", "extras_require", "tests_require", "dependencies", "deps"})
 _SHELLS = re.compile(r"\s*%%(?:bash|sh|shell|script bash)\b")
@@ -213,7 +213,13 @@ class _CodeReader(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> Scope | None:
         name = _called(node)
         if name == _IN_SHELL and node.args:
-            read_script(self.recorder, f"{_constant(node.args[0])}\n", node.lineno)
+            command = str(_constant(node.args[0]))
+            # The names of Python are variables there.
+            for each in {*re.findall(r"\w+", command)} & {*self.values}:
+                if len(held := self.values[each]) == 1:
+                    value = Value(held[0].text, held[0].known, held[0].line, False, self.recorder.trace.tick())
+                    self.recorder.scope.put(each, value)
+            read_script(self.recorder, f"{command}\n", node.lineno)
             return None
         given = {each.arg: each.value for each in node.keywords if each.arg}
         own = [word for each in node.args for word in self.texts(each)]

@@ -275,6 +275,9 @@ def _others(subject: Subject) -> Iterator[Raised]:
             file = wanted.wheel or (wanted.labelled if wanted.name not in PROJECTS else None)
             built = built_for(file) if file else None
             if wanted.wheel and built and built.system != torch.system and (subject.notes or found.item.conditional):
+                if not found.item.conditional and sum(bool(each.named(wanted.name)) for each in subject.installs) < 2:
+                    words = f"whether this is for {built.system}, as `{wanted.wheel}` is"
+                    yield raised("package-torch-unknown", wanted.line, sentence=words)
                 continue  # somebody else's branch
             answers = [judged(built)] if built else []
             answers += [judged(page) for page in found.pages if wanted is paged]
