@@ -597,3 +597,44 @@ def test_a_cell_fills_in_the_names_of_python() -> None:
     cells = ["TORCH = '2.5.1'", "!pip install torch==$TORCH", "%pip install tqdm=={VISION}"]
     text = json.dumps({"cells": [{"cell_type": "code", "source": each} for each in cells]}, indent=1)
     assert torches(text, "a.ipynb") == [(9, "torch 2.5.1+cu124")]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "card", "found"),
+    [
+        ("uv run --with torch==2.5.1 --extra a train.py\n", "a.sh", "RTX 5090", (1, "torch 2.5.1+cu124")),
+        (f"uvx --index {WHL}/cu128 --with=torch==2.8.0 jupyter\n", "a.sh", "RTX 5090", (1, "torch 2.8.0+cu128")),
+        (
+            f"[testenv]\ndeps = torch==2.7.1\nset_env =\n    PIP_INDEX_URL = {WHL}/cu128\n",
+            "tox.ini", "RTX 5090", (2, "torch 2.7.1+cu128"),
+        ),
+        (
+            f"[testenv]\ninstall_command = pip install -i {WHL}/cu118 {{opts}} {{packages}}\ndeps = torch==2.6.0\n",
+            "tox.ini", "RTX 3090", (3, "torch 2.6.0+cu118"),
+        ),
+    ],
+)  # fmt: skip
+def test_what_brings_a_torch_of_its_own(text: str, name: str, card: str, found: tuple[int, str]) -> None:
+    assert torches(text, name) == [found]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("[options]\npython_requires = ==3.12.*\ninstall_requires = torch==2.1.2\n", "setup.cfg"),
+        ("from setuptools import *\nsetup(python_requires='>=3.12', install_requires=['torch==2.1.2'])\n", "setup.py"),
+    ],
+)
+def test_a_project_that_allows_no_python_of_its_torch_is_refused(text: str, name: str) -> None:
+    assert reviewed(text, name, "A100").refused
+    assert not reviewed(text.replace("3.12", "3.11"), name, "A100").refused
+
+
+def test_an_image_of_modal_is_told_its_variables_and_keeps_them() -> None:
+    text = (
+        "import modal\nimage = modal.Image.from_registry('nvidia/cuda:12.4.1-devel-ubuntu22.04')\n"
+        "image = image.env({'TORCH_CUDA_ARCH_LIST': '7.0'})\nimage = image.run_commands('pip install torch==2.5.1', "
+        "'pip install --no-build-isolation git+https://github.com/facebookresearch/pytorch3d')\n"
+    )
+    assert reviewed(text, "app.py", "A100").refused
+    assert not reviewed(text.replace("7.0", "8.0"), "app.py", "A100").refused

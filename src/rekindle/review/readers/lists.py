@@ -142,6 +142,19 @@ def read_project(trace: Trace, text: str, chosen: frozenset[str] | None = None, 
     _ProjectReader(trace, text, data | ({"tool": _table(data, "tool") | {"uv": {}}} if pips else {}), chosen).read()
 
 
+def admitted(asked: str, line: int, *, locked: bool = False) -> Admitted | None:
+    """uv and poetry lock a project for each Python that it allows; pip asks only for the one that is there."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        allowed = SpecifierSet(by_caret(asked))
+    except InvalidSpecifier:
+        return None
+    every = [f"3.{minor}" for minor in range(6, int(str(newest_python()).split(".")[1]) + 1)]
+    found = tuple(each for each in every if {*allowed.filter([f"{each}.0", f"{each}.20"])})
+    return Admitted(found, line, locked) if asked and found else None
+
+
 def _table(value: Any, *names: str) -> dict[str, Any]:
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
@@ -177,7 +190,7 @@ class _ProjectReader:
         only = re.fullmatch(r"(?:[=~^]=?\s*)?(3\.\d{1,3})(?:\.[\d*]+)?", asked)
         pinned = str(_table(self.data, "requires").get("python_version") or (only[1] if only else ""))
         self._ran(["uv", "venv", "--python"], [Word(pinned, pinned, self._where("", pinned))] if pinned else [])
-        self.recorder.trace.admitted = self._admitted(asked)
+        self.recorder.trace.admitted = admitted(asked, self._where("", asked), locked=bool(self.uv or self.poetry))
         # The oldest that is allowed says something where it is a new one: what a torch had no wheel for.
         if floor := re.match(r">=\s*(3\.1[2-9])", asked):
             self.recorder.set("PYTHON", f"python{floor[1]}", self._where("", floor[1]), how="shell")
@@ -194,18 +207,6 @@ class _ProjectReader:
         self._pixi(self.pixi)
         for feature in _table(self.pixi, "feature").values():
             self._pixi(_table(feature), conditional=True)
-
-    def _admitted(self, asked: str) -> Admitted | None:
-        """uv and poetry lock a project for each Python that it allows; pip asks only for the one that is there."""
-        from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-        try:
-            allowed = SpecifierSet(by_caret(asked))
-        except InvalidSpecifier:
-            return None
-        every = [f"3.{minor}" for minor in range(6, int(str(newest_python()).split(".")[1]) + 1)]
-        found = tuple(each for each in every if {*allowed.filter([f"{each}.0", f"{each}.20"])})
-        return Admitted(found, self._where("", asked), bool(self.uv or self.poetry)) if asked and found else None
 
     def _ran(self, command: Sequence[str], words: Sequence[Word], *, conditional: bool = False) -> None:
         self.recorder.conditional = int(conditional)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rekindle.review.packages import listed
-from rekindle.review.readers.lists import read_project
+from rekindle.review.readers.lists import admitted, read_project
 from rekindle.review.readers.notes import prompted
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
@@ -34,6 +34,7 @@ _INSTALLS = {
     "conda_install": "conda install -y",
     "micromamba_install": "micromamba install -y",
 }
+_IMAGE_STEPS = {*_INSTALLS, *_IMAGE_RUNS, "env"}
 _OPTIONS = {"index_url": "--index-url", "extra_index_url": "--extra-index-url", "find_links": "-f", "channels": "-c"}
 _LONGEST_LIST, _CALLS, _PYTHONS = 500, 200, 8
 _INLINE = re.compile(r"(?m)^# /// script[ \t]*\n((?:#(?! ///[ \t]*$).*\n)+)# ///[ \t]*$")
@@ -197,12 +198,12 @@ class _CodeReader(ast.NodeVisitor):
             if key is not None and _constant(key) == "nvcc":
                 self.flags(value)
 
-    def _sets(self, key: ast.expr, value: ast.expr) -> None:
-        """`os.environ["X"] = "…"`"""
-        name, words = _constant(key), self.texts(value)
+    def _sets(self, key: ast.expr | None, value: ast.expr, recorder: Recorder | None = None) -> None:
+        """`os.environ["X"] = "…"`, and `.env({"X": "…"})` of an image."""
+        name, words = _constant(key) if key else None, self.texts(value)
         if isinstance(name, str):
             text, known = (words[0].text, words[0].known) if len(words) == 1 else ("", False)
-            self.recorder.set(name, text, key.lineno, known=known)
+            (recorder or self.recorder).set(name, text, value.lineno, known=known)
 
     def flags(self, node: ast.AST | None, line: int = 0) -> None:
         """What nvcc is given; torch's own extensions say their name to it, and are compiled for torch's list."""
@@ -231,7 +232,7 @@ class _CodeReader(ast.NodeVisitor):
             self._sets(*node.args)
         if isinstance(receiver, ast.Name) and name in ("append", "extend"):
             self._longer(receiver.id, own)
-        elif isinstance(receiver, (ast.Name, ast.Attribute)) and image is None and name in _INSTALLS:
+        elif isinstance(receiver, (ast.Name, ast.Attribute)) and image is None and name in _IMAGE_STEPS:
             base = self.images.get(receiver.id if isinstance(receiver, ast.Name) else receiver.attr)
             image = self.recorder.trace.open(base, "job image") if base is not None else None
         if name in _RUNS and own and " " in own[0].text:
@@ -266,7 +267,12 @@ class _CodeReader(ast.NodeVisitor):
             for word in python[:1]:
                 trace.uses("setup-python", line, image, given={"python-version": (word.text, word.line)})
         recorder = Recorder(trace, scope=image or self.recorder.scope)
+        for each in node.args if name == "env" and image is not None else ():
+            for key, value in zip(each.keys, each.values, strict=True) if isinstance(each, ast.Dict) else ():
+                self._sets(key, value, recorder)
         options = [word for key, value in given.items() for word in self._option(key, value)]
+        for word in self.texts(given["python_requires"]) if "python_requires" in given else ():
+            trace.admitted = admitted(word.text, word.line)
         for key, value in given.items():
             if key in (_LISTS if name == "setup" else _PACKAGES):
                 for each in value.values if isinstance(value, ast.Dict) else [value]:
@@ -364,17 +370,23 @@ def read_ini(trace: Trace, text: str) -> None:
 
 
 def _sections(recorder: Recorder, text: str) -> None:
-    key, pending = "", list[Word]()
+    key, pending, command = "", list[Word](), ["pip", "install"]
+    for found in re.finditer(r"(?m)^[ \t]*((?:PIP|UV)_\w+)[ \t]*=[ \t]*(\S+)", text):  # of set_env, wherever it stands
+        recorder.set(found[1], found[2], text.count("\n", 0, found.start(1)) + 1, how="environment")
     for number, row in enumerate([*text.split("\n"), "[end]"], start=1):
         if recorder.trace.full:
             return
         found = re.match(r"(\[)|([\w.-]+)[ \t]*[=:](.*)", row)
         if found:
-            recorder.takes(["pip", "install"], pending)
+            recorder.takes(command, pending)
             key, pending = found[2] or "", []
         value = (found[3] or "" if found else row).partition(" #")[0].strip()
         value = re.sub(r"^[\w{},!.-]+:[ \t]+", "", value) if key == "deps" else value  # `py311: torch==2.5.1`
-        if value and key in _LISTS:
+        if value and key == "install_command":
+            command = [word for word in value.split() if "{" not in word]
+        elif value and key == "python_requires":
+            recorder.trace.admitted = admitted(value, number)
+        elif value and key in _LISTS:
             pending += listed(value, number)
         elif value and re.match(r"commands", key):
             read_script(recorder, re.sub(r"\{[\w:]+\}", "", value) + "\n", number)
