@@ -148,7 +148,7 @@ class ScriptBuilds:
         own = found[0].python.get(found[1]) if found else None
         words = (word.text for item in self.trace.invocations for word in item.words)
         named = {match[1] for word in words if (match := _OTHER_PYTHON.match(word))} - {own}
-        others = r"(?i)conda|mamba|pyenv|\buv\b|deadsnakes|Miniforge|python_version"
+        others = r"(?i)conda|mamba|pyenv|\buv\b|deadsnakes|Miniforge|python_version|add_python"
         return None if named or self.says(others) else own
 
     def system_pip(self, image: Image) -> Version | None:

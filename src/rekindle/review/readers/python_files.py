@@ -229,7 +229,7 @@ class _CodeReader(ast.NodeVisitor):
         for each in (*node.args, *given.values()):
             self.visit(each)
         if name == "setdefault" and receiver is not None and _is_environment(receiver) and len(node.args) == 2:
-            self._sets(*node.args)
+            self._sets(node.args[0], node.args[1])
         if isinstance(receiver, ast.Name) and name in ("append", "extend"):
             self._longer(receiver.id, own)
         elif isinstance(receiver, (ast.Name, ast.Attribute)) and image is None and name in _IMAGE_STEPS:
@@ -268,8 +268,8 @@ class _CodeReader(ast.NodeVisitor):
                 trace.uses("setup-python", line, image, given={"python-version": (word.text, word.line)})
         recorder = Recorder(trace, scope=image or self.recorder.scope)
         for each in node.args if name == "env" and image is not None else ():
-            for key, value in zip(each.keys, each.values, strict=True) if isinstance(each, ast.Dict) else ():
-                self._sets(key, value, recorder)
+            for variable, said in zip(each.keys, each.values, strict=True) if isinstance(each, ast.Dict) else ():
+                self._sets(variable, said, recorder)
         options = [word for key, value in given.items() for word in self._option(key, value)]
         for word in self.texts(given["python_requires"]) if "python_requires" in given else ():
             trace.admitted = admitted(word.text, word.line)
@@ -371,8 +371,8 @@ def read_ini(trace: Trace, text: str) -> None:
 
 def _sections(recorder: Recorder, text: str) -> None:
     key, pending, command = "", list[Word](), ["pip", "install"]
-    for found in re.finditer(r"(?m)^[ \t]*((?:PIP|UV)_\w+)[ \t]*=[ \t]*(\S+)", text):  # of set_env, wherever it stands
-        recorder.set(found[1], found[2], text.count("\n", 0, found.start(1)) + 1, how="environment")
+    for told in re.finditer(r"(?m)^[ \t]*((?:PIP|UV)_\w+)[ \t]*=[ \t]*(\S+)", text):  # of set_env, wherever it stands
+        recorder.set(told[1], told[2], text.count("\n", 0, told.start(1)) + 1, how="environment")
     for number, row in enumerate([*text.split("\n"), "[end]"], start=1):
         if recorder.trace.full:
             return
