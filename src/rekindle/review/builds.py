@@ -118,7 +118,14 @@ class ScriptBuilds:
     def _installs(self) -> dict[int, list[Install]]:
         python = self.asked.place.python if self.asked.place else None
         found = ((item, followed(self.trace, item)) for item in self.trace.invocations)
-        return {item.order: [each.on(self.system(item), python) for each in every] for item, every in found if every}
+        return {item.order: [self._here(each, python) for each in every] for item, every in found if every}
+
+    def _here(self, found: Install, python: str | None) -> Install:
+        """A command with what the place decides: markers, and the line that uv is told by a variable."""
+        backend = self.visible("UV_TORCH_BACKEND", found.item) if found.item.program == "uv" else None
+        if backend is not None and backend.known and not (found.backend or found.index):
+            found = msgspec.structs.replace(found, backend=backend.text)
+        return found.on(self.system(found.item), python)
 
     def install(self, item: Invocation, name: str = "") -> Install | None:
         """What a command installs itself, or the list of it with such a package; None when it installs nothing."""

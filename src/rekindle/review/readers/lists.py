@@ -175,7 +175,11 @@ class _ProjectReader:
         self.uv, self.poetry = _table(tool, "uv"), _table(tool, "poetry")
         self.pixi = _table(tool, "pixi") or (data if "workspace" in data or "dependencies" in data else {})
         # pipenv takes what names no place from the first one alone.
-        rows = [*_rows(self.uv.get("index")), *_rows(self.poetry.get("source")), *_rows(data.get("source"))]
+        of_pdm = [row for row in _rows(_table(tool, "pdm").get("source")) if isinstance(row, dict)]
+        own = {str(each): {"index": row.get("name")} for row in of_pdm for each in _rows(row.get("include_packages"))}
+        self.sources = _table(self.uv, "sources") | own
+        of_pdm = [{**row, "explicit": "include_packages" in row} for row in of_pdm]
+        rows = [*of_pdm, *_rows(self.uv.get("index")), *_rows(self.poetry.get("source")), *_rows(data.get("source"))]
         self.indexes = {
             str(row["name"]): str(row["url"]) for row in rows if isinstance(row, dict) and {"name", "url"} <= {*row}
         }
@@ -200,6 +204,12 @@ class _ProjectReader:
         for name, rows in _table(self.data, "dependency-groups").items():
             self._requirements(_rows(rows), conditional=name not in {"dev", *(self.chosen or ())}, part=name)
         self._requirements(_rows(self.uv.get("constraint-dependencies")) if not project.get("dependencies") else [])
+        for part in map(_table, _table(self.data, "tool", "hatch", "envs").values()):
+            for name, value in _table(part, "env-vars").items():
+                self.recorder.set(name, str(value), self._where(name))
+            self._requirements(
+                [*_rows(part.get("dependencies")), *_rows(part.get("extra-dependencies"))], conditional=True
+            )
         self._poetry(_table(self.poetry, "dependencies"))
         self._poetry(_table(self.data, "packages"))
         for group in _table(self.poetry, "group").values():
@@ -230,7 +240,7 @@ class _ProjectReader:
         placed: _Placed = {}
         for word in self._words(rows):
             name = re.match(r"[\w.-]+", word.text)
-            source = _table(self.uv, "sources").get(name[0]) if name else None
+            source = self.sources.get(name[0]) if name else None
             choices = [each for each in (source if isinstance(source, list) else [source]) if isinstance(each, dict)]
             choices = [each for each in choices if not part or each.get("extra", each.get("group", part)) == part]
             if self.chosen is not None:

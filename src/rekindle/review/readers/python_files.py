@@ -9,6 +9,8 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
+
 from rekindle.review.packages import listed
 from rekindle.review.readers.lists import admitted, read_project
 from rekindle.review.readers.notes import prompted
@@ -170,6 +172,9 @@ class _CodeReader(ast.NodeVisitor):
     def _assigned(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
         image = self.visit(value)
         for target in targets:
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                for one, held in zip(target.elts, value.elts, strict=False):
+                    self._assigned([one], held)
             name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", "")
             if name and image is not None:
                 self.images[name] = image
@@ -322,6 +327,12 @@ class _CodeReader(ast.NodeVisitor):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr in ("get", "getenv"):
                 return self.texts(node.args[-1]) if len(node.args) > 1 else []
+            if node.func.attr == "replace" and len(node.args) == 2:
+                old, new = map(_constant, node.args)
+                held = self.texts(node.func.value)
+                if not (isinstance(old, str) and isinstance(new, str)):
+                    return []
+                return [msgspec.structs.replace(each, text=each.text.replace(old, new)) for each in held]
             if node.func.attr == "split":
                 words = self.texts(node.func.value)
                 return [Word(part, part, node.lineno) for word in words for part in shlex.split(word.text)]
@@ -370,6 +381,7 @@ def read_ini(trace: Trace, text: str) -> None:
 
 
 def _sections(recorder: Recorder, text: str) -> None:
+    extras = False
     key, pending, command = "", list[Word](), ["pip", "install"]
     for told in re.finditer(r"(?m)^[ \t]*((?:PIP|UV)_\w+)[ \t]*=[ \t]*(\S+)", text):  # of set_env, wherever it stands
         recorder.set(told[1], told[2], text.count("\n", 0, told.start(1)) + 1, how="environment")
@@ -380,13 +392,14 @@ def _sections(recorder: Recorder, text: str) -> None:
         if found:
             recorder.takes(command, pending)
             key, pending = found[2] or "", []
+            extras = "extras_require" in row if found[1] else extras
         value = (found[3] or "" if found else row).partition(" #")[0].strip()
         value = re.sub(r"^[\w{},!.-]+:[ \t]+", "", value) if key == "deps" else value  # `py311: torch==2.5.1`
         if value and key == "install_command":
             command = [word for word in value.split() if "{" not in word]
         elif value and key == "python_requires":
             recorder.trace.admitted = admitted(value, number)
-        elif value and key in _LISTS:
+        elif value and (key in _LISTS or extras) and not (found and found[1]):
             pending += listed(value, number)
         elif value and re.match(r"commands", key):
             read_script(recorder, re.sub(r"\{[\w:]+\}", "", value) + "\n", number)

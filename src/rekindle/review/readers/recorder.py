@@ -205,6 +205,7 @@ class Recorder:
         if self.trace.at is not None:
             seen = moved(seen, self.trace.at)
         self.takes(["uv", "pip", "install"], list(_brought(seen.words)))
+        self._configures(seen.words)
         words, inner = unwrapped(seen.words)
         if not words:
             return None
@@ -228,8 +229,24 @@ class Recorder:
             system=self.system,
         )
         self.trace.invocations.append(item)
+        edits = item.program in ("sed", "perl") and any(word.startswith(("-i", "-pi")) for word in item.arguments)
+        for word in words[2:] if edits else ():
+            if self.trace.beside is not None:
+                self.trace.beside.changes(word.text)
         self._defines(item)
         return item
+
+    def _configures(self, words: Sequence[Word]) -> None:
+        """`pip config set global.index-url …` holds for every pip that follows, in other shells too."""
+        told = re.search(
+            r"\bpip[\d.]*( \S+)*? config( --\w+)* set \w+\.([\w-]+) \S+\Z", " ".join(each.text for each in words[:9])
+        )
+        place = self.scope
+        while place.parent is not None and place.label.startswith(("run ", "step", "subshell")):
+            place = place.parent
+        if told:
+            name, value = "PIP_" + told[3].upper().replace("-", "_"), words[-1]
+            place.put(name, Value(value.text, value.known, value.line, True, self.trace.tick()))
 
     def takes(self, command: Sequence[str], words: Sequence[Word], *, last: int = 0) -> None:
         """A command that a list stands for, noted at the line of its first word; nothing where it has none."""
