@@ -75,6 +75,7 @@ def verdict(text: str, card: str | None = None, name: str = "a.sh", **place: str
         ("pip install numpy", "new", "open"),
         ("echo hello", "new", "open"),
         ("pip install torch==${TORCH_VERSION}", "new", "open"),
+        ("pip install torch==$(cat version.txt)", "new", "open"),
         ("pip install torch==2.7.1 -r not_here.txt", "ampere", "open"),
     ],
 )

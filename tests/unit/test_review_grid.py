@@ -573,3 +573,10 @@ def test_every_form_says_which_torch(tmp_path: Path, form: str) -> None:
 def test_a_list_that_sed_changes_is_not_known(tmp_path: Path) -> None:
     files = "a.sh\nsed -i 's/^torch.*/torch==2.5.1/' req.txt\npip install -r req.txt\n--- req.txt\ntorch\n"
     assert _verdict(_laid(tmp_path, files), "RTX 5090") == "open"
+
+
+@pytest.mark.parametrize("from_outside", ["steps.s.outputs.v", "inputs.torch", "github.event.inputs.torch"])
+def test_a_release_from_outside_is_not_the_newest(tmp_path: Path, from_outside: str) -> None:
+    steps = f"[{{run: 'pip install torch==${{{{ {from_outside} }}}} --index-url @W@cu128'}}]"
+    files = f"a.yml\non: push\njobs:\n  a:\n    runs-on: ubuntu-latest\n    steps: {steps}\n"
+    assert _verdict(_laid(tmp_path, files), "RTX 5090") == "open"

@@ -42,7 +42,7 @@ _VERBS = frozenset({"install", "wheel", "uninstall", "create", "download", "add"
 PROJECT_TOOLS = frozenset({"poetry", "pixi", "pdm", "pipenv", "rye"})
 CONDAS = frozenset({"conda", "mamba", "micromamba", "conda.bat"})
 INSTALLERS = PROJECT_TOOLS | CONDAS | {"pip", "pip3", "pipx", "mim", "uv", "uvx"}
-_CLAUSE = re.compile(r"(?:[<>!~]=?|={1,3})\s*[\w*][\w.*+!-]*\Z")
+_CLAUSE = re.compile(r"(?:[<>!~]=?|={1,3})\s*[A-Za-z\d*][\w.*+!-]*\Z")
 _PLAIN_CLAUSE = re.compile(r"(==|~=|!=|<=|>=|<|>)\s*(\d{1,9}(?:\.\d{1,9}){0,7})(\.\*)?\Z")
 
 

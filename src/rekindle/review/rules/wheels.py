@@ -347,7 +347,7 @@ def _local(subject: Subject) -> Iterator[Raised]:
             if re.search(r"\.txt\.?\Z", wanted.raw.strip("\"'")) and not (wanted.source or "").startswith("http"):
                 reason = "a list of requirements is read with -r"
             plain = re.split(r"[;@\"']", wanted.raw)[0]
-            if re.search(r"[\w.*\]]\s+[A-Za-z]|^[\w.-]+\s+\d", plain):
+            if re.search(r"[\w.*\]]\s+[A-Za-z]|^[\w.-]+\s+\d", plain) and not re.search(r"\$\(|`", plain):
                 reason = "each stands on a line of its own, and nothing before it"
             if reason is not None:
                 yield raised("requirement-invalid", wanted.line, text=wanted.raw[:80], reason=reason)
