@@ -95,6 +95,11 @@ class ScriptBuilds:
     def notes(self) -> bool:
         return self.document.dialect is Dialect.NOTES
 
+    def follows(self, line: int, after: int) -> bool:
+        """Notes that show one command right below another mean both, in this order."""
+        rows = (self.document.line(number).strip() for number in range(line + 1, after + 1))
+        return self.notes and line < after and not any(re.match(r"$|[#*>-]|::|//|\d+\.|.*`", row) for row in rows)
+
     @cached_property
     def helper(self) -> bool:
         """A part of something larger: it uses several variables that somebody outside sets."""
@@ -113,7 +118,14 @@ class ScriptBuilds:
     def _installs(self) -> dict[int, list[Install]]:
         python = self.asked.place.python if self.asked.place else None
         found = ((item, followed(self.trace, item)) for item in self.trace.invocations)
-        return {item.order: [each.on(self.system(item), python) for each in every] for item, every in found if every}
+        return {item.order: [self._here(each, python) for each in every] for item, every in found if every}
+
+    def _here(self, found: Install, python: str | None) -> Install:
+        """A command with what the place decides: markers, and the line that uv is told by a variable."""
+        backend = self.visible("UV_TORCH_BACKEND", found.item) if found.item.program == "uv" else None
+        if backend is not None and backend.known and not (found.backend or found.index):
+            found = msgspec.structs.replace(found, backend=backend.text)
+        return found.on(self.system(found.item), python)
 
     def install(self, item: Invocation, name: str = "") -> Install | None:
         """What a command installs itself, or the list of it with such a package; None when it installs nothing."""
@@ -143,7 +155,7 @@ class ScriptBuilds:
         own = found[0].python.get(found[1]) if found else None
         words = (word.text for item in self.trace.invocations for word in item.words)
         named = {match[1] for word in words if (match := _OTHER_PYTHON.match(word))} - {own}
-        others = r"(?i)conda|mamba|pyenv|\buv\b|deadsnakes|Miniforge|python_version"
+        others = r"(?i)conda|mamba|pyenv|\buv\b|deadsnakes|Miniforge|python_version|add_python"
         return None if named or self.says(others) else own
 
     def system_pip(self, image: Image) -> Version | None:
