@@ -441,7 +441,7 @@ ERROR: ResolutionImpossible: for help visit the documentation
             COMFY.replace("D:\\ComfyUI_windows_portable\\python_embeded", "python_embeded").replace(
                 "_windows_portable", ""
             ),
-            "rekindle extension find sageattention --gpu sm_120 --torch 2.9.1+cu130 --os windows",
+            r"rekindle extension find sageattention --gpu sm_120 --env '.\python_embeded'",
         ),
         (OTHER_TORCH, f"rekindle extension find sageattention --env 'C:{EMBEDDED}'"),
         (KILLED, "rekindle extension find flash-attn"),

@@ -38,9 +38,9 @@ _NAME = re2.compile(
     r"|\d{1,2} ?GB|\((?:Pascal|Maxwell)\)))*"
     r"(?:-(?:PCIE|SXM\d)-\d+GB)?)"
 )
-# The cards of computing centres are known by a letter and a number alone.
+# The cards of computing centres and small notebooks are known by a letter or two and a number alone.
 _CENTRE = (
-    r"(?:T4|L4|L40S?|K[48]0|M[46]0|P(?:4|40|100)|V100S?|A(?:10G?|30|40|100|800)|H(?:20|100|200|800)|B200|GB(?:10|200))"
+    r"(?:MX[1-5][1357]0|T4|L4|L40S?|K[48]0|M[46]0|P(?:4|40|100)|V100S?|A(?:10G?|30|40|100|800)|H(?:20|100|200|800)|B200|GB(?:10|200))"
 )
 # A number that a `Ti` follows is a card of the GeForce family, whatever stands before it.
 _TI = r"\d{3,4} ?(?:Ti|ti|TI)"
@@ -67,7 +67,7 @@ _HERE = re2.compile(
     r"(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson)\b"
     r"|\b(?:Setup|Specs?|Specifications?|System|Rig|VGA|Graphics(?: card)?)\b\W{0,3}[:=]|\bHardware\b"
     r"|\bJetson (?:AGX|Orin|Xavier|Nano|TX)"
-    r"|\b(?:on|with|using|have|has|my) (?:an? |the |one |\d ?x ?)?(?:new |single |old )?"
+    r"|\b(?:on|with|using|have|has|my|and) (?:an? |the |one |\d ?x ?)?(?:new |single |old )?"
     rf"(?:{_CENTRE}|{_TI}|[GR]TX(?: PRO)? ?\d{{3,4}})\b"
     rf"|\b{_CENTRE} (?:\w+ )?(?:colab|kaggle)\b"
     r"|\bon (?:an?|my|the) (?:\w+ ){0,2}(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|TITAN)\b"
