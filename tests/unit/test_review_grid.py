@@ -580,3 +580,48 @@ def test_a_release_from_outside_is_not_the_newest(tmp_path: Path, from_outside: 
     steps = f"[{{run: 'pip install torch==${{{{ {from_outside} }}}} --index-url @W@cu128'}}]"
     files = f"a.yml\non: push\njobs:\n  a:\n    runs-on: ubuntu-latest\n    steps: {steps}\n"
     assert _verdict(_laid(tmp_path, files), "RTX 5090") == "open"
+
+
+# What is not known, by the place where it stands; none of it may be taken for the newest, or for nothing.
+_UNKNOWN = {
+    "version": "pip install torch==@U@ --index-url @W@cu128",
+    "range": "pip install torch~=@U@ --index-url @W@cu128",
+    "line": "pip install torch==2.7.1 --index-url @W@cu@U@",
+    "index": "pip install torch==2.7.1 --index-url @U@",
+    "second index": "pip install torch --extra-index-url @U@",
+    "options": "pip install torch @U@",
+    "package": "pip install torch==2.7.1 --index-url @W@cu128\npip install @U@",
+    "list": "pip install torch==2.7.1 --index-url @W@cu128\npip install -r @U@",
+    "constraint": "pip install torch -c @U@ --index-url @W@cu128",
+    "program": "@U@ install torch==2.5.1",
+    "backend": "uv pip install --system torch==2.7.1 --torch-backend=@U@",
+    "vllm": "pip install vllm==@U@",
+    "conda": "conda install -y pytorch=2.7.1 cuda-version=@U@ -c conda-forge",
+}
+_OUTSIDE = {
+    "${X}": "a.sh\n@I@",
+    "$1": "a.sh\n@I@",
+    "$(get_it)": "a.sh\n@I@",
+    "$X": "a.sh\nread -r X\n@I@",
+    "${{ inputs.x }}": "a.yml\non: push\njobs:\n  a:\n    runs-on: gpu\n    steps:\n    - run: |\n        @I@",
+    "$CI_X": ".gitlab-ci.yml\na:\n  script:\n    - |\n        @I@",
+    "$(x)": "azure-pipelines.yml\npool: a\nsteps:\n- script: |\n        @I@",
+    "$Y": "a.ps1\nparam([string]$Y)\n@I@",
+    "%X%": "a.bat\n@echo off\nset /p X=Which?\n@I@",
+    "%1": "a.bat\n@echo off\n@I@",
+    "$(X)": "Makefile\nX := $(shell ./x.sh)\na:\n\t@I@",
+    "{x}": "a.py\nimport os\nos.system(f'@I@')\n",
+}
+
+
+@pytest.mark.parametrize("outside", _OUTSIDE)
+def test_what_is_not_known_is_never_accepted(tmp_path: Path, outside: str) -> None:
+    accepted = []
+    for name, text in _UNKNOWN.items():
+        body = text.replace("@U@", outside)
+        before = _OUTSIDE[outside].rpartition("\n")[2].partition("@I@")[0]
+        after = "')\n" if outside == "{x}" else ""
+        body = f"{after}{before}".join(body.split("\n"))
+        path = _laid(tmp_path / name.replace(" ", ""), _OUTSIDE[outside].replace("@I@", body))
+        accepted += [name] if _verdict(path, "RTX 5090") == "accepted" else []
+    assert accepted == []

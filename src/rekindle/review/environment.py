@@ -36,12 +36,14 @@ from rekindle.review.packages import (
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
 from rekindle.review.subject import Known, Subject
-from rekindle.review.trace import APPTAINER, PIXI, Copied, Image, Invocation, last_part, started
+from rekindle.review.trace import APPTAINER, GIVEN, PIXI, Copied, Image, Invocation, last_part, started
 
 _INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL",
                     "UV_INDEX", "PIP_FIND_LINKS")  # fmt: skip
 
 
+# Something of an index comes from outside.
+_OPEN = re.compile(rf"[$%!]\{{?\(?\w|[{{<]|{GIVEN}")
 # What brings no torch with it.
 _ALONE = re.compile(
     r"python|pip|setuptools|wheel|packaging|ninja|cmake|psutil|numpy|cython|pybind11|gxx|gcc|cuda[\w-]*"
@@ -337,7 +339,12 @@ class ScriptEnvironments:
             return msgspec.structs.replace(
                 base, version=None, variant=cuda[0] if cuda else None, kind="other", question=words, index=index
             )
-        if index and line is None and (re.search(r"[$%!]\{?\w", index) or (strict and not _ordinary(index))):
+        loose = None if index or line else next((word for word in found.item.words if word.loose), None)
+        if loose is not None:
+            words = f"what `{loose.raw[:60]}` adds to this command"
+            version = str(exact) if exact else None
+            return msgspec.structs.replace(base, version=version, kind="other", question=words)
+        if index and line is None and (_OPEN.search(index) or (strict and not _ordinary(index))):
             words = f"what the index {index[:60]} has is not known"
             version = str(exact) if exact else None
             return msgspec.structs.replace(base, version=version, kind="other", question=words, index=index)

@@ -294,7 +294,7 @@ def _wanted(word: Word, tool: str, *, editable: bool) -> Wanted | None:
         return None
     if tool == "conda":
         return _conda(word, text)
-    if re.fullmatch(r"%%?~?\w*%?|\$\{?\w+\}?(?:\.\w+)*|\$\(.*\)|!\w+!", text):
+    if any(msgspec.structs.replace(word, text=text, known=known).loose for known in (True, False)):
         return None  # whatever the variable holds
     plain, *rest = re.split(r" ;|;(?= )", text, maxsplit=1)
     plain, marker = plain.strip(), "".join(rest).strip()

@@ -36,6 +36,9 @@ _order = attrgetter("order")
 _BETWEEN_BLANKS = re.compile(r"(?:\"[^\"]*\"|[^\s\"])+")
 
 
+_VARIABLE = r"%%?~?\w*%?|\$\{?[\w@*:]+\}?(?:\.\w+)*|\$\(.*\)|!\w+!"
+
+
 class Word(msgspec.Struct, frozen=True):
     """One word of a command, quotes taken off and variables filled in. `raw` is how it stands in the file."""
 
@@ -44,6 +47,12 @@ class Word(msgspec.Struct, frozen=True):
     line: int
     quoted: bool = False
     known: bool = True
+
+    @property
+    def loose(self) -> bool:
+        """Options or packages that nobody knows: all of it comes from outside."""
+        outside = rf"{_VARIABLE}|{GIVEN}\w+"
+        return bool(re.fullmatch(r"\{+ ?[\w.]+ ?\}+" if self.known else outside, self.text))
 
     def apart(self, *, bare: bool = False) -> list[Word]:
         """A list in a variable is as many words as it has; a `bare` variable ends words at its blanks as well."""

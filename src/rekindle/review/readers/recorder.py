@@ -177,6 +177,8 @@ class Recorder:
         if carried or not self.trace.afford(value, line):
             value, known = value[:200], False
         known = known and GIVEN not in value
+        if not known and (not value or "${{" in value or "$(" in value):
+            value = f"${name}"  # what nobody knows is not nothing
         if self.trace.offered and any(each.upper() in self.trace.offered for each in _NAME.findall(raw[:200])):
             self.trace.offered.add(name.upper())
         item = Assignment(
