@@ -25,24 +25,10 @@ from rekindle.review.trace import Scope, Trace, WithoutCards, Word
 
 # In the order in which they run, wherever they stand.
 _COMMANDS = (
-    *("onCreateCommand", "updateContentCommand", "postCreateCommand", "postStartCommand", "bootcmd", "runcmd"),
-    *(
-        "before_install",
-        "install",
-        "setup",
-        "before_script",
-        "entrypoint",
-        "command",
-        "commands",
-        "cmd",
-        "cmds",
-        "shell",
-        "raw",
-        "bash",
-        "script",
-    ),
-    *("pwsh", "powershell", "run", "args", "after_script"),
-)
+    "onCreateCommand", "updateContentCommand", "postCreateCommand", "postStartCommand", "bootcmd", "runcmd",
+    "before_install", "install", "setup", "before_script", "entrypoint", "command", "commands", "cmd", "cmds", "shell",
+    "raw", "bash", "script", "pwsh", "powershell", "run", "args", "after_script",
+)  # fmt: skip
 _VARIABLES = ("variables", "env", "environment", "vars", "containerEnv", "remoteEnv")
 _BUILD = {"context", "dockerfile", "dockerFile", "dockerfile_inline", "args"}
 _ROWS = 40
