@@ -74,6 +74,8 @@ def verdict(text: str, card: str | None = None, name: str = "a.sh", **place: str
         (f"pip install 'torch==2.3.1,<3' --index-url {WHL}/cu121", "ampere", "accepted"),
         ("pip install numpy", "new", "open"),
         ("echo hello", "new", "open"),
+        ("pip install 'torch<2.7' 'torch>=1.8'", "pascal", "accepted"),
+        ("pip install 'torch<2.7' 'torch>=1.8'", "new", "refused"),
         ("pip install torch==${TORCH_VERSION}", "new", "open"),
         ("pip install torch==$(cat version.txt)", "new", "open"),
         ("pip install torch==2.7.1 -r not_here.txt", "ampere", "open"),

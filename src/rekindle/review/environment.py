@@ -269,7 +269,8 @@ class ScriptEnvironments:
 
     def _pinned(self, found: Install, wanted: Sequence[Wanted], bringer: Wanted) -> str:
         """What else decides in the same command: constraints, and packages that go with one torch."""
-        limits = [found.limits.get("torch", "")]
+        again = [each.requirement or "" for each in wanted if each.name == bringer.name and each is not bringer]
+        limits = [found.limits.get("torch", ""), *(again if bringer.name == "torch" else ())]
         for each in wanted if exact_version(self._requirement(bringer, [])) is None else ():
             bound = pins_torch(each.name) or asks_torch(each.name)
             if each is not bringer and bound and each.requirement and each.source is None:
