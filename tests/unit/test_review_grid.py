@@ -625,3 +625,28 @@ def test_what_is_not_known_is_never_accepted(tmp_path: Path, outside: str) -> No
         path = _laid(tmp_path / name.replace(" ", ""), _OUTSIDE[outside].replace("@I@", body))
         accepted += [name] if _verdict(path, "RTX 5090") == "accepted" else []
     assert accepted == []
+
+
+_IMAGES = """
+Dockerfile\nARG BASE=@I@\nFROM ${BASE}\nRUN pip install tqdm
+=== compose.yaml\nservices:\n  a:\n    image: ${IMAGE:-@I@}\n    gpus: all
+=== a.yml\non: push\njobs:\n  a:\n    runs-on: gpu\n    container: @I@\n    steps: [{run: python t.py}]
+=== a.yml\non: push\njobs:\n  a:\n    runs-on: gpu\n    steps: [{uses: 'docker://@I@'}]
+=== .gitlab-ci.yml\nvariables:\n  IMG: @I@\na:\n  image:\n    name: $IMG\n  script: [python t.py]
+=== azure-pipelines.yml\npool: gpu\ncontainer: @I@\nsteps:\n- script: python t.py
+=== sky.yaml\nresources:\n  image_id: docker:@I@\nrun: |\n  python t.py
+=== bitbucket-pipelines.yml\npipelines:\n  default:\n    - step:\n        image: @I@\n        script: [python t.py]
+=== devcontainer.json\n{"image": "@I@", "runArgs": ["--gpus=all"]}
+=== run.sh\nIMG=@I@\ndocker run --rm -it --gpus all -v $PWD:/w "$IMG" bash -c 'pip install tqdm && python t.py'
+=== create.sh\ndocker create --name c --gpus all @I@
+=== exec.sh\nsingularity exec --nv docker://@I@ python t.py
+=== slurm.sh\n#!/bin/bash\n#SBATCH --gres=gpu:1\nsrun --container-image @I@ python t.py
+=== app.py\nimport modal\nimage = modal.Image.from_registry('@I@').pip_install('tqdm')
+"""
+
+
+@pytest.mark.parametrize("form", _IMAGES.strip().split("\n=== "), ids=lambda form: form.split("\n")[0])
+def test_every_form_says_which_image(tmp_path: Path, form: str) -> None:
+    for line, expected in (("2.5.1-cuda12.4", "refused"), ("2.7.1-cuda12.8", "accepted")):
+        path = _laid(tmp_path / expected, form, I=f"pytorch/pytorch:{line}-cudnn9-runtime")
+        assert _verdict(path, "RTX 5090") == expected

@@ -229,7 +229,7 @@ _IMAGE_NAME = re.compile(r"[a-z0-9][\w.-]*(?:/[\w.-]+)+(?::[\w.-]+)?\Z")
 
 def started(item: Invocation) -> Image | None:
     """The image that a `docker run` starts or a `pull` fetches, or that Apptainer makes its own of."""
-    runs = item.program in ("docker", "podman") and item.arguments[:1] in (("run",), ("pull",))
+    runs = item.program in ("docker", "podman") and item.arguments[:1] in (("run",), ("pull",), ("create",))
     words = [(word.text.removeprefix("docker://"), word) for word in item.words if runs or "docker://" in word.text]
     spelled, name = next((each for each in words if _IMAGE_NAME.match(each[0])), ("", None))
     if name is None or not (runs or item.program in APPTAINER):
