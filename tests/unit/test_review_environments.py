@@ -75,6 +75,8 @@ def verdict(text: str, card: str | None = None, name: str = "a.sh", **place: str
         ("pip install numpy", "new", "open"),
         ("echo hello", "new", "open"),
         ("pip install 'torch<2.7' 'torch>=1.8'", "pascal", "accepted"),
+        ("pip install torch==2.6.0\nexit 0\npip install -U torch", "pascal", "accepted"),
+        ("pip install torch==2.6.0\ntrue && exit 0\npip install -U torch", "pascal", "refused"),
         ("pip install 'torch<2.7' 'torch>=1.8'", "new", "refused"),
         ("pip install torch==${TORCH_VERSION}", "new", "open"),
         ("pip install torch==$(cat version.txt)", "new", "open"),

@@ -263,7 +263,12 @@ class ScriptEnvironments:
         torch = self._from_index(found, requirement, base)
         if torch.version is None and here is not None and bringer.name != "torch":
             return None  # there is nothing newer than what is there
-        if here is not None and not here.same(torch) and (bringer.name != "torch" or not bringer.requirement):
+        if (
+            here is not None
+            and item.reached
+            and not here.same(torch)
+            and (bringer.name != "torch" or not bringer.requirement)
+        ):
             self.replaced.append(TorchReplaced(before=here, after=torch, found=found, wanted=bringer))
         return torch
 
