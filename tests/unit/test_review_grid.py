@@ -627,6 +627,21 @@ def test_what_is_not_known_is_never_accepted(tmp_path: Path, outside: str) -> No
     assert accepted == []
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "export CUDA_HOME=/usr/local/cuda-@C@", "export PATH=/usr/local/cuda-@C@/bin:$PATH", "module load cuda/@C@",
+        "sudo ln -sfn /usr/local/cuda-@C@ /usr/local/cuda", "sudo update-alternatives --set cuda /usr/local/cuda-@C@",
+        "sudo sh cuda_@C@.0_520.61.05_linux.run --silent --toolkit", "conda install -y -c nvidia cuda-toolkit=@C@",
+    ],
+)  # fmt: skip
+def test_every_way_to_a_toolkit_says_which(tmp_path: Path, chosen: str) -> None:
+    build = "pip install --no-build-isolation git+https://github.com/facebookresearch/pytorch3d.git"
+    text = f"a.sh\n{chosen}\npip install torch==2.7.1 --index-url @W@cu128\nTORCH_CUDA_ARCH_LIST=12.0 {build}\n"
+    for cuda, expected in (("11.8", "refused"), ("12.8", "accepted")):
+        assert _verdict(_laid(tmp_path / cuda, text, C=cuda), "RTX 5090") == expected
+
+
 _IMAGES = """
 Dockerfile\nARG BASE=@I@\nFROM ${BASE}\nRUN pip install tqdm
 === compose.yaml\nservices:\n  a:\n    image: ${IMAGE:-@I@}\n    gpus: all
