@@ -331,7 +331,7 @@ class ScriptEnvironments:
         """What pip or uv takes: from PyTorch's index of a line, else from the ordinary one."""
         index, strict = self._index(found)
         nightly = bool(index and re.search(r"/whl/(?:nightly|test)/", index))
-        local = _local(requirement)
+        local = variant_of(requirement, None)
         line = local or found.backend or variant_of(None, index)
         if line == "auto":
             line = None
@@ -408,11 +408,6 @@ def _upgrades(found: Install) -> bool:
     """What is there does not count: it is told so, or a project's own tool resolves its list alone."""
     project = found.item.program in PROJECT_TOOLS or found.item.arguments[:1] == ("add",)
     return project or found.has("-U", "--upgrade", "--force-reinstall", "--upgrade-package", "-P")
-
-
-def _local(requirement: str) -> str | None:
-    match = re.search(rf"\+({LINE}|cpu)\b", requirement)
-    return match[1] if match else None
 
 
 def _ordinary(index: str) -> bool:
