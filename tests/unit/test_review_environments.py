@@ -14,7 +14,7 @@ from rekindle.review.review import Reviewed, review_script, trace_of
 from rekindle.review.rules import wheels
 from support.command import rekindle_command
 
-CARD = {"new": "RTX 5090", "pascal": "GTX 1080 Ti", "kepler": "Tesla K80", "ampere": "RTX 3090"}
+CARD = {"new": "RTX 5090", "pascal": "GTX 1080 Ti", "kepler": "Tesla K80", "ampere": "RTX 3090", "ampere-80": "A100"}
 CONDA = "channels: [pytorch, nvidia]\ndependencies:\n  - python=3.10\n  - pytorch=2.1.0\n  - pytorch-cuda=11.8\n"
 WHL = "https://download.pytorch.org/whl"
 
@@ -74,6 +74,10 @@ def verdict(text: str, card: str | None = None, name: str = "a.sh", **place: str
         (f"pip install 'torch==2.3.1,<3' --index-url {WHL}/cu121", "ampere", "accepted"),
         ("pip install numpy", "new", "open"),
         ("echo hello", "new", "open"),
+        ("pip install 'torch<2.7' 'torch>=1.8'", "pascal", "accepted"),
+        ("pip install torch==2.6.0\nexit 0\npip install -U torch", "pascal", "accepted"),
+        ("pip install torch==2.6.0\ntrue && exit 0\npip install -U torch", "pascal", "refused"),
+        ("pip install 'torch<2.7' 'torch>=1.8'", "new", "refused"),
         ("pip install torch==${TORCH_VERSION}", "new", "open"),
         ("pip install torch==$(cat version.txt)", "new", "open"),
         ("pip install torch==2.7.1 -r not_here.txt", "ampere", "open"),
@@ -845,3 +849,17 @@ def test_a_package_of_a_followed_environment_may_name_its_channel(tmp_path: Path
     for torch, cuda, found in (("pytorch::", "", []), ("", "pytorch::", []), ("", "", ["conda-channel-missing"])):
         answer = _beside(tmp_path, "conda env create -f environment.yml\n", environment_yml=own.format(torch, cuda))
         assert [each.id for each in answer.remarks] == found
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("pip install --no-build-isolation torch==2.5.1 flash-attn", "refused"),
+        ("uv pip install --system --no-build-isolation flash-attn torch==2.5.1", "refused"),
+        ("pip install torch==2.5.1 flash-attn", "refused"),  # this pip isolates no setup.py
+        ("pip install torch==2.5.1 && pip install --no-build-isolation flash-attn==2.7.4.post1", "accepted"),
+    ],
+)
+def test_one_command_builds_an_extension_before_it_installs_torch(line: str, expected: str) -> None:
+    image = "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\nRUN apt-get update && apt-get install -y python3-pip\n"
+    assert verdict(f"{image}ENV TORCH_CUDA_ARCH_LIST=8.0\nRUN {line}\n", "ampere-80", "Dockerfile") == expected

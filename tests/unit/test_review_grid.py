@@ -580,3 +580,88 @@ def test_a_release_from_outside_is_not_the_newest(tmp_path: Path, from_outside: 
     steps = f"[{{run: 'pip install torch==${{{{ {from_outside} }}}} --index-url @W@cu128'}}]"
     files = f"a.yml\non: push\njobs:\n  a:\n    runs-on: ubuntu-latest\n    steps: {steps}\n"
     assert _verdict(_laid(tmp_path, files), "RTX 5090") == "open"
+
+
+# What is not known, by the place where it stands; none of it may be taken for the newest, or for nothing.
+_UNKNOWN = {
+    "version": "pip install torch==@U@ --index-url @W@cu128",
+    "range": "pip install torch~=@U@ --index-url @W@cu128",
+    "line": "pip install torch==2.7.1 --index-url @W@cu@U@",
+    "index": "pip install torch==2.7.1 --index-url @U@",
+    "second index": "pip install torch --extra-index-url @U@",
+    "options": "pip install torch @U@",
+    "package": "pip install torch==2.7.1 --index-url @W@cu128\npip install @U@",
+    "list": "pip install torch==2.7.1 --index-url @W@cu128\npip install -r @U@",
+    "constraint": "pip install torch -c @U@ --index-url @W@cu128",
+    "program": "@U@ install torch==2.5.1",
+    "backend": "uv pip install --system torch==2.7.1 --torch-backend=@U@",
+    "vllm": "pip install vllm==@U@",
+    "conda": "conda install -y pytorch=2.7.1 cuda-version=@U@ -c conda-forge",
+}
+_OUTSIDE = {
+    "${X}": "a.sh\n@I@",
+    "$1": "a.sh\n@I@",
+    "$(get_it)": "a.sh\n@I@",
+    "$X": "a.sh\nread -r X\n@I@",
+    "${{ inputs.x }}": "a.yml\non: push\njobs:\n  a:\n    runs-on: gpu\n    steps:\n    - run: |\n        @I@",
+    "$CI_X": ".gitlab-ci.yml\na:\n  script:\n    - |\n        @I@",
+    "$(x)": "azure-pipelines.yml\npool: a\nsteps:\n- script: |\n        @I@",
+    "$Y": "a.ps1\nparam([string]$Y)\n@I@",
+    "%X%": "a.bat\n@echo off\nset /p X=Which?\n@I@",
+    "%1": "a.bat\n@echo off\n@I@",
+    "$(X)": "Makefile\nX := $(shell ./x.sh)\na:\n\t@I@",
+    "{x}": "a.py\nimport os\nos.system(f'@I@')\n",
+}
+
+
+@pytest.mark.parametrize("outside", _OUTSIDE)
+def test_what_is_not_known_is_never_accepted(tmp_path: Path, outside: str) -> None:
+    accepted = []
+    for name, text in _UNKNOWN.items():
+        body = text.replace("@U@", outside)
+        before = _OUTSIDE[outside].rpartition("\n")[2].partition("@I@")[0]
+        after = "')\n" if outside == "{x}" else ""
+        body = f"{after}{before}".join(body.split("\n"))
+        path = _laid(tmp_path / name.replace(" ", ""), _OUTSIDE[outside].replace("@I@", body))
+        accepted += [name] if _verdict(path, "RTX 5090") == "accepted" else []
+    assert accepted == []
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "export CUDA_HOME=/usr/local/cuda-@C@", "export PATH=/usr/local/cuda-@C@/bin:$PATH", "module load cuda/@C@",
+        "sudo ln -sfn /usr/local/cuda-@C@ /usr/local/cuda", "sudo update-alternatives --set cuda /usr/local/cuda-@C@",
+        "sudo sh cuda_@C@.0_520.61.05_linux.run --silent --toolkit", "conda install -y -c nvidia cuda-toolkit=@C@",
+    ],
+)  # fmt: skip
+def test_every_way_to_a_toolkit_says_which(tmp_path: Path, chosen: str) -> None:
+    build = "pip install --no-build-isolation git+https://github.com/facebookresearch/pytorch3d.git"
+    text = f"a.sh\n{chosen}\npip install torch==2.7.1 --index-url @W@cu128\nTORCH_CUDA_ARCH_LIST=12.0 {build}\n"
+    for cuda, expected in (("11.8", "refused"), ("12.8", "accepted")):
+        assert _verdict(_laid(tmp_path / cuda, text, C=cuda), "RTX 5090") == expected
+
+
+_IMAGES = """
+Dockerfile\nARG BASE=@I@\nFROM ${BASE}\nRUN pip install tqdm
+=== compose.yaml\nservices:\n  a:\n    image: ${IMAGE:-@I@}\n    gpus: all
+=== a.yml\non: push\njobs:\n  a:\n    runs-on: gpu\n    container: @I@\n    steps: [{run: python t.py}]
+=== a.yml\non: push\njobs:\n  a:\n    runs-on: gpu\n    steps: [{uses: 'docker://@I@'}]
+=== .gitlab-ci.yml\nvariables:\n  IMG: @I@\na:\n  image:\n    name: $IMG\n  script: [python t.py]
+=== azure-pipelines.yml\npool: gpu\ncontainer: @I@\nsteps:\n- script: python t.py
+=== sky.yaml\nresources:\n  image_id: docker:@I@\nrun: |\n  python t.py
+=== bitbucket-pipelines.yml\npipelines:\n  default:\n    - step:\n        image: @I@\n        script: [python t.py]
+=== devcontainer.json\n{"image": "@I@", "runArgs": ["--gpus=all"]}
+=== run.sh\nIMG=@I@\ndocker run --rm -it --gpus all -v $PWD:/w "$IMG" bash -c 'pip install tqdm && python t.py'
+=== create.sh\ndocker create --name c --gpus all @I@
+=== exec.sh\nsingularity exec --nv docker://@I@ python t.py
+=== slurm.sh\n#!/bin/bash\n#SBATCH --gres=gpu:1\nsrun --container-image @I@ python t.py
+=== app.py\nimport modal\nimage = modal.Image.from_registry('@I@').pip_install('tqdm')
+"""
+
+
+@pytest.mark.parametrize("form", _IMAGES.strip().split("\n=== "), ids=lambda form: form.split("\n")[0])
+def test_every_form_says_which_image(tmp_path: Path, form: str) -> None:
+    for line, expected in (("2.5.1-cuda12.4", "refused"), ("2.7.1-cuda12.8", "accepted")):
+        path = _laid(tmp_path / expected, form, I=f"pytorch/pytorch:{line}-cudnn9-runtime")
+        assert _verdict(path, "RTX 5090") == expected

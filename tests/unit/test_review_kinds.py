@@ -638,3 +638,10 @@ def test_an_image_of_modal_is_told_its_variables_and_keeps_them() -> None:
     )
     assert reviewed(text, "app.py", "A100").refused
     assert not reviewed(text.replace("7.0", "8.0"), "app.py", "A100").refused
+
+
+def test_a_function_of_python_that_nobody_calls_installs_nothing() -> None:
+    head = "import subprocess\ndef pip(*names):\n    subprocess.run(['pip', 'install', *names])\n"
+    text = f"{head}subprocess.run(['pip', 'install', 'torch==2.8.0'])\n"
+    assert reviewed(text, "a.py").answered
+    assert reviewed(f"{text}pip('torch==2.5.1')\n", "a.py").refused

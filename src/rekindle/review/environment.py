@@ -36,12 +36,14 @@ from rekindle.review.packages import (
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
 from rekindle.review.subject import Known, Subject
-from rekindle.review.trace import APPTAINER, PIXI, Copied, Image, Invocation, last_part, started
+from rekindle.review.trace import APPTAINER, GIVEN, PIXI, Copied, Image, Invocation, last_part, started
 
 _INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL",
                     "UV_INDEX", "PIP_FIND_LINKS")  # fmt: skip
 
 
+# Something of an index comes from outside.
+_OPEN = re.compile(rf"[$%!]\{{?\(?\w|[{{<]|{GIVEN}")
 # What brings no torch with it.
 _ALONE = re.compile(
     r"python|pip|setuptools|wheel|packaging|ninja|cmake|psutil|numpy|cython|pybind11|gxx|gcc|cuda[\w-]*"
@@ -261,13 +263,19 @@ class ScriptEnvironments:
         torch = self._from_index(found, requirement, base)
         if torch.version is None and here is not None and bringer.name != "torch":
             return None  # there is nothing newer than what is there
-        if here is not None and not here.same(torch) and (bringer.name != "torch" or not bringer.requirement):
+        if (
+            here is not None
+            and item.reached
+            and not here.same(torch)
+            and (bringer.name != "torch" or not bringer.requirement)
+        ):
             self.replaced.append(TorchReplaced(before=here, after=torch, found=found, wanted=bringer))
         return torch
 
     def _pinned(self, found: Install, wanted: Sequence[Wanted], bringer: Wanted) -> str:
         """What else decides in the same command: constraints, and packages that go with one torch."""
-        limits = [found.limits.get("torch", "")]
+        again = [each.requirement or "" for each in wanted if each.name == bringer.name and each is not bringer]
+        limits = [found.limits.get("torch", ""), *(again if bringer.name == "torch" else ())]
         for each in wanted if exact_version(self._requirement(bringer, [])) is None else ():
             bound = pins_torch(each.name) or asks_torch(each.name)
             if each is not bringer and bound and each.requirement and each.source is None:
@@ -323,7 +331,7 @@ class ScriptEnvironments:
         """What pip or uv takes: from PyTorch's index of a line, else from the ordinary one."""
         index, strict = self._index(found)
         nightly = bool(index and re.search(r"/whl/(?:nightly|test)/", index))
-        local = _local(requirement)
+        local = variant_of(requirement, None)
         line = local or found.backend or variant_of(None, index)
         if line == "auto":
             line = None
@@ -337,7 +345,12 @@ class ScriptEnvironments:
             return msgspec.structs.replace(
                 base, version=None, variant=cuda[0] if cuda else None, kind="other", question=words, index=index
             )
-        if index and line is None and (re.search(r"[$%!]\{?\w", index) or (strict and not _ordinary(index))):
+        loose = None if index or line else next((word for word in found.item.words if word.loose), None)
+        if loose is not None:
+            words = f"what `{loose.raw[:60]}` adds to this command"
+            version = str(exact) if exact else None
+            return msgspec.structs.replace(base, version=version, kind="other", question=words)
+        if index and line is None and (_OPEN.search(index) or (strict and not _ordinary(index))):
             words = f"what the index {index[:60]} has is not known"
             version = str(exact) if exact else None
             return msgspec.structs.replace(base, version=version, kind="other", question=words, index=index)
@@ -395,11 +408,6 @@ def _upgrades(found: Install) -> bool:
     """What is there does not count: it is told so, or a project's own tool resolves its list alone."""
     project = found.item.program in PROJECT_TOOLS or found.item.arguments[:1] == ("add",)
     return project or found.has("-U", "--upgrade", "--force-reinstall", "--upgrade-package", "-P")
-
-
-def _local(requirement: str) -> str | None:
-    match = re.search(rf"\+({LINE}|cpu)\b", requirement)
-    return match[1] if match else None
 
 
 def _ordinary(index: str) -> bool:

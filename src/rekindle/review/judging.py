@@ -415,7 +415,8 @@ def questions(subject: Subject) -> Iterator[str]:
         if item.program not in _SAYS and _installs_torch(item.text) and install_of(item) is None:
             yield f"line {item.line}: what `{' '.join(item.text[:80].split())}` installs: it was not read"
     unknown = unsaid(subject)
-    for word in unknown if not answered(subject) else ():
+    alone = [word for found in subject.installs if not (found.wanted or found.lists) for word in found.item.words]
+    for word in [word for word in alone if word.loose] if answered(subject) else unknown:
         yield f"line {word.line}: what `{word.raw[:60]}` is, which is installed"
     unread_lists: list[str] = []
     for found in subject.installs:

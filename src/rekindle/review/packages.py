@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
+from functools import lru_cache
 
 import msgspec
 
@@ -43,7 +44,6 @@ PROJECT_TOOLS = frozenset({"poetry", "pixi", "pdm", "pipenv", "rye"})
 CONDAS = frozenset({"conda", "mamba", "micromamba", "conda.bat"})
 INSTALLERS = PROJECT_TOOLS | CONDAS | {"pip", "pip3", "pipx", "mim", "uv", "uvx"}
 _CLAUSE = re.compile(r"(?:[<>!~]=?|={1,3})\s*[A-Za-z\d*][\w.*+!-]*\Z")
-_PLAIN_CLAUSE = re.compile(r"(==|~=|!=|<=|>=|<|>)\s*(\d{1,9}(?:\.\d{1,9}){0,7})(\.\*)?\Z")
 
 
 CUDNN = re.compile(r"(nvidia-)?cudnn(?:-cu(\d+))?")
@@ -294,7 +294,7 @@ def _wanted(word: Word, tool: str, *, editable: bool) -> Wanted | None:
         return None
     if tool == "conda":
         return _conda(word, text)
-    if re.fullmatch(r"%%?~?\w*%?|\$\{?\w+\}?(?:\.\w+)*|\$\(.*\)|!\w+!", text):
+    if any(msgspec.structs.replace(word, text=text, known=known).loose for known in (True, False)):
         return None  # whatever the variable holds
     plain, *rest = re.split(r" ;|;(?= )", text, maxsplit=1)
     plain, marker = plain.strip(), "".join(rest).strip()
@@ -435,36 +435,15 @@ def exact_version(specifier: str | None) -> Version | None:
     return Version(match[1]) if match and (len(clauses) == 1 or not excludes(specifier, match[1])) else None
 
 
+@lru_cache(maxsize=4096)
 def excludes(specifier: str | None, version: str) -> bool:
     """Whether a version is outside of what was asked for; what cannot be read excludes nothing."""
-    parts = [part.strip() for part in (specifier or "").split(",") if part.strip()]
-    answers = [_holds(part, version) for part in parts]
-    if None not in answers:
-        return not all(answers)
     from packaging.specifiers import SpecifierSet
 
     try:
-        return not SpecifierSet(specifier or "").contains(version, prereleases=True)
+        return not SpecifierSet(re.sub(r"\+[\w.]+", "", specifier or "")).contains(version, prereleases=True)
     except ValueError:  # also for a number of five thousand digits
         return False
-
-
-def _holds(part: str, version: str) -> bool | None:
-    """One clause over plain numbers; None for anything else, which packaging (slow to import) has to read."""
-    match = _PLAIN_CLAUSE.match(part.partition("+")[0])
-    if match is None or not re.fullmatch(r"[\d.]+", version):
-        return None
-    sign, asked, star = match[1], [int(item) for item in match[2].split(".")], match[3]
-    have = [int(item) for item in version.split(".")]
-    length = max(len(asked), len(have))
-    left, right = have + [0] * (length - len(have)), asked + [0] * (length - len(asked))
-    if star or sign == "~=":
-        same = have[: len(asked) - (sign == "~=")] == asked[: len(asked) - (sign == "~=")]
-        return {"==": same, "!=": not same, "~=": same and left >= right}.get(sign)
-    return {
-        "==": left == right, "!=": left != right, "<": left < right, "<=": left <= right, ">": left > right,
-        ">=": left >= right,
-    }.get(sign)  # fmt: skip
 
 
 def by_caret(version: str) -> str:

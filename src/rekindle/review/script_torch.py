@@ -26,6 +26,7 @@ _PROGRAM_IMAGE = re.compile(r"(?:^|/)vllm/vllm-openai(?::|$)")
 _WHEEL = re.compile(
     r"torch-(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:\.(?:dev|post|a|b|rc)\w*|[ab]\w+|rc\w*)?(?:\+([\w.]+))?-"
 )
+_UNSAID = re.compile(r"=\s*[\"']?(?!\*)[^\d\s=*]")
 _CONDA_CUDA = ("pytorch-cuda", "cudatoolkit", "cuda-version", "cuda-toolkit", "cuda")
 
 
@@ -89,6 +90,10 @@ def by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptTo
     named = {each.name for each in found.wanted}
     pytorchs = bool(re.search(r"\bpytorch\b", channels)) or "pytorch-cuda" in named
     forge = "conda-forge" in channels and not pytorchs
+    unsaid = next((each for each in found.wanted if each.name in _CONDA_CUDA and _UNSAID.search(each.raw)), None)
+    if unsaid is not None and asks.build == "":
+        words = f"which CUDA `{unsaid.raw[:60]}` is"
+        return msgspec.structs.replace(base, kind="other", question=words, by=asks.name, line=asks.line)
     line = next(
         (
             CudaLine(number).name

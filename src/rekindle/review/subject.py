@@ -236,6 +236,8 @@ def _toolkit_of(program: str, words: Sequence[str]) -> Version | None:
     if program in ("module", "ml", "spack"):
         loaded = (match for word in words[1:] if (match := _MODULE.search(word)))
         return next((Version(match[1]) for match in loaded), None)
+    if program in ("ln", "update-alternatives"):  # which of them `/usr/local/cuda` is
+        return next((number for word in words if (number := toolkit_in(word))), None)
     if program in ("wget", "curl", "aria2c", "chmod", "rm"):
         return None
     installs = "install" in words

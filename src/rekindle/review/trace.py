@@ -36,6 +36,9 @@ _order = attrgetter("order")
 _BETWEEN_BLANKS = re.compile(r"(?:\"[^\"]*\"|[^\s\"])+")
 
 
+_VARIABLE = r"%%?~?\w*%?|\$\{?[\w@*:]+\}?(?:\.\w+)*|\$\(.*\)|!\w+!"
+
+
 class Word(msgspec.Struct, frozen=True):
     """One word of a command, quotes taken off and variables filled in. `raw` is how it stands in the file."""
 
@@ -44,6 +47,12 @@ class Word(msgspec.Struct, frozen=True):
     line: int
     quoted: bool = False
     known: bool = True
+
+    @property
+    def loose(self) -> bool:
+        """Options or packages that nobody knows: all of it comes from outside."""
+        outside = rf"{_VARIABLE}|{GIVEN}\w+"
+        return bool(re.fullmatch(r"\{+ ?[\w.]+ ?\}+" if self.known else outside, self.text))
 
     def apart(self, *, bare: bool = False) -> list[Word]:
         """A list in a variable is as many words as it has; a `bare` variable ends words at its blanks as well."""
@@ -220,7 +229,7 @@ _IMAGE_NAME = re.compile(r"[a-z0-9][\w.-]*(?:/[\w.-]+)+(?::[\w.-]+)?\Z")
 
 def started(item: Invocation) -> Image | None:
     """The image that a `docker run` starts or a `pull` fetches, or that Apptainer makes its own of."""
-    runs = item.program in ("docker", "podman") and item.arguments[:1] in (("run",), ("pull",))
+    runs = item.program in ("docker", "podman") and item.arguments[:1] in (("run",), ("pull",), ("create",))
     words = [(word.text.removeprefix("docker://"), word) for word in item.words if runs or "docker://" in word.text]
     spelled, name = next((each for each in words if _IMAGE_NAME.match(each[0])), ("", None))
     if name is None or not (runs or item.program in APPTAINER):

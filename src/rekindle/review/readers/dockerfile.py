@@ -257,16 +257,7 @@ class _DockerReader:
 
 
 _WITH_PACKAGES = re.compile(r"conda|mamba|venv|(?:site|dist)-packages|\s/usr/local(?:/lib)?/?(?:\s|$)|/opt/\w*env")
-_OTHERS = [
-    "CMD",
-    "ENTRYPOINT",
-    "EXPOSE",
-    "VOLUME",
-    "USER",
-    "STOPSIGNAL",
-    "HEALTHCHECK",
-    "MAINTAINER",
-    "ONBUILD",
-    "LABEL",
-]
+_OTHERS = (
+    "CMD", "ENTRYPOINT", "EXPOSE", "VOLUME", "USER", "STOPSIGNAL", "HEALTHCHECK", "MAINTAINER", "ONBUILD", "LABEL",
+)  # fmt: skip
 _INSTRUCTIONS = ("FROM", "ENV", "ARG", "LABEL", "RUN", "WORKDIR", "SHELL", "COPY", "ADD", *_OTHERS)

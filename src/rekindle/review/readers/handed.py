@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from itertools import pairwise
 
 import msgspec
@@ -60,11 +61,9 @@ def printed(words: Sequence[list[str]]) -> str | None:
 
 
 def trimmed(text: str, sign: str, pattern: str) -> str:
-    expression = ".*".join(re.escape(part) for part in pattern.split("*"))
-    if sign.startswith("#"):
-        greedy = expression if sign == "##" else expression.replace(".*", ".*?")
-        return re.sub(rf"\A(?:{greedy})", "", text, count=1)
-    for start in range(len(text)) if sign == "%%" else range(len(text) - 1, -1, -1):
-        if re.fullmatch(expression, text[start:]):
-            return text[:start]
+    """`${X#a*}`, `${X##a*}`, `${X%.*}`, `${X%%.*}`: without the shortest or the longest such beginning or end."""
+    front, places = sign[0] == "#", range(len(text) + 1)
+    for at in places if sign in ("#", "%%") else reversed(places):
+        if fnmatchcase(text[:at] if front else text[at:], pattern):
+            return text[at:] if front else text[:at]
     return text

@@ -195,9 +195,6 @@ class _ProjectReader:
         pinned = str(_table(self.data, "requires").get("python_version") or (only[1] if only else ""))
         self._ran(["uv", "venv", "--python"], [Word(pinned, pinned, self._where("", pinned))] if pinned else [])
         self.recorder.trace.admitted = admitted(asked, self._where("", asked), locked=bool(self.uv or self.poetry))
-        # The oldest that is allowed says something where it is a new one: what a torch had no wheel for.
-        if floor := re.match(r">=\s*(3\.1[2-9])", asked):
-            self.recorder.set("PYTHON", f"python{floor[1]}", self._where("", floor[1]), how="shell")
         self._requirements(_rows(project.get("dependencies")))
         for name, rows in _table(project, "optional-dependencies").items():
             self._requirements(_rows(rows), conditional=name not in (self.chosen or ()), part=name)

@@ -144,7 +144,7 @@ class _MakeReader:
 
     def run(self) -> None:
         trace = self.shared.trace
-        known = {name: value for name, value in self.values.items() if name not in self.unknown}
+        known = {name: value for name, value in self.values.items() if name not in self.unknown and "$(" not in value}
         for rows, automatic, target in self.recipes:
             if not rows or trace.full:
                 continue

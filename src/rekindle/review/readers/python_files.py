@@ -38,6 +38,7 @@ _INSTALLS = {
 }
 _IMAGE_STEPS = {*_INSTALLS, *_IMAGE_RUNS, "env"}
 _OPTIONS = {"index_url": "--index-url", "extra_index_url": "--extra-index-url", "find_links": "-f", "channels": "-c"}
+_NOT_DONE = "\0"
 _LONGEST_LIST, _CALLS, _PYTHONS = 500, 200, 8
 _INLINE = re.compile(r"(?m)^# /// script[ \t]*\n((?:#(?! ///[ \t]*$).*\n)+)# ///[ \t]*$")
 _PACKAGES = frozenset({"packages_to_install", "python_packages"})
@@ -154,14 +155,18 @@ class _CodeReader(ast.NodeVisitor):
             return
         decorators = [each for each in node.decorator_list if isinstance(each, ast.Call)]
         pythons = [key.value for each in decorators for key in each.keywords if key.arg == "python"]
-        outer = self.recorder
+        outer, values = self.recorder, self.values
+        # Nobody calls it here: what it does with what it would be given is not done.
+        names = [*(each.arg for each in node.args.args), *([node.args.vararg.arg] if node.args.vararg else [])]
+        if not node.decorator_list:
+            self.values = values | {name: [Word(_NOT_DONE, name, node.lineno)] for name in names}
         # Each Python of a session of nox is a run of its own.
         for word in [word for each in pythons for word in self.texts(each)][:_PYTHONS]:
             self.recorder = _run_of(outer, node.name, word.text, word.line)
             self.generic_visit(node)
         if self.recorder is outer:
             self.generic_visit(node)
-        self.recorder = outer
+        self.recorder, self.values = outer, values
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self._assigned(node.targets, node.value)
@@ -263,6 +268,8 @@ class _CodeReader(ast.NodeVisitor):
         self, name: str, own: list[Word], given: dict[str, ast.expr], node: ast.Call, image: Scope | None
     ) -> Scope | None:
         trace, line = self.recorder.trace, node.lineno
+        if any(_NOT_DONE in word.text for word in own):
+            return image
         if name in _STARTS or "base_image" in given:
             image = trace.open(trace.scopes[0], "job image")
             names = self.texts(given["base_image"]) if "base_image" in given else own if name in _REGISTRIES else []

@@ -50,11 +50,14 @@ _WRAPPERS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("poetry run", "pipx run", "pdm run", "pipenv run", "hatch run", "rye run"), frozenset[str]()),
     **dict.fromkeys(("time", "nohup", "command", "@", "&"), frozenset[str]()),
     **dict.fromkeys(("pixi run", "mamba run", "micromamba run"), frozenset({"-e", "-n", "--environment", "-p"})),
-    "srun": frozenset({"-n", "-c", "-p", "-N", "-t"}),
+    "srun": frozenset({"-n", "-c", "-p", "-N", "-t", "--container-image", "--container-mounts"}),
     "xargs": frozenset({"-n", "-L", "-I", "-P", "-d", "-a"}),
     **dict.fromkeys(_INSIDE, frozenset({"-B", "--bind", "--env", "-H", "--pwd", "--home"})),
 }
 
+
+# The image that Apptainer, or Slurm with pyxis, starts a program in.
+_CONTAINER = re.compile(r"(?:docker://|--container-image[= ](?:docker://)?)(\S+)")
 
 # Variables that hold a command, which the program that is started behind them runs: AUTOMATIC1111's and Forge's.
 _RUN_LATER = frozenset({"TORCH_COMMAND"})
@@ -177,6 +180,8 @@ class Recorder:
         if carried or not self.trace.afford(value, line):
             value, known = value[:200], False
         known = known and GIVEN not in value
+        if not known and (not value or "${{" in value or "$(" in value):
+            value = f"${name}"  # what nobody knows is not nothing
         if self.trace.offered and any(each.upper() in self.trace.offered for each in _NAME.findall(raw[:200])):
             self.trace.offered.add(name.upper())
         item = Assignment(
@@ -209,6 +214,11 @@ class Recorder:
         words, inner = unwrapped(seen.words)
         if not words:
             return None
+        inside = _CONTAINER.search(" ".join(word.text for word in seen.words[:20])) if words is not seen.words else None
+        if inside is not None:
+            # What starts it inside of a container says the image.
+            place = self.trace.open(self.scope, "job container")
+            self.trace.stands_on(inside[1].replace("#", "/"), seen.line, place, "$" not in inside[1])
         words = [msgspec.structs.replace(word, known=False) if GIVEN in word.text else word for word in words]
         prefix = (*seen.prefix, *self._prefix(inner))
         item = msgspec.structs.replace(

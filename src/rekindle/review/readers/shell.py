@@ -66,6 +66,8 @@ class _ShellReader(TreeReader):
             sign = following.type if following is not None and following.type in ("&", ";") else ""
             last = final <= index + 1
             self.statement(child, after="" if sign == ";" and last else sign)
+            if node.type == "program" and child.type == "command" and self._name(child) == "exit":
+                self.recorder.reached = False
 
     def statement(self, node: Node, *, checked: bool = False, piped: tuple[str, ...] = (), after: str = "") -> None:
         if not self.too_deep(node):

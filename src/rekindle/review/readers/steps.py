@@ -25,24 +25,10 @@ from rekindle.review.trace import Scope, Trace, WithoutCards, Word
 
 # In the order in which they run, wherever they stand.
 _COMMANDS = (
-    *("onCreateCommand", "updateContentCommand", "postCreateCommand", "postStartCommand", "bootcmd", "runcmd"),
-    *(
-        "before_install",
-        "install",
-        "setup",
-        "before_script",
-        "entrypoint",
-        "command",
-        "commands",
-        "cmd",
-        "cmds",
-        "shell",
-        "raw",
-        "bash",
-        "script",
-    ),
-    *("pwsh", "powershell", "run", "args", "after_script"),
-)
+    "onCreateCommand", "updateContentCommand", "postCreateCommand", "postStartCommand", "bootcmd", "runcmd",
+    "before_install", "install", "setup", "before_script", "entrypoint", "command", "commands", "cmd", "cmds", "shell",
+    "raw", "bash", "script", "pwsh", "powershell", "run", "args", "after_script",
+)  # fmt: skip
 _VARIABLES = ("variables", "env", "environment", "vars", "containerEnv", "remoteEnv")
 _BUILD = {"context", "dockerfile", "dockerFile", "dockerfile_inline", "args"}
 _ROWS = 40
@@ -93,6 +79,10 @@ class _StepsReader(YamlReader):
             self._build(build if built else node, given)
         elif (image := self.text(given.get("image")) or self.text(self.path(given.get("image"), "name"))) is not None:
             self._image(image, given["image"], scope)
+        elif named := re.fullmatch(
+            r"(?:docker:)?([\w.-]+/\S+:\S+)", "".join(self._said(given, "container", "image_id"))
+        ):
+            self._image(named[1], given.get("container") or given["image_id"], scope)
         self.part(given.get("default"), scope)
         top = scope.number == 0
         shared = {key: given[key] for key in ("before_script",) if top and key in given and "script" not in given}
@@ -196,7 +186,11 @@ class _StepsReader(YamlReader):
             self.trace.uses("setup-python", line, scope, given={"python-version": (version, line)})
 
     def _image(self, name: str, node: Node, scope: Scope) -> None:
-        name = re.sub(r"\$\{?(\w+)\}?", lambda m: v.text if (v := scope.get(m[1], self.trace.order)) else m[0], name)
+        def held(match: re.Match[str]) -> str:
+            found = scope.get(match[1], self.trace.order)
+            return found.text if found else match[2] or match[0]
+
+        name = re.sub(r"\$\{?(\w+)(?::?-([^}]*))?\}?", held, name)
         self.trace.stands_on(name, node.start_mark.line + 1, scope, "$" not in name)
 
     def _packages(self, given: dict[str, Node], scope: Scope) -> None:

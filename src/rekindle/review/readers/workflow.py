@@ -124,7 +124,10 @@ class _WorkflowReader(YamlReader):
             name = re.fullmatch(r"\$\{\{\s*matrix\.([\w-]+)\s*\}\}", text)
             given[key] = job.row[name[1]] if name and name[1] in job.row else (self.filled(text, job.row)[0], line)
         action = (self.text(step["uses"]) or "").partition("@")[0].lower()
-        self.trace.uses(action, step["uses"].start_mark.line + 1, job.scope, given=given, system=job.system)
+        line = step["uses"].start_mark.line + 1
+        self.trace.uses(action, line, job.scope, given=given, system=job.system)
+        if action.startswith("docker://"):
+            self.trace.stands_on(action.removeprefix("docker://"), line, self.trace.open(job.scope, "step"), True)
 
     def _run(self, node: Node, inner: Scope, job: _Job, *, conditional: bool) -> None:
         shell, system = job.shell, job.system

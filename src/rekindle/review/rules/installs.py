@@ -57,7 +57,7 @@ def _isolation(subject: Subject) -> Iterator[Raised]:
         extra = step.item.listed and step.item.conditional  # which nobody has to take
         if step.what == "torch":
             yield raised("isolation-torch", step.line)
-        elif step.certain and step.how == "pip" and not extra and not _pip_of_the_system(subject, step.item):
+        elif step.certain and step.how == "pip" and not extra and not pip_of_the_system(subject, step.item):
             line, own = subject.document.line(step.line), step.item.line == step.line and not step.item.listed
             # Of several commands on a line, the one that ends with its last word.
             until = max(line.rfind(step.item.words[-1].raw), 0) or len(line)
@@ -84,7 +84,7 @@ def _gone_options(subject: Subject) -> Iterator[Raised]:
             return
 
 
-def _pip_of_the_system(subject: Subject, item: Invocation) -> bool:
+def pip_of_the_system(subject: Subject, item: Invocation) -> bool:
     """One that builds what has only a setup.py beside the torch that is there: a pyproject.toml decides."""
     image = None if item.program == "uv" or subject.says("get-pip") else image_of(subject, item)
     own = subject.system_pip(image) if image is not None else None

@@ -14,6 +14,7 @@ from rekindle.review.document import Dialect
 from rekindle.review.environment import environments_of
 from rekindle.review.judging import ready_made
 from rekindle.review.remark import Raised, raised
+from rekindle.review.rules.installs import pip_of_the_system
 from rekindle.review.subject import Subject
 from rekindle.review.trace import last_part
 
@@ -45,8 +46,11 @@ def _before_torch(subject: Subject) -> Iterator[Raised]:
     for step in subject.builds:
         if step.what != "extension" or not step.certain or step.item.conditional or made.at(step.item):
             continue
-        later = next((each for each in made.every if each.order > step.item.order), None)
-        if subject.notes and not (later and subject.follows(step.line, later.line)):
+        # One command asks every project what it is before it installs any of them.
+        at_once = not step.item.listed and (not step.isolated or pip_of_the_system(subject, step.item))
+        first = step.item.order + (not at_once)
+        later = next((each for each in made.every if each.order >= first), None)
+        if subject.notes and not (later and (later.order < first + at_once or subject.follows(step.line, later.line))):
             continue
         if later is not None or (made.empty(step.item) and not step.isolated):
             when = f"torch is installed (line {later.line})" if later else "there is a torch in this environment"
