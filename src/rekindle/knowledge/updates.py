@@ -109,7 +109,8 @@ def _unzipped(source: Path) -> dict[str, bytes]:
                 raise BadInput(message, hint="this is no bundle of tables")
             if any(member.compress_type not in _PACKED for member in members):
                 raise BadInput(f"`{source}` is packed as no bundle of tables is", hint="download it again")
-            return {member.filename: archive.read(member) for member in members if not member.is_dir()}
+            # `read` without a size unpacks all that is there, whatever the directory says of it.
+            return {each.filename: archive.open(each).read(each.file_size + 1) for each in members if not each.is_dir()}
     except (zipfile.BadZipFile, OSError, EOFError, zlib.error, RuntimeError, ValueError) as error:
         raise BadInput(f"`{source}` is not a whole zip: {error}", hint="download it again") from error
 
