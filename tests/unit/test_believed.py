@@ -27,7 +27,10 @@ from rekindle.fleet.matrix_file import MatrixCell
 from rekindle.fleet.planning import FleetPlan, FleetTotals, Planned
 from rekindle.fleet.state import FleetState, status_of
 from rekindle.knowledge import updates
+from rekindle.web import page
 from rekindle.wheels.shelf import index, shelf
+from rekindle.wheels.verify import signed_report
+from rekindle.wheels.verify.verify import Verification
 from support import small_wheels, torch_like
 from support.command import rekindle_command
 from support.pace import seconds
@@ -191,3 +194,54 @@ def test_a_list_that_names_itself_is_read_once(tmp_path: Path) -> None:
 def test_a_name_before_an_at_sign_is_no_name_of_ours() -> None:
     assert web_server.names_us("127.0.0.1:8036", "127.0.0.1") and web_server.names_us("[::1]:8036", "::1")
     assert not web_server.names_us("127.0.0.1:8036@evil.example", "127.0.0.1")
+
+
+TOKEN = "hf_" + "abcDEF123" * 4
+
+
+def test_a_page_says_no_more_than_the_console() -> None:
+    said = page._templates().from_string("<p>{{ text }}</p>{{ text|sentence }}").render(text=f"<b> HF_TOKEN={TOKEN}")
+    assert TOKEN not in said and "&lt;b&gt; HF_TOKEN=&lt;secret&gt;" in said
+
+
+def test_what_is_shared_names_nobody_wherever_it_stands() -> None:
+    check = {"id": "load", "number": 1, "state": "FAIL", "found": "/home/jane/x", "card": f"GTX {TOKEN}"}
+    text = {
+        "subject": "/home/jane/torch-2.7.1.whl", "kind": "wheel", "sha256": "0" * 64, "state": "FAIL",
+        "project": "torch", "version": "2.7.1", "torch": f"2.7.1+{TOKEN}", "cudnn": "/home/jane/cudnn",
+        "python": "/home/jane/venv/bin/python", "targets": {"/home/jane/x": 3}, "checks": [check],
+        "cards": [{"index": 0, "name": f"GTX jane.doe@mail.example {TOKEN}", "capability": "6.1"}],
+    }  # fmt: skip
+    done = codec.from_json(json.dumps(text), Verification)
+    shared = codec.to_json(signed_report.field_report(done, driver=None, made_at="2026-11-19"))
+    assert "jane" not in shared and TOKEN not in shared and '"wheel": "torch-2.7.1.whl"' in shared
+
+
+def test_terms_hold_whatever_a_manifest_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REKINDLE_TOOLCHAIN", str(tmp_path / "tools"))
+    part = {"name": "cuda_nvcc", "version": "11.8.89", "file": "x.tar.xz", "size": 1, "sha256": "0" * 64, "origin": "x"}
+    offering = {"provider": "redistrib", "name": "cuda", "version": "11.8.89", "layout": "redistrib", "parts": [part]}
+    place = {"system": "linux", "arch": "x86_64"}
+    kits = [{"digest": "0" * 64, "offering": {**offering, "place": place}}]
+    made = {"schema": "rekindle.toolchain-manifest/1", "kits": kits}
+    (tmp_path / "m.json").write_text(json.dumps(made), encoding="utf-8")
+    seen = rekindle_command("toolchain", "install", "--manifest", str(tmp_path / "m.json"), "--offline")
+    assert "End User License Agreement" in seen.out + seen.err and "not accepted" in seen.err, seen
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps no time of the last change")
+def test_an_exchanged_module_is_read_again(tmp_path: Path) -> None:
+    """Of the same size, and with the time that it had."""
+    site = tmp_path / "env" / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True)
+    (tmp_path / "env" / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.2\n", encoding="utf-8")
+    with zipfile.ZipFile(_torch(tmp_path)) as archive:
+        archive.extractall(site)
+    module = site / "torch" / "lib" / "k.so"
+    asked = ("audit", str(tmp_path / "env"), "--gpu", "GTX 1080", "--os", "linux", "--driver", "550.54.14", "--json")
+    module.write_bytes(torch_like.elf("x86_64", ("sm_61",)))
+    before, first = module.stat(), rekindle_command(*asked)
+    module.write_bytes(torch_like.elf("x86_64", ("sm_90",)))
+    os.utime(module, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert module.stat().st_size == before.st_size
+    assert (first.code, rekindle_command(*asked).code) == (0, ChecksFailed.exit_code)
