@@ -17,8 +17,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rekindle.core import codec, paths, signing, web_server
-from rekindle.core.errors import BadInput, ChecksFailed, NotFound
+from rekindle.core import codec, paths, python, signing, web_server
+from rekindle.core.errors import BadInput, ChecksFailed, FetchFailed, NotFound
+from rekindle.core.redact import secrets
 from rekindle.core.untrusted import Sha256
 from rekindle.fleet import matrix_file, planning, shelved
 from rekindle.fleet.announcement import Announcement
@@ -26,8 +27,13 @@ from rekindle.fleet.job import FleetJob, JobState
 from rekindle.fleet.matrix_file import MatrixCell
 from rekindle.fleet.planning import FleetPlan, FleetTotals, Planned
 from rekindle.fleet.state import FleetState, status_of
+from rekindle.formats.binary import Binary
+from rekindle.formats.elf import Elf
 from rekindle.knowledge import updates
+from rekindle.toolchain.model import KitFile
 from rekindle.web import page
+from rekindle.wheels.closure.search_path import closure
+from rekindle.wheels.repair import providers
 from rekindle.wheels.shelf import index, shelf
 from rekindle.wheels.verify import signed_report
 from rekindle.wheels.verify.verify import Verification
@@ -245,3 +251,49 @@ def test_an_exchanged_module_is_read_again(tmp_path: Path) -> None:
     os.utime(module, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert module.stat().st_size == before.st_size
     assert (first.code, rekindle_command(*asked).code) == (0, ChecksFailed.exit_code)
+
+
+def test_a_library_is_not_asked_for_by_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a path with a folder it is loaded from where one stands; a share would be logged on to."""
+    user = Binary(name="pkg/a.so", format="elf", size=1, elf=_elf("sub/b.so"))
+    other = Binary(name="pkg/sub/b.so", format="elf", size=1, elf=_elf())
+    links = closure([user, other], requires=())
+    assert links is not None and [each.library for each in links.missing] == ["sub/b.so"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "x").mkdir()
+    for name in ("x/b.so", "b.so"):
+        (tmp_path / name).touch()
+    assert providers.on_path("b.so") and not providers.on_path("x/b.so")
+    assert not providers.on_path(str(tmp_path / "b.so")) and not providers.on_path("\\\\host\\share\\b.dll")
+
+
+def _elf(*needed: str) -> Elf:
+    return Elf(name="x", machine="x86_64", bits=64, kind="library", needed=needed, runpath=("$ORIGIN",))
+
+
+def test_what_an_index_calls_its_file_is_a_files_own_name() -> None:
+    row = {"metadata": {"name": "torch", "version": "1"}, "download_info": {"url": "http://x.example/..%2F..%2Fa.whl"}}
+    with pytest.raises(FetchFailed, match="more in it than a file's own|leaves its folder"):
+        python.pip_report(json.dumps({"install": [row]}))
+
+
+@pytest.mark.parametrize(
+    "lie", [{"path": "../x"}, {"path": "/x"}, {"path": "a/../../x"}, {"path": "x", "sha256": "../"}]
+)
+def test_a_record_of_a_toolkit_names_what_is_inside(lie: dict[str, str]) -> None:
+    codec.from_json(json.dumps({"path": "a..b/..c", "sha256": "0" * 64}), KitFile)
+    with pytest.raises(BadInput):
+        codec.from_json(json.dumps(lie), KitFile)
+
+
+@pytest.mark.parametrize("line", ['machines = "//host/x.json"', '[projects.m]\nsource = "\\\\\\\\host\\\\x"'])
+def test_a_matrix_names_no_other_computer(line: str, tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_text(f'torch = "2.7.1"\n{line}\n', encoding="utf-8")
+    with pytest.raises(BadInput, match="on another computer"):
+        matrix_file.read(tmp_path / "m.toml")
+
+
+def test_a_password_behind_a_short_word() -> None:
+    assert secrets("ENV 'pass: hunter2222'") == "ENV 'pass: <secret>'"
+    for plain in ("PASS: test-foo1", "pass: 3 tests", "bypass: abc12345"):
+        assert secrets(plain) == plain

@@ -174,6 +174,10 @@ ArchList = Annotated[
 """`5.0;8.6+PTX`, as `TORCH_CUDA_ARCH_LIST` says which GPUs a build is for."""
 
 
+HashText = Annotated[str, msgspec.Meta(pattern=r"\A(?:[0-9a-f]{64})?\Z")]
+InsideText = Annotated[str, msgspec.Meta(pattern=r"\A(?!(?:.*/)?\.\.(?:/|\Z))[^/\\\0][^\\\0]*\Z", max_length=4096)]
+
+
 def checked(kind: Callable[[str], T], text: str, name: str) -> T:
     """A value of a file that is called `name`, or an error that says so."""
     try:
