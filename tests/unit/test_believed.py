@@ -273,7 +273,7 @@ def _elf(*needed: str) -> Elf:
 
 def test_what_an_index_calls_its_file_is_a_files_own_name() -> None:
     row = {"metadata": {"name": "torch", "version": "1"}, "download_info": {"url": "http://x.example/..%2F..%2Fa.whl"}}
-    with pytest.raises(FetchFailed, match="more in it than a file's own|leaves its folder"):
+    with pytest.raises(FetchFailed, match=r"file's own|leaves"):
         python.pip_report(json.dumps({"install": [row]}))
 
 
