@@ -23,6 +23,7 @@ from rekindle.core.redact import secrets
 from rekindle.core.untrusted import Sha256
 from rekindle.fleet import matrix_file, planning, shelved
 from rekindle.fleet.announcement import Announcement
+from rekindle.fleet.factory import site as sites
 from rekindle.fleet.job import FleetJob, JobState
 from rekindle.fleet.matrix_file import MatrixCell
 from rekindle.fleet.planning import FleetPlan, FleetTotals, Planned
@@ -297,3 +298,20 @@ def test_a_password_behind_a_short_word() -> None:
     assert secrets("ENV 'pass: hunter2222'") == "ENV 'pass: <secret>'"
     for plain in ("PASS: test-foo1", "pass: 3 tests", "bypass: abc12345"):
         assert secrets(plain) == plain
+
+
+def test_what_a_site_of_ours_has_published_is_done(tmp_path: Path) -> None:
+    """Its entries come without the wheels: the next run of a factory builds none of them."""
+    matrix, folder, site = tmp_path / "matrix.toml", tmp_path / "shelf", tmp_path / "site"
+    matrix.write_text(MATRIX, encoding="utf-8")
+    plan = planning.make(matrix).plan
+    lock = plan.jobs[0].lock
+    assert lock is not None
+    (entry,) = shelf.add(folder, [_torch(tmp_path)])
+    shelved.record(folder, shelved.ShelvedJob(key=lock.key, wheel=entry.file, sha256=entry.sha256, lock=lock))
+    sites.publish(folder, site, plan, base="https://x.example/y")
+    new = tmp_path / "new"
+    records = sites.bring(str(site), new)
+    assert records is not None and not shelved.jobs_on(new)
+    planned = planning.make(matrix, shelf_folder=new, published=records.hashes)
+    assert planned.plan.jobs[0].state is JobState.DONE
