@@ -17,8 +17,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from rekindle.build.run.folders import Folders, clean
 from rekindle.core import codec, paths, python, signing, web_server
-from rekindle.core.errors import BadInput, ChecksFailed, FetchFailed, NotFound
+from rekindle.core.errors import BadInput, ChecksFailed, FetchFailed, NotFound, UsageError
 from rekindle.core.redact import secrets
 from rekindle.core.untrusted import Sha256
 from rekindle.fleet import matrix_file, planning, shelved
@@ -315,3 +316,15 @@ def test_what_a_site_of_ours_has_published_is_done(tmp_path: Path) -> None:
     assert records is not None and not shelved.jobs_on(new)
     planned = planning.make(matrix, shelf_folder=new, published=records.hashes)
     assert planned.plan.jobs[0].state is JobState.DONE
+
+
+def test_a_folder_that_is_no_builds_is_not_emptied(tmp_path: Path) -> None:
+    folders = Folders(tmp_path)
+    folders.make()
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(UsageError, match=r"holds `thesis\.tex`"):
+        clean(folders, keep=(folders.lock,))
+    assert (tmp_path / "thesis.tex").exists()
+    folders.journal.touch()
+    clean(folders, keep=(folders.lock,))
+    assert not (tmp_path / "thesis.tex").exists()
