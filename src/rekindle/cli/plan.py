@@ -334,7 +334,7 @@ def _form(text: str, output: Path | None) -> None:
         console.out(text)
         return
     if output.exists():
-        message = f"`{output}` is there already"
+        message = f"`{output}` already exists"
         raise UsageError(message, hint="leave `-o` out and merge what is printed, or name a new file")
     files.write_text(output, text.rstrip() + "\n")
     console.say(f"wrote `{output}`")

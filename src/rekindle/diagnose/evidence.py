@@ -117,9 +117,11 @@ def _of_card(facts: Facts, sure: bool, trouble: bool) -> Iterator[Judged]:
         if lacking and {"names_torch", "torch_program"} & signs:
             clash = Clash(sentence=f"the torch of today has no code for {name}", source="the wheels of PyTorch")
             yield _said("card and torch of today", clash, "torch_lacks_gpu_arch", alone=trouble)
-    if facts.variant == CPU and (card or {"smi", "cluster"} & signs):
-        clash = Clash(sentence=f"{torch} has no CUDA in it, and {name} needs one that has", source="PyPI")
-        yield _said(f"{torch} and card", clash, "torch_cpu_only", alone=sure)
+    rocm = "rocm_build" in signs and not facts.vendor
+    if (rocm or facts.variant == CPU) and (card or {"smi", "cluster", "nvidia"} & signs):
+        what = "this torch is AMD's ROCm, which" if rocm else torch
+        clash = Clash(sentence=f"{what} has no CUDA in it, and {name} needs one that has", source="PyPI")
+        yield _said("torch and card", clash, "torch_cpu_only", alone=sure or rocm)
     plain = {"unused", "plain_torch"} <= signs and not facts.variant and not facts.index and not facts.vendor
     if plain and (facts.os == "windows" or {"arm", "portable"} & signs):
         text = "`pip install torch` without an index brings a torch for the processor on Windows, as on a Jetson"
@@ -195,3 +197,20 @@ def refused(command: Command, facts: Facts) -> bool:
         if toolkit and line:
             answers.append(extension_torch.same_cuda("what it compiles", Version(toolkit[1]), line.cuda))
     return any(holds(answer) is False for answer in answers)
+
+
+_HOSTS = re.compile(
+    r"^sudo reboot|\bmodprobe\b|nvidia-smi -[a-z]+ \d|nvidia-driver|ubuntu-drivers|container-toolkit|fabricmanager|dkms"
+)
+_FOREIGN = {
+    "cluster": "That is for the administrators: tell them which node it is, and leave it out meanwhile (`--exclude=`).",
+    "hosted": "Only the host of a rented machine can: take another machine, with the newest driver that is offered.",
+    "cloud_notebook": "Only the host can: take another runtime, or begin a new session.",
+}
+
+
+def foreign(command: Command, facts: Facts) -> str | None:
+    """Who else must run it where the machine is not the reader's own: no such command is theirs to paste."""
+    text, place = str(command), next((each for each in _FOREIGN if each in facts.signs), "")
+    theirs = _HOSTS.search(text) or (place == "cluster" and text.startswith("sudo "))
+    return _FOREIGN.get(place) if theirs else None

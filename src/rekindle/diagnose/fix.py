@@ -17,7 +17,7 @@ from rekindle.core.errors import BadInput
 from rekindle.core.findings import Fix
 from rekindle.core.version import Version
 from rekindle.diagnose import advice, architectures, compilers, driver_facts, package_facts, pairs, symbols
-from rekindle.diagnose.evidence import refused
+from rekindle.diagnose.evidence import foreign, refused
 from rekindle.diagnose.expressions import World, facts_of, holds
 from rekindle.diagnose.facts import Facts, present
 from rekindle.diagnose.recovered import tried
@@ -202,6 +202,8 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
     command = command_of(step.command, step.os or facts.os, values) if step.command else None
     if text is None or (step.command and command is None) or (command and refused(command, facts)):
         return None
+    theirs = foreign(command, facts) if command else None
+    text, command = (f"{text} {theirs}", None) if theirs else (text, command)
     native = _native(command, facts.distribution) if command else None
     commands = (native,) if native else ()
     if step.plan:
@@ -210,7 +212,9 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
             return None
         if advised is not None:
             text, commands = f"{text} {advised.text}", (*commands, *advised.commands)
-    return Fix(text=text, commands=tuple(_where(each, facts) for each in commands))
+    placed = tuple(_where(each, facts) for each in commands)
+    inside = any(str(each).startswith(("./", ".\\")) for each in placed)
+    return Fix(text=f"{text} Run it in the program's folder." if inside else text, commands=placed)
 
 
 def _native(command: Command, distribution: str | None) -> Command | None:
@@ -223,14 +227,15 @@ def _native(command: Command, distribution: str | None) -> Command | None:
 
 
 def _where(command: Command, facts: Facts) -> Command:
-    """A portable program has a Python of its own, and an environment of uv no pip: a bare `pip` would serve another."""
-    portable = "portable" in facts.signs and facts.os != "linux"
-    if facts.environment and "uv" not in facts.signs:
-        return _in_environment(command, facts.environment, facts, ["-s"] if portable else [])
+    """In the environment of the log, or of the program that brings one: a bare `pip` would serve another Python."""
+    signs, folder = {*facts.signs}, facts.environment
+    if folder and "environment" in facts.told:
+        # Where a program keeps its own; not in a container or in an environment of conda.
+        folder = None if {"docker", "conda"} & signs else folder if facts.os == "linux" else folder.replace("/", "\\")
+    if folder and "uv" not in signs:
+        return _in_environment(command, folder, facts)
     command = _of_log(command, facts)
-    if portable:
-        return command.by_pip_of(r".\python_embeded\python.exe", "-s", "-m", "pip")
-    if "uv" not in facts.signs:
+    if "uv" not in signs:
         return command
     by_uv = command.by_pip_of("uv", "pip")
     # uv asks nothing before it removes a package.
@@ -238,9 +243,9 @@ def _where(command: Command, facts: Facts) -> Command:
     return Command(*words, system=command.system) if by_uv is not command else command
 
 
-def _in_environment(command: Command, folder: str, facts: Facts, alone: Sequence[str]) -> Command:
+def _in_environment(command: Command, folder: str, facts: Facts) -> Command:
     """In the environment of the log, whichever is active where the line is pasted. Nobody's name is shown."""
-    windows = facts.os == "windows"
+    windows = "\\" in folder
 
     def below(path: str) -> Word:
         home = ShellVariable("USERPROFILE" if windows else "HOME")
@@ -254,7 +259,10 @@ def _in_environment(command: Command, folder: str, facts: Facts, alone: Sequence
     if folder.endswith("/.local"):
         return command.by_pip_of(f"python{facts.python or 3}", "-m", "pip")
     inside = "/bin/python" if not windows else r"\Scripts\python.exe" if _VENV.search(folder) else r"\python.exe"
-    return command.by_pip_of(below(folder + inside), *alone, "-m", "pip")
+    # An embedded Python would take the packages of another one of the user.
+    alone = ["-s"] if folder.endswith("python_embeded") else []
+    made = command.by_pip_of(below(folder + inside), *alone, "-m", "pip")
+    return Command(*made.words, system="windows") if windows and made is not command else made
 
 
 # conda keeps its environments in `envs` (a one-click installer in `installer_files`), each with its Python at the top.
@@ -266,8 +274,7 @@ def _of_log(command: Command, facts: Facts) -> Command:
     if command.words[:3] != ("rekindle", "extension", "find") or {"--env", "--torch"} & {*command.words}:
         return command
     if facts.torch is None or facts.variant is None:
-        portable = ("--env", ".") if "portable" in facts.signs else ()
-        return Command(*command.words, *portable, system=command.system) if portable else command
+        return command
     card = min(facts.gpus).sm if facts.gpus and "--gpu" not in command.words else None
     told = present(torch=str(TorchPin(facts.torch, facts.variant)), python=facts.python, os=facts.os, gpu=card)
     more = (word for option, value in told.items() for word in (f"--{option}", value))

@@ -138,7 +138,7 @@ def signed_state(
 
 
 def _not_older(root: str, number: int, name: str) -> None:
-    """No list before the last one seen, from a server or in a folder: it could hide a withdrawal."""
+    """Who serves a shelf, or hands over its folder, may not go back to an older list: it could hide a withdrawal."""
     place = paths.data_folder("shelves.json")
     seen = codec.from_json(files.read_bytes(place), dict[str, int], name=f"`{place}`") if place.is_file() else {}
     if number < seen.get(root, 0):
