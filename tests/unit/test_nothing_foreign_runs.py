@@ -12,8 +12,9 @@ import pytest
 
 from rekindle.cli.main import run
 from rekindle.core import processes, python
-from rekindle.core.errors import NotFound
+from rekindle.core.errors import MissingTool, NotFound
 from rekindle.core.run import call
+from rekindle.install import conda
 from rekindle.machine.python import environment
 from support import small_wheels
 from support.artefacts import needs_environments
@@ -288,3 +289,23 @@ def test_a_probe_names_programs_by_their_whole_path(tmp_path: Path, monkeypatch:
     for program in ("nvcc", "./nvcc", str(Path("..", tmp_path.name, "nvcc"))):
         assert not Host().command(program).started
     assert ran(tmp_path) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the variables are Linux's, and a script is its program")
+def test_no_variable_names_a_program_by_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`VIRTUAL_ENV=venv` made `install` run a stranger's Python, `NVCC_CCBIN=./gcc` made nvcc run that."""
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "venv" / "bin" / "python"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
+    program.chmod(0o755)
+    named = {"NVCC_CCBIN": "./gcc", "CC": "gcc -m64", "CXX": "/usr/bin/g++", "LD_LIBRARY_PATH": ".::/usr/lib"}
+    said = call(["/usr/bin/env"], env=named).out
+    assert said.splitlines() == ["CC=gcc -m64", "CXX=/usr/bin/g++", "LD_LIBRARY_PATH=/usr/lib"]
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.setenv(variable, "venv")
+        assert Path(environment.find(None).root) != tmp_path / "venv"
+    monkeypatch.setenv("CONDA_EXE", "./conda")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(MissingTool, match="not on PATH"):
+        conda.program()

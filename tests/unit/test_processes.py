@@ -118,10 +118,13 @@ def test_pip_is_told_of_every_glibc_that_a_wheel_of_another_computer_may_name(
 
 
 def test_pips_report_is_read_in_one_place_and_refused_where_it_is_none() -> None:
-    info = {"url": "https://x/a-1.0%2Bcu118-py3-none-any.whl#sha256=0", "archive_info": {"hashes": {"sha256": "ab"}}}
+    info = {
+        "url": "https://x/a-1.0%2Bcu118-py3-none-any.whl#sha256=0",
+        "archive_info": {"hashes": {"sha256": "ab" * 32}},
+    }
     row = {"metadata": {"name": "a", "version": "1.0"}, "download_info": info}
     (wheel,) = python.pip_report("a word before\n" + json.dumps({"install": [row]}))
-    assert (wheel.name, wheel.sha256, wheel.direct) == ("a", "ab", False)
+    assert (wheel.name, wheel.sha256, wheel.direct) == ("a", "ab" * 32, False)
     assert wheel.file == "a-1.0+cu118-py3-none-any.whl"
     for text in ("", "{}", '{"install": [{}]}', '{"install": [{"metadata": 3, "download_info": []}]}'):
         with pytest.raises(FetchFailed, match="report"):

@@ -16,7 +16,7 @@ import msgspec
 
 from rekindle import __version__
 from rekindle.audit.answer import Audit
-from rekindle.audit.kept import keep, kept_file
+from rekindle.audit.kept import keep, kept_file, stamp_of
 from rekindle.core import codec
 from rekindle.core.processes import reads_only
 from rekindle.knowledge import tables
@@ -80,11 +80,11 @@ def _known(file: Path | None, question: str | None) -> Audit | None:
 
 def _stands(kept: _Kept) -> bool:
     try:
-        if any(os.stat(folder).st_mtime_ns != stamp for folder, stamp in kept.places.items()):
+        if any(stamp_of(os.stat(folder)) != stamp for folder, stamp in kept.places.items()):
             return False
         for path, (stamp, size) in kept.files.items():
             status = os.stat(path)
-            if (status.st_mtime_ns, status.st_size) != (stamp, size):
+            if (stamp_of(status), status.st_size) != (stamp, size):
                 return False
     except OSError:
         return False
@@ -103,7 +103,7 @@ def _keep(file: Path, question: str, answer: Audit, cache: Path | None) -> None:
     places = [*seen.folders, *(environment_checks.looked_in() if answer.environment.here else ())]
     kept = _Kept(
         asked=question,
-        places={folder: os.stat(folder).st_mtime_ns for folder in places if os.path.isdir(folder)},
+        places={folder: stamp_of(os.stat(folder)) for folder in places if os.path.isdir(folder)},
         files={path: _of(path) for path in watched if os.path.isfile(path)},
         answer=answer,
     )
@@ -112,4 +112,4 @@ def _keep(file: Path, question: str, answer: Audit, cache: Path | None) -> None:
 
 def _of(path: str) -> tuple[int, int]:
     status = os.stat(path)
-    return status.st_mtime_ns, status.st_size
+    return stamp_of(status), status.st_size

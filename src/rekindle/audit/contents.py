@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from rekindle.audit.kept import keep
+from rekindle.audit.kept import keep, stamp_of
 from rekindle.core import codec, files
 from rekindle.core.errors import RekindleError
 from rekindle.core.untrusted import PipVersion, ProjectName, leads_inside
@@ -27,7 +27,7 @@ from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.model.environment import Environment
 from rekindle.model.requirement import canonical_name
 
-_FORMAT = 10
+_FORMAT = 11
 _SUFFIXES = (".so", ".pyd", ".dll")
 _VERSIONED = re.compile(r"\.so\.\d[\w.]*\Z")
 _MODULE_TAG = re.compile(r"\.(?:cpython-(?P<linux>\d{2,3}t?)-[\w-]+\.so|cp(?P<windows>\d{2,3}t?)-win\w+\.pyd)\Z")
@@ -174,7 +174,7 @@ def _walk(top: str, kept: _KeptFiles, fresh: _KeptFiles) -> Iterator[str]:
         prefix = waiting.pop()
         folder = os.path.join(top, prefix) if prefix else top
         try:
-            stamp = os.stat(folder).st_mtime_ns
+            stamp = stamp_of(os.stat(folder))
             known = kept.folders.get(folder)
             if known is None or known.stamp != stamp:
                 known = _list(folder, stamp, top=not prefix)
@@ -205,7 +205,7 @@ def _list(folder: str, stamp: int, *, top: bool) -> _Folder:
 def _module(path: str, relative: str, kept: _KeptFiles, fresh: _KeptFiles) -> Module:
     status = os.stat(path)
     known = kept.modules.get(path)
-    if known is None or (known.size, known.stamp) != (status.st_size, status.st_mtime_ns):
+    if known is None or (known.size, known.stamp) != (status.st_size, stamp_of(status)):
         facts: dict[str, Any] = {}
         try:
             with File(Path(path), hops=True) as source:
@@ -213,7 +213,7 @@ def _module(path: str, relative: str, kept: _KeptFiles, fresh: _KeptFiles) -> Mo
         except RekindleError as error:
             facts = {"format": "unreadable", "problem": error.message}
         tag = _python_tag(relative)
-        known = Module(path=relative, size=status.st_size, stamp=status.st_mtime_ns, python=tag, **facts)
+        known = Module(path=relative, size=status.st_size, stamp=stamp_of(status), python=tag, **facts)
     fresh.modules[path] = known
     return known
 
@@ -245,7 +245,7 @@ def _python_tag(name: str) -> str | None:
 
 
 def _distribution(folder: str, kept: _KeptFiles, fresh: _KeptFiles) -> InstalledDistribution:
-    stamp = os.stat(os.path.join(folder, "METADATA")).st_mtime_ns
+    stamp = stamp_of(os.stat(os.path.join(folder, "METADATA")))
     known = kept.distributions.get(folder)
     if known is None or known.stamp != stamp:
         known = _read_distribution(Path(folder), stamp)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import zlib
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ def kept_file(cache: Path | None, environment: Environment, name: str) -> Path |
     # No hashlib: loading OpenSSL takes as long as everything else an unchanged answer needs.
     root = environment.root.encode("utf-8", "surrogateescape")
     return cache / f"{zlib.crc32(root):08x}{zlib.adler32(root):08x}-{name}.json"
+
+
+def stamp_of(status: os.stat_result) -> int:
+    """By what a file is known again. Its own time can be set to what it was, the time of its last change cannot."""
+    return hash((status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
 
 
 def keep(file: Path, known: Any) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rekindle.audit.contents import Module
+from rekindle.audit.kept import stamp_of
 from rekindle.core.errors import RekindleError
 from rekindle.formats import elf, pe
 from rekindle.formats.access import File
@@ -51,7 +52,7 @@ class Offered:
     def key(self) -> str:
         """What tells this torch from another: the sizes and times of its libraries."""
         libraries = sorted(path for path in self._folder.glob("*") if path.suffix in (".so", ".dll"))
-        facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in libraries]
+        facts = [(path.name, path.stat().st_size, stamp_of(path.stat())) for path in libraries]
         return sha256(repr(facts).encode()).hexdigest()[:16]
 
     @property

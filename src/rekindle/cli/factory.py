@@ -61,7 +61,7 @@ def publish_command(
 
     place = (shelf or shelf_folder()).resolve()
     before = sites.bring(site, place) if site else None
-    plan = planning.make(matrix, shelf_folder=place).plan
+    plan = planning.make(matrix, shelf_folder=place, published=before.hashes if before else ()).plan
     made = sites.publish(place, output or Path("site"), plan, base=base, before=before)
     if listing is not None:
         files.write_text(listing, "".join(f"{name}\n" for name in made.upload))

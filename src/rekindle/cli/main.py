@@ -295,10 +295,10 @@ def _of_system(error: OSError) -> RekindleError:
     """What no verb foresaw and the system refused: a full or read-only disk, a place that is not ours, or is a file."""
     if error.errno == errno.ENAMETOOLONG:
         return NotFound(f"no file can be called `{str(error.filename)[:80]}…`", hint="give the path of a file")
-    if error.errno in (errno.EACCES, errno.EPERM) and error.filename:
+    if error.errno in (None, errno.EACCES, errno.EPERM) and error.filename:
         named = str(error.filename)
-        if Path(named).exists() and not os.access(named, os.R_OK):
-            return NotFound(f"cannot read `{named}`: {error.strerror}", hint="check the permissions of the file")
+        if error.errno is None or (Path(named).exists() and not os.access(named, os.R_OK)):
+            return NotFound(f"cannot read `{named}`: {error.strerror}", hint="check the file, and its permissions")
     if error.errno in _NOT_OURS or (error.errno in _NO_FOLDER and error.filename):
         return files.not_writable(error.filename or "a file", error)
     return _bug(error)

@@ -100,14 +100,16 @@ def schema(kind: Any) -> dict[str, Any]:
 
 
 def _told_alike(value: Any) -> Any:
-    """Its descriptions without the margin that docstrings have before Python 3.13."""
+    """Descriptions without the margin that docstrings have before Python 3.13, patterns with the ends that all know."""
     from inspect import cleandoc
 
     if isinstance(value, dict):
-        return {
-            name: cleandoc(each) if name == "description" and isinstance(each, str) else _told_alike(each)
-            for name, each in value.items()
-        }
+        told = {name: _told_alike(each) for name, each in value.items()}
+        if isinstance(said := value.get("description"), str):
+            told["description"] = cleandoc(said)
+        if isinstance(said := value.get("pattern"), str):
+            told["pattern"] = said.replace(r"\A", "^").replace(r"\Z", "$")
+        return told
     return [_told_alike(each) for each in value] if isinstance(value, list) else value
 
 

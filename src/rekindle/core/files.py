@@ -330,13 +330,14 @@ def plain_bytes(path: Path, *, limit: int = 128 * 1024 * 1024) -> bytes:
     with os.fdopen(handle, "rb") as stream:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(None, "not a regular file")
+            raise OSError(None, "not a regular file", str(path))
         if status.st_size > limit:
-            raise OSError(None, f"{status.st_size // (1024 * 1024)} MiB, too large for a file of its kind")
+            size = f"{status.st_size // (1024 * 1024)} MiB"
+            raise OSError(None, f"{size}, too large for a file of its kind", str(path))
         # Of a file that grows meanwhile no more; those of /proc have no size, and some give nothing until they have it.
         data: bytes | None = stream.read(max(status.st_size, 1 << 20))
         if data is None:
-            raise OSError(None, "not a regular file: it has nothing to read yet")
+            raise OSError(None, "not a regular file: it has nothing to read yet", str(path))
         return data
 
 

@@ -27,6 +27,8 @@ from typing import IO, Any
 _READING = contextvars.ContextVar("reading", default=False)
 _BATCH = (".bat", ".cmd")
 _SEPARATORS = frozenset("/\\") if os.name == "nt" else frozenset("/")
+_PLACES = ("PATH", "LD_LIBRARY_PATH")
+_PROGRAMS = ("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "NVCC_CCBIN")
 _BATCH_DANGER = frozenset('"%\r\n\0')
 
 
@@ -230,10 +232,10 @@ def places(name: str, path: str, *, windows: bool, endings: str = ".exe;.bat;.cm
 def absolute_entries(path: str, *, windows: bool) -> list[str]:
     """The folders of a PATH, each once, without those that depend on where one stands."""
     entries = [entry.strip().strip('"') for entry in path.split(";" if windows else ":")]
-    return list(dict.fromkeys(entry for entry in entries if _absolute(entry, windows=windows)))
+    return list(dict.fromkeys(entry for entry in entries if is_absolute(entry, windows=windows)))
 
 
-def _absolute(folder: str, *, windows: bool) -> bool:
+def is_absolute(folder: str, *, windows: bool) -> bool:
     # On Linux also of a Windows PATH: under test it has ordinary folders.
     if folder.startswith("/") and (not windows or os.name != "nt"):
         return True
@@ -242,9 +244,14 @@ def _absolute(folder: str, *, windows: bool) -> bool:
 
 
 def _without_relative_places(env: Mapping[str, str] | None) -> dict[str, str]:
-    """What a program is given: it looks for others along this PATH, too."""
+    """What a program is given: it looks for others along this PATH, too, and starts what these variables name."""
     own = dict(os.environ if env is None else env)
     windows = os.name == "nt"
-    for name in [name for name in own if name == "PATH" or (windows and name.upper() == "PATH")]:
+    for name in [name for name in own if name in _PLACES or (windows and name.upper() == "PATH")]:
         own[name] = os.pathsep.join(absolute_entries(own[name], windows=windows))
-    return own
+    return {name: value for name, value in own.items() if not (name in _PROGRAMS and _from_here(value, windows))}
+
+
+def _from_here(value: str, windows: bool) -> bool:
+    """Whether it names a program by where one stands: a bare name is looked for along PATH."""
+    return bool(_SEPARATORS & set(value.split(" ")[0])) and not is_absolute(value.strip('"'), windows=windows)

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from rekindle.core import files, run
 from rekindle.core.errors import FetchFailed
+from rekindle.core.untrusted import PlainFileName, Sha256
 
 _PIP = ("--disable-pip-version-check", "--no-input")
 # Every one that a wheel was seen to ask for, the oldest first: pip takes a tag only if it is named.
@@ -52,12 +53,9 @@ class PipWheel(NamedTuple):
     name: str
     version: str
     url: str
+    file: PlainFileName
     direct: bool
-    sha256: str | None
-
-    @property
-    def file(self) -> str:
-        return unquote(urlsplit(self.url).path.rpartition("/")[2])
+    sha256: Sha256 | None
 
 
 def pip_report(text: str) -> list[PipWheel]:
@@ -67,14 +65,16 @@ def pip_report(text: str) -> list[PipWheel]:
             PipWheel(
                 name=str(row["metadata"]["name"]),
                 version=str(row["metadata"]["version"]),
-                url=str(row["download_info"]["url"]),
+                url=(url := str(row["download_info"]["url"])),
+                file=PlainFileName(unquote(urlsplit(url).path.rpartition("/")[2])),
                 direct=bool(row.get("is_direct")),
-                sha256=row["download_info"].get("archive_info", {}).get("hashes", {}).get("sha256"),
+                sha256=Sha256(known) if known else None,
             )
             for row in json.loads(text[text.index("{") :])["install"]
+            for known in [row["download_info"].get("archive_info", {}).get("hashes", {}).get("sha256")]
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FetchFailed("pip's report could not be read", hint="update pip: `pip install -U pip`") from error
+        raise FetchFailed(f"pip's report could not be read: {error}", hint="check its index; update pip") from error
 
 
 def for_system(system: str, machine: str) -> list[str]:

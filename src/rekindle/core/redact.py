@@ -184,7 +184,7 @@ def _secrets() -> re.Pattern[str]:
             (?:--password-stdin|\bsudo\s+-S|\bchpasswd|\bpasswd\b|--passphrase-fd|--with-token|-pass\s+stdin|cryptsetup))
         | (?P<named>(?<![A-Za-z])(?i:{_KEY})(?:[_-]\w{{1,40}})?
             |(?<=[a-z])(?:Token|Secret|Password|Passwd|Passphrase|ApiKey|AccessKey)
-            |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=HUB_|LAB_|AZP_|ADO_|GIT_|HCR_|OPS_)PAT|(?<=GH_)PAT|(?<=;)(?i:pwd)|(?<![A-Za-z])(?i:pw)(?=\x20?[=:])|(?<![A-Za-z_])(?i:pass)(?=\x20?=)|(?<![A-Za-z_])[Pp]wd(?==(?!["']?(?:[/$%.~`]|[A-Za-z]:)))|(?<=[?&])(?:sig|key|sv)(?==)
+            |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=HUB_|LAB_|AZP_|ADO_|GIT_|HCR_|OPS_)PAT|(?<=GH_)PAT|(?<=;)(?i:pwd)|(?<![A-Za-z])(?i:pw)(?=\x20?[=:])|(?<![A-Za-z_])(?i:pass)(?=\x20?=)|(?<![\w-])[Pp]ass(?=\x20?:\x20?{_MIXED}\S{{6}})|(?<![A-Za-z_])[Pp]wd(?==(?!["']?(?:[/$%.~`]|[A-Za-z]:)))|(?<=[?&])(?:sig|key|sv)(?==)
             |(?<=")key(?=":))
           (?P<sep>\\?["']?\]?\s{{0,3}}(?::=|[=:：])\s{{0,3}}\\?)
           (?:(?<=\\)(?P<escaped>["'])(?P<inside>(?:(?!\\?(?P=escaped))[^\r\n]){{4,4000}})

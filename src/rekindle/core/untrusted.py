@@ -11,7 +11,9 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Annotated, ClassVar, TypeVar
+
+import msgspec
 
 from rekindle.core.errors import BadInput
 
@@ -161,6 +163,18 @@ class InsidePath(_Checked):
             message = f"`{self}` leads out of `{root}` through a link"
             raise BadInput(message, hint="replace the link by the folder itself, or name the folder that it leads to")
         return place
+
+
+Dotted = Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,6}(?:\.[0-9]{1,8}){0,4}\Z")]
+"""Numbers with dots between them, as CUDA, cuDNN and compilers are counted. Texts once they are read, as are these:"""
+SystemName = Annotated[str, msgspec.Meta(pattern=r"\A(?:linux|windows)\Z")]
+_ARCH = r"[0-9]{1,2}\.[0-9][af]?(?:\+PTX)?"
+ArchList = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{_ARCH}(?:[;, ]+{_ARCH})*[;, ]*)?\Z", max_length=4096)]
+"""`5.0;8.6+PTX`, as `TORCH_CUDA_ARCH_LIST` says which GPUs a build is for."""
+
+
+HashText = Annotated[str, msgspec.Meta(pattern=r"\A(?:[0-9a-f]{64})?\Z")]
+InsideText = Annotated[str, msgspec.Meta(pattern=r"\A(?!(?:.*/)?\.\.(?:/|$))[^/\\\x00][^\\\x00]*\Z", max_length=4096)]
 
 
 def checked(kind: Callable[[str], T], text: str, name: str) -> T:

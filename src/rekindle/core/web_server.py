@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
+import re
 import socket
 import sys
 import threading
@@ -59,8 +60,7 @@ def is_loopback(host: str) -> bool:
 
 def names_us(header: str, bound: str) -> bool:
     """Names of this computer, and numbers: a page of a stranger's can only come by a name of its own."""
-    name = header.rsplit(":", 1)[0] if not header.endswith("]") else header
-    name = name.strip("[]").lower().rstrip(".")
+    name = re.sub(r":[0-9]{1,5}\Z", "", header).strip("[]").lower().rstrip(".")
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(name).is_loopback or not is_loopback(bound)
     others = () if is_loopback(bound) else (bound.lower(), socket.gethostname().lower(), socket.getfqdn().lower())

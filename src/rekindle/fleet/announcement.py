@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import psutil
@@ -17,16 +18,18 @@ from rekindle.compat.host_compiler import takes_compiler
 from rekindle.compat.judgement import Clash
 from rekindle.core import processes, python, signing
 from rekindle.core.errors import RekindleError
+from rekindle.core.untrusted import Dotted, SystemName
 from rekindle.core.version import Version
 from rekindle.fleet.job import FleetJob, FleetLock, JobKind
 from rekindle.machine.model import Machine
 from rekindle.model.host_compiler import gcc, msvc
+from rekindle.model.platform import PlainWord
 
 _GB = 1024**3
 
 
 class AnnouncedToolkit(msgspec.Struct, frozen=True, kw_only=True):
-    version: str
+    version: Dotted
     targets: tuple[str, ...] = ()
 
 
@@ -36,17 +39,17 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "rekindle.fleet-worker/1"
     name: str
     rekindle: str = __version__
-    system: str
-    machine: str
-    cores: int
-    memory_gb: float
-    disk_gb: float
-    slots: int = 1
+    system: SystemName
+    machine: PlainWord
+    cores: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+    memory_gb: Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+    disk_gb: Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+    slots: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = 1
     toolkits: tuple[AnnouncedToolkit, ...] = ()
-    cudnns: tuple[str, ...] = ()
+    cudnns: tuple[Dotted, ...] = ()
     pythons: tuple[str, ...] = ()
-    gcc: tuple[str, ...] = ()
-    toolsets: tuple[str, ...] = ()
+    gcc: tuple[Dotted, ...] = ()
+    toolsets: tuple[Dotted, ...] = ()
     cards: tuple[str, ...] = ()
     provisions: tuple[str, ...] = ()
     """What it could assemble by itself: `cuda==12.6`."""

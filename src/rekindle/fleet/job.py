@@ -23,7 +23,7 @@ from rekindle.core import codec, files, untrusted
 from rekindle.core.errors import BadInput, NotFound, NotWritable
 from rekindle.core.files import describe_error
 from rekindle.core.paths import sha256_of
-from rekindle.core.untrusted import InsidePath, PlainFileName, Sha256
+from rekindle.core.untrusted import ArchList, Dotted, InsidePath, PlainFileName, Sha256, SystemName
 from rekindle.core.version import Version
 from rekindle.diagnose.answer import Diagnosis
 from rekindle.fleet.matrix_file import MatrixCell
@@ -31,6 +31,7 @@ from rekindle.formats import unpacking
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.model.card import Target
 from rekindle.model.cuda_line import CudaLine
+from rekindle.model.platform import PlainWord
 from rekindle.model.torch_pin import CPU
 from rekindle.stack.plan import Pinned, Plan
 from rekindle.wheels.shelf.provenance import BuildFacts
@@ -61,13 +62,13 @@ class FleetLock(msgspec.Struct, frozen=True, kw_only=True):
     """The SHA-256 of a folder's files, or the requirement."""
     torch: str | None = None
     variant: str | None = None
-    cuda: str | None = None
-    cudnn: str | None = None
-    arch_list: str = ""
+    cuda: Dotted | None = None
+    cudnn: Dotted | None = None
+    arch_list: ArchList = ""
     python: str | None = None
     """None: the wheel is the same for every Python."""
-    system: str
-    machine: str
+    system: SystemName
+    machine: PlainWord
     profile: str = "fast"
     backend: str | None = None
     commit: str | None = None

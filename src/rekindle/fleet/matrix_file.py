@@ -135,6 +135,10 @@ def _check(matrix: MatrixFile, name: str) -> None:
         if len(re.findall("[;,]", word)) >= _MOST_CARDS:
             message = f"{name}: `{word[:40]}…` are more than {_MOST_CARDS} cards for one wheel"
             raise BadInput(message, hint="name their capabilities, each once: `5.0;6.1;7.0`")
+    paths = [path for each in matrix.projects.values() for path in (each.build, each.source) if path]
+    if shared := next(filter(untrusted.on_another_computer, (*paths, *_words(matrix.machines))), None):
+        message = f"{name} names `{shared[:60]}`, on another computer"
+        raise BadInput(message, hint="copy it here: Windows logs on to a share before anything of it is read")
     for project, entry in matrix.projects.items():
         untrusted.checked(ProjectName, project, name)
         if (entry.build is None) is (entry.source is None):

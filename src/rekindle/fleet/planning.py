@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -69,19 +69,20 @@ def make(
     *,
     machines: Sequence[Path] = (),
     shelf_folder: Path | None = None,
+    published: Collection[str] = (),
     workers: int = 1,
     one_cache: bool = True,
 ) -> Planned:
-    """The plan of a matrix. `machines` are more snapshots; `shelf_folder` says what is done already; hosted runners
-    have no `one_cache` of what is compiled: each job has its own."""
+    """The plan of a matrix. `machines` are more snapshots; `shelf_folder` says what is done already, as do
+    the hashes of what a site of ours has `published`; hosted runners have no `one_cache`: each job has its own."""
     matrix = matrix_file.read(path)
     root = path.resolve().parent
     named = {**matrix_file.snapshots_of(matrix, root), **{str(each): each for each in machines}}
     for each in named.values():
         if not each.is_file():
             raise NotFound(f"there is no snapshot `{each}`", hint="`rekindle doctor --save FILE` writes one")
-    have = shelved.jobs_on(shelf_folder) if shelf_folder else {}
-    offers = shelf.offers(shelf_folder).offers if shelf_folder and shelf_folder.is_dir() else ()
+    have = shelved.jobs_on(shelf_folder, published) if shelf_folder else {}
+    offers = shelf.offers(shelf_folder, published=published).offers if shelf_folder and shelf_folder.is_dir() else ()
     resolving = Resolving(matrix, root, offers)
     cells = list(matrix_file.cells(matrix, tuple(named)))
     # What differs in its project alone is one question: its answer is not kept for long.

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -217,9 +217,9 @@ class JobPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_job(matrix: Path, word: str, place: JobPlace, *, tell: Callable[[str], None]) -> OneJob:
-    if place.site:
-        published.bring(place.site, place.shelf)
-    planned = planning.make(matrix, shelf_folder=place.shelf)
+    records = published.bring(place.site, place.shelf) if place.site else None
+    there = records.hashes if records else ()
+    planned = planning.make(matrix, shelf_folder=place.shelf, published=there)
     (key, *more) = keys_named(planned, (word,))
     if more:
         raise UsageError(f"`{word}` names several jobs", hint="give more of the key")
@@ -231,7 +231,7 @@ def run_job(matrix: Path, word: str, place: JobPlace, *, tell: Callable[[str], N
     if missing := announcement.lacks(_here(job), have):
         raise UsageError(f"`{job.name}` cannot be built here: it needs {', '.join(missing)}", hint=_help(missing))
     running = order_run.Running(
-        _order(planned, job, place),
+        _order(planned, job, place, there),
         folder=place.work / "jobs" / key[:16],
         received=lambda sha256: place.work / "received" / sha256,
         announcement=have,
@@ -278,12 +278,12 @@ def _timer(running: order_run.Running, minutes: float | None) -> threading.Timer
     return timer
 
 
-def _order(planned: Planned, job: FleetJob, place: JobPlace) -> JobOrder:
+def _order(planned: Planned, job: FleetJob, place: JobPlace, there: Collection[str]) -> JobOrder:
     assert job.key is not None and job.lock is not None
     folder = planned.sources.get(job.key)
     wheel: ShelvedJob | None = None
     if job.needs:
-        wheel = shelved.jobs_on(place.shelf).get(job.needs[0])
+        wheel = shelved.jobs_on(place.shelf, there).get(job.needs[0])
         if wheel is None:
             raise UsageError("the torch that this job needs is not on the shelf", hint="build that job first")
         if place.site:

@@ -7,7 +7,7 @@ whom and when ever, is not built again by anybody who has the shelf.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +44,14 @@ def record(folder: Path, job: ShelvedJob) -> None:
     files.write_text(folder / FOLDER / f"{job.key}.json", codec.to_json(job) + "\n")
 
 
-def jobs_on(folder: Path) -> dict[str, ShelvedJob]:
-    """The finished jobs of a shelf by key. A record whose wheel is gone, or another, is as if it were not there."""
+def jobs_on(folder: Path, published: Collection[str] = ()) -> dict[str, ShelvedJob]:
+    """The finished jobs of a shelf by key. A record whose wheel is gone, or another, is as if it were not there: unless
+    it is among those of a site of ours, by its hash."""
     place = folder / FOLDER
     if not place.is_dir():
         return {}
-    every = (entry for entry in shelf.entries(folder) if entry.yanked is None and store.there(folder, entry))
-    wheels = {entry.file: entry.sha256 for entry in every}
+    every = (entry for entry in shelf.entries(folder) if entry.yanked is None)
+    wheels = {each.file: each.sha256 for each in every if each.sha256 in published or store.there(folder, each)}
     found = (_read(path) for path in sorted(place.iterdir()) if _KEY.match(path.name))
     return {job.key: job for job in found if job and wheels.get(job.wheel) == job.sha256}
 

@@ -139,9 +139,13 @@ def status_of(state: FleetState, *, running: bool | None = None, seconds: float 
     last = last_of(events)
     shelf = next((each.name for each in reversed(events) if each.event == "start"), None)
     checks = checks_of(events)
+    own: dict[str, list[FleetEvent]] = {}
+    for each in events:
+        own.setdefault(each.key or "", []).append(each)
     jobs = tuple(
         msgspec.structs.replace(
-            _status(job, last.get(job.key or ""), events), check=check_outcome(checks.get(job.key or ""))
+            _status(job, last.get(job.key or ""), own.get(job.key or "", [])),
+            check=check_outcome(checks.get(job.key or "")),
         )
         for job in planned.plan.jobs
     )
@@ -169,7 +173,7 @@ def _status(job: FleetJob, last: FleetEvent | None, events: list[FleetEvent]) ->
         reason=last.error or plain.reason,
         cause=cause.title if cause else None,
         fix=cause.fix.text if cause else None,
-        attempts=sum(each.event == "begin" and each.key == job.key for each in events),
+        attempts=sum(each.event == "begin" for each in events),
         deaths=deaths(events, job.key)[0],
     )
 

@@ -25,6 +25,7 @@ from rekindle.formats.remote import Remote
 
 _MOST_FILES = 500_000
 _MOST_FIELDS = 10_000
+_LARGEST_HEADERS = 2 << 20
 
 
 class Package(Protocol):
@@ -154,7 +155,7 @@ def headers(package: Package, name: str) -> dict[str, list[str]]:
         return {}
     from email.parser import HeaderParser
 
-    message = HeaderParser().parsestr(package.read(path).decode("utf-8", "replace"))
+    message = HeaderParser().parsestr(package.read(path, limit=_LARGEST_HEADERS).decode("utf-8", "replace"))
     fields: dict[str, list[str]] = {}
     if len(message) > _MOST_FIELDS:
         detail = f"{name} of `{package.name}` has more than {_MOST_FIELDS:,} fields"

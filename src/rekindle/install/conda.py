@@ -18,7 +18,8 @@ _LONG = 3600.0
 
 def program() -> str:
     """The conda that is active, or one on PATH; mamba does as well."""
-    found = os.environ.get("CONDA_EXE") or which("conda") or which("mamba")
+    named = os.environ.get("CONDA_EXE", "")
+    found = named if Path(named).is_absolute() else which("conda") or which("mamba")
     if not found:
         message = "conda is not on PATH"
         raise MissingTool(message, hint="open the prompt in which `conda` works, and run the same command there")

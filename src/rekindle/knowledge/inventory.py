@@ -42,7 +42,7 @@ def knowledge(today: date) -> Knowledge:
     changed = set(in_use.tables) if in_use else set()
     found = tuple(state for name in tables.every() if (state := _state(name, name in changed)))
     newest = max(state.newest for state in found)
-    return Knowledge(newest=newest, update=in_use.made_at if in_use else None, stale=stale(today), tables=found)
+    return Knowledge(newest=newest, update=str(in_use.made_at) if in_use else None, stale=stale(today), tables=found)
 
 
 def stale(today: date) -> str | None:

@@ -14,8 +14,6 @@ from rekindle.review.packages import Install, install_of, listed, options_of, pa
 from rekindle.review.readers.recorder import moved
 from rekindle.review.trace import Invocation, Trace, Word
 
-_DEEPEST = 4
-
 
 def followed(trace: Trace, item: Invocation) -> list[Install]:
     """What a command installs, with the lists it names filled in where they lie beside the script."""
@@ -28,7 +26,7 @@ def followed(trace: Trace, item: Invocation) -> list[Install]:
     for name in found.lists:
         if name.endswith((".yml", ".yaml")):
             installs += _project(trace, item, name, Dialect.ENVIRONMENT, found.environment)
-    whole = _words(trace, item, found.lists, 0)
+    whole = _words(trace, item, found.lists, set())
     if whole:
         again = install_of(msgspec.structs.replace(item, words=(*item.words, *whole)))
         installs[0] = found = again or found
@@ -54,16 +52,17 @@ def _opened(trace: Trace, item: Invocation, name: str) -> OtherFile | None:
     return found
 
 
-def _words(trace: Trace, item: Invocation, names: tuple[str, ...], depth: int) -> list[Word]:
-    """The words of lists of requirements, and of those that they name in turn."""
+def _words(trace: Trace, item: Invocation, names: tuple[str, ...], met: set[str]) -> list[Word]:
+    """The words of lists of requirements, and of those that they name in turn, each once."""
     words: list[Word] = []
-    for name in names if depth < _DEEPEST else ():
-        other = _opened(trace, item, name) if not name.endswith((".yml", ".yaml")) else None
+    for name in names:
+        other = _opened(trace, item, name) if name not in met and not name.endswith((".yml", ".yaml")) else None
+        met.add(name)
         if other is None:
             continue
         rows = listed(other.text, item.line)
         inner = tuple(after.text for word, after in pairwise(rows) if word.text in ("-r", "--requirement"))
-        words += [*rows, *_words(trace, item, inner, depth + 1)]
+        words += [*rows, *_words(trace, item, inner, met)]
     return words
 
 

@@ -19,6 +19,7 @@ from rekindle.core import codec, console, files, untrusted
 from rekindle.core.errors import BadInput, NoRoute, UsageError
 from rekindle.core.paths import sha256_of
 from rekindle.core.untrusted import (
+    ArchList,
     Commit,
     CondaPin,
     LocalLabel,
@@ -27,6 +28,7 @@ from rekindle.core.untrusted import (
     PlainFileName,
     PlainValue,
     Sha256,
+    SystemName,
 )
 from rekindle.core.version import Version
 from rekindle.knowledge import tables
@@ -36,6 +38,7 @@ from rekindle.knowledge.torch import options, patches, releases
 from rekindle.knowledge.torch.releases import parse_arch_list
 from rekindle.knowledge.torch.torch_wheels import opened_wheels
 from rekindle.model.cuda_line import index_of
+from rekindle.model.platform import PlainWord
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route, Stack
 from rekindle.stack.rules import RouteKind
@@ -130,8 +133,9 @@ class Plan(Stack, frozen=True, kw_only=True):
     made_by: str = f"rekindle {__version__}"
     knowledge: str
     """SHA-256 over the tables the verdict stands on: two plans with the same one were made from the same facts."""
-    system: str
-    machine: str
+    system: SystemName
+    machine: PlainWord
+    arch_list: ArchList | None = None
     cards: Annotated[tuple[Card, ...], msgspec.Meta(max_length=256)]
     wish: Wish
     torch: _Version
@@ -261,7 +265,7 @@ def differences(plan: Plan, other: Plan) -> tuple[PlanDifference, ...]:
     """What comes out otherwise, field by field. The version of Rekindle that wrote it is of no interest."""
     found = []
     for field in msgspec.structs.fields(Plan):
-        if field.name in ("made_by", "wish", "toolchain", "seal"):
+        if field.name in ("made_by", "wish", "toolchain", "seal", "commands"):
             continue
         planned, here = (codec.to_builtins(getattr(each, field.name)) for each in (plan, other))
         if planned != here:
@@ -310,11 +314,7 @@ def check_seal(plan: Plan, *, unlocked: bool = False) -> None:
 
 def check_cards(plan: Plan) -> None:
     """What is built with CUDA has code for the cards that it is for."""
-    try:
-        targets = parse_arch_list(plan.arch_list or "")
-    except (ValueError, IndexError) as error:
-        message = f"the plan's `arch_list`, `{(plan.arch_list or '')[:60]}`, is not a list of architectures"
-        raise BadInput(message, hint="write it like `3.5;5.0;8.6+PTX`") from error
+    targets = parse_arch_list(plan.arch_list or "")
     for card in plan.cards if plan.cuda is not None else ():
         if all(runs(target, one) is Runs.NO for one in card.capabilities for target in targets):
             message = f"the plan's `arch_list`, `{plan.arch_list}`, has no code for its card {card.name}"

@@ -21,7 +21,7 @@ from rekindle.core.version import Version
 from rekindle.inputs import plain
 from rekindle.inputs.versions import read_cuda
 from rekindle.knowledge.cuda import toolkits as published
-from rekindle.knowledge.cuda.toolchains import licence_terms
+from rekindle.knowledge.cuda.toolchains import licence_terms, licences
 from rekindle.machine.host import Host
 from rekindle.machine.toolchain import gcc, toolkits
 from rekindle.model.card import Capability
@@ -31,7 +31,7 @@ from rekindle.toolchain import report
 from rekindle.toolchain import verify as verifying
 from rekindle.toolchain.assemble import rules
 from rekindle.toolchain.install import Installation
-from rekindle.toolchain.model import Kit, Offering, ProviderSettings, ToolSpec, licences_of, provider
+from rekindle.toolchain.model import Kit, Offering, ProviderSettings, ToolSpec, provider
 from rekindle.toolchain.store import Store
 
 Say = Callable[[str], None]
@@ -175,7 +175,7 @@ def _accepted(store: Store, offerings: Sequence[Offering], command: InstallComma
     if path.is_file():
         before = codec.from_json(files.read_bytes(path, limit=1 << 20), _Acceptances, name=f"`{path}`")
     known = {one.licence for one in before.accepted}
-    names = licences_of([part for offering in offerings for part in offering.parts])
+    names = {name for each in offerings for name in (*each.licences, *licences(each.provider, each.name))}
     rows = [row for row in licence_terms() if row.id in names and row.id not in known]
     if not rows:
         return

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from rekindle.core.errors import UnknownName, UsageError
-from rekindle.core.untrusted import PlainFileName, Sha256, checked
+from rekindle.core.untrusted import HashText, InsideText, PlainFileName, Sha256, checked
 from rekindle.core.version import Version, typed
 from rekindle.inputs import plain
 from rekindle.inputs.versions import read_cudnn, spelled_cuda
@@ -112,8 +112,8 @@ class Offering(_Tool, frozen=True, kw_only=True):
 class KitFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One file of a kit, or a link where `link` is set."""
 
-    path: str
-    sha256: str = ""
+    path: InsideText
+    sha256: HashText = ""
     size: int = 0
     executable: bool = False
     link: str | None = None

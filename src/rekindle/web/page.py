@@ -18,6 +18,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from rekindle.core import console
+from rekindle.core.redact import secrets
 
 
 def render(template: str, /, *, script: str | None = None, **values: Any) -> str:
@@ -73,6 +74,7 @@ def _templates() -> jinja2.Environment:
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("rekindle.web"),
         autoescape=True,
+        finalize=_safe,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -84,9 +86,14 @@ def _templates() -> jinja2.Environment:
     return made
 
 
+def _safe(value: Any) -> Any:
+    """What a page says of logs and machines, as the console says it; not what is markup already, such as a script."""
+    return secrets(value) if type(value) is str else value
+
+
 def sentence(text: str) -> Markup:
     """A sentence of the command line: what stands between backticks is code."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(secrets(text)))))
 
 
 def gaps(text: str) -> Markup:

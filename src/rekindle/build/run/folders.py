@@ -21,7 +21,7 @@ from rekindle.build.configure import compiler_cache
 from rekindle.build.configure.request import BuildRequest
 from rekindle.core import codec, files
 from rekindle.core.disk import size_of
-from rekindle.core.errors import Locked, NotFound
+from rekindle.core.errors import Locked, NotFound, UsageError
 from rekindle.core.paths import cache_folder
 from rekindle.knowledge.builds.profiles import cpu_level
 from rekindle.model.cuda_line import CudaLine
@@ -147,11 +147,12 @@ _TRIES = 5
 
 def clean(folders: Folders, *, keep: Sequence[Path] = ()) -> int:
     """Remove everything but `keep`; how many went. What cannot be removed is an error that says why."""
-    gone = 0
-    for entry in sorted(folders.root.iterdir()):
-        if entry not in keep:
-            gone += remove(entry)
-    return gone
+    there = sorted(folders.root.iterdir())
+    strange = [each for each in there if each not in vars(folders).values()]
+    if strange and not folders.journal.exists():
+        message = f"`{folders.root}` is no folder of a build: it holds `{strange[0].name}`"
+        raise UsageError(message, hint="name another with `--work`, or leave `--clean` out")
+    return sum(remove(entry) for entry in there if entry not in keep)
 
 
 def remove(path: Path) -> int:

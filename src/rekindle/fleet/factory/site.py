@@ -39,6 +39,10 @@ class FactoryRecords(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[ShelvedJob, ...] = ()
     wheels: tuple[ShelvedWheel, ...] = ()
 
+    @property
+    def hashes(self) -> frozenset[str]:
+        return frozenset(wheel.sha256 for wheel in self.wheels)
+
 
 class FactorySite(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of `rekindle factory publish`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -146,6 +146,13 @@ redistrib_sets = rows("toolchains.toml", "redistrib", RedistribSet)
 conda_sets = rows("toolchains.toml", "conda", CondaSet)
 msvc_components = rows("toolchains.toml", "msvc", MsvcComponent)
 licence_terms = rows("toolchains.toml", "licence", LicenceTerms)
+
+
+def licences(provider: str, tool: str) -> set[str]:
+    """Whose terms hold for a tool of a provider, whatever a list that somebody hands over says of its parts."""
+    sets: dict[str, Callable[[], Sequence[DebianSet | IndexSet | RedistribSet | CondaSet]]]
+    sets = {"debian": debian_sets, "index": index_sets, "redistrib": redistrib_sets, "conda": conda_sets}
+    return {row.licence for row in sets.get(provider, tuple)() if row.tool == tool} - {""}
 
 
 @cached

@@ -15,6 +15,7 @@ import msgspec
 
 from rekindle.core import codec
 from rekindle.core.errors import BadInput
+from rekindle.core.processes import is_absolute
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each, spell
 from rekindle.machine.model import Environments, FoundPython, FoundTorch
@@ -151,7 +152,9 @@ def in_order(
     """Which Python counts when none is named: the active environment's, then PATH's, then Rekindle's own."""
     name = "python.exe" if windows else "python"
     found: list[str] = []
-    venv, conda = variable("VIRTUAL_ENV"), variable("CONDA_PREFIX")
+    # One that depends on where one stands may be anybody's.
+    named = (variable(each) or "" for each in ("VIRTUAL_ENV", "CONDA_PREFIX"))
+    venv, conda = (each if is_absolute(each, windows=windows) else "" for each in named)
     if venv:
         found.append(join(venv, "Scripts" if windows else "bin", name))
     if conda:

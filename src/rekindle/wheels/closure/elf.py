@@ -130,7 +130,8 @@ class ElfWalk(Walk):
 
     def _on_run_path(self, found: Binary, library: str, how: LoadTime) -> Binary | None:
         assert found.elf is not None
-        for where in run_folders(found, (*found.elf.rpath, *found.elf.runpath)):
+        # A name with a folder in it is taken from where one stands, or from anywhere: no run path is asked.
+        for where in () if "/" in library else run_folders(found, (*found.elf.rpath, *found.elf.runpath)):
             inside = matching(self.by_path, posixpath.join(where, library), how)
             if inside:
                 return self.by_path[inside[0]]

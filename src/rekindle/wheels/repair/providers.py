@@ -16,7 +16,7 @@ import msgspec
 
 from rekindle.compat.judgement import Clash
 from rekindle.compat.library_card import cudnn_serves
-from rekindle.core import console, python
+from rekindle.core import console, python, untrusted
 from rekindle.core.errors import BadInput, FetchFailed
 from rekindle.core.paths import cache_folder, sha256_of
 from rekindle.core.run import call
@@ -112,12 +112,11 @@ class Providers:
 
 
 def on_path(library: str) -> Path | None:
-    """Where PATH would find it: to be named, never to be taken."""
-    for folder in os.environ.get("PATH", "").split(os.pathsep):
-        path = Path(folder, library)
-        if folder and path.is_file():
-            return path
-    return None
+    """Where PATH would find it: to be named, never to be taken. A wheel may name `\\\\host`, which is not asked."""
+    if untrusted.problem(library) or "/" in library:
+        return None
+    every = (Path(folder, library) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder)
+    return next((path for path in every if path.is_file()), None)
 
 
 def _from_file(library: str, path: Path, licence: str | None) -> Supply:

@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -249,8 +249,8 @@ def doubts(folder: Path, wheels: Sequence[ShelvedWheel]) -> dict[str, str]:
     }
 
 
-def offers(folder: Path, keys: Sequence[PublicKey] | None = None) -> ShelfOffers:
-    """One damaged entry does not hide the others.
+def offers(folder: Path, keys: Sequence[PublicKey] | None = None, *, published: Collection[str] = ()) -> ShelfOffers:
+    """One damaged entry does not hide the others. What is `published`, by its hash, need not lie there.
 
     `keys`: it is somebody's folder, where an entry that none of these has signed is only what somebody says.
     """
@@ -260,7 +260,7 @@ def offers(folder: Path, keys: Sequence[PublicKey] | None = None) -> ShelfOffers
     for path in store.entry_files(folder):
         try:
             entry = store.read_entry(path)
-            if not store.there(folder, entry):
+            if entry.sha256 not in published and not store.there(folder, entry):
                 raise BadInput("its wheel is not there, or another file has its name")
             good.append(entry)
         except RekindleError as error:
