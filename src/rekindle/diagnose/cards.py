@@ -47,10 +47,10 @@ _TI = r"\d{3,4} ?(?:Ti|ti|TI)"
 # "my 4060", "a 4060 8G": the family is left out where the number alone is one, and nothing is counted by it.
 _BARE = r"(?:(?:20[678]|30[5-9]|40[5-9]|50[5-9])0|16[56]0 ?(?:ti|super|s))"
 _NUMBER = re2.compile(
-    r"(?i)(?:\b(?:my|an?|dedicated|discrete|gpu is|gpu:|using|with|on|have|both)(?: the| an?)? "
+    r"(?i)(?:\b(?:my|an?|dedicated|discrete|gpu is|gpu:|using|with|on|for|have|both)(?: the| an?)? "
     r"(?:\d{1,2} ?GB )?|[张块了是])"
     rf"({_BARE} ?(?:ti(?: super)?|super|laptop|mobile)?)"
-    r"(?: ?\d{1,2} ?GB?\b|[,.]? (?:card|gpu|with|and|on|nvidia)\b|[,.] |[的就]|\W*$)"
+    r"(?: ?\d{1,2} ?GB?\b|[,.]? (?:card|gpu|with|and|on|it|nvidia)\b|[,.] |[的就]|\W*$)"
 )
 _OF_SERIES = re2.compile(
     r"(?i)\b(?:RTX|GTX|GeForce) ?([2-5]0|1[06])(?:xx|[ -]?series)\b"
