@@ -29,7 +29,6 @@ from rekindle.knowledge.logs.extension_homes import distribution, home
 from rekindle.knowledge.logs.signatures import CauseRow, FixStep, of_cause
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.options import options
-from rekindle.model.card import Capability
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.torch_pin import TorchPin
 from rekindle.stack import coverage
@@ -328,26 +327,21 @@ def _of_cards(facts: Facts) -> dict[str, str]:
     if not facts.gpus:
         return {}
     oldest = min(facts.gpus)
-    last = last_cudnn(oldest)
+    last, torch = last_cudnn(oldest), facts.torch
+    # Of several cards those that the torch of the log has no code for.
+    lacked = [each for each in facts.gpus if torch and coverage.torch_lacks(torch, facts.variant, facts.os, each)]
     return present(
         arch=";".join(str(gpu) for gpu in sorted(set(facts.gpus))),
         arch_digits=";".join(gpu.sm.removeprefix("sm_") for gpu in sorted(set(facts.gpus))),
         gpu=max(facts.gpus),
         gpu_sm=oldest.sm,
-        lacked_sm=_lacked(facts).sm,
+        lacked_sm=min(lacked or facts.gpus).sm,
         several_cards=len(set(facts.gpus)) > 1,
         oldest_card=(facts.gpu_name if facts.gpus[0] == oldest else None) or oldest.sm,
         newest_number=str(facts.gpus.index(max(facts.gpus))),
         last_cudnn=last and last.release,
         last_branch=driver_card.window(oldest, facts.counting).last,
     )
-
-
-def _lacked(facts: Facts) -> Capability:
-    """Of several cards the one that the torch of the log has no code for."""
-    torch, line, system = facts.torch, facts.variant, facts.os
-    lacked = [each for each in facts.gpus if torch and coverage.torch_lacks(torch, line, system, each)]
-    return min(lacked or facts.gpus)
 
 
 # `mistralcuda.lib` is a part of the build itself; `cudart.lib` and `cuda.lib` are the toolkit's.
