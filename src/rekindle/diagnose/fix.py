@@ -137,7 +137,7 @@ def _apart(steps: list[Fix]) -> list[Fix]:
 
 def _begun(text: str) -> tuple[str, str]:
     """The sentences that a screen has room for, and the others; a sentence of its own length is cut at a semicolon."""
-    for end in (r"(?<=[.:])\s(?=[A-Z`\"])", r"(?<=[;,:])\s"):
+    for end in (r"(?<=[.:])(?<!\(evidence:)\s(?=[A-Z`\"])", r"(?<=[;,:])\s"):
         parts = re.split(end, text)
         count = next((n for n in range(len(parts), 0, -1) if len(" ".join(parts[:n]).split()) <= MOST_WORDS), None)
         if count is not None:
