@@ -258,6 +258,7 @@ def _in_environment(command: Command, folder: str, facts: Facts) -> Command:
     if folder.endswith("/.local"):
         return command.by_pip_of(f"python{facts.python or 3}", "-m", "pip")
     inside = "/bin/python" if not windows else r"\Scripts\python.exe" if _VENV.search(folder) else r"\python.exe"
+    inside = "" if folder.endswith("PythonSlicer") else inside
     # An embedded Python would take the packages of another one of the user.
     alone = ["-s"] if folder.endswith("python_embeded") else []
     made = command.by_pip_of(below(folder + inside), *alone, "-m", "pip")
