@@ -443,5 +443,5 @@ def test_a_driver_that_runs_the_cuda_is_not_called_too_old(driver: str, system: 
 
 
 def test_a_sentence_is_not_cut_inside_of_its_brackets() -> None:
-    log = "Windows 10, GTX 1080 Ti, easyocr\nCUDA not available - defaulting to CPU. Note: This module is much faster.\n"
+    log = "Windows 10, GTX 1080 Ti, easyocr\nCUDA not available - defaulting to CPU. Note: much faster with one.\n"
     assert not first(log).fix.text.endswith("(evidence:")
