@@ -394,7 +394,7 @@ def test_an_environment_without_pip_is_served_by_uv(
         monkeypatch.delenv(name)
     command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(tmp_path / "uv"), "uv"]
     if subprocess.run(command, capture_output=True, check=False).returncode:
-        unverified("uv could not be had from the index")
+        unverified("uv could not be downloaded from the index")
     folder = tmp_path / "env"
     venv.create(folder, with_pip=False)
     monkeypatch.setenv("PATH", f"{tmp_path / 'uv' / 'bin'}{os.pathsep}{os.environ['PATH']}")

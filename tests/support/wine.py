@@ -61,7 +61,7 @@ class Bench:
         self.emulator = ("box64",) if self.architecture == "arm64" else ()
 
     def set_up(self) -> None:
-        """Everything but the interpreters. Does nothing when it is there already."""
+        """Everything but the interpreters. Does nothing when it already exists."""
         reason = why_not()
         if reason:
             raise CannotSetUp(reason)

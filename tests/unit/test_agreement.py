@@ -89,12 +89,12 @@ def test_a_version_that_is_none_is_a_mistake_everywhere(words: tuple[str, ...]) 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("install", "--plan", "plan.toml", "--gpu", "K80"), "`--plan` does not go with `--gpu`"),
-        (("install", "--undo", "--torch", "2.7.1"), "`--undo` does not go with `--torch`"),
+        (("install", "--plan", "plan.toml", "--gpu", "K80"), "`--plan` cannot be combined with `--gpu`"),
+        (("install", "--undo", "--torch", "2.7.1"), "`--undo` cannot be combined with `--torch`"),
         (("plan", "--gpu", "K80", "--torch", "2.1", "--torch", "2.2"), "`--torch` was given twice"),
         (("doctor", "--machine", "a.json", "--machine", "b.json"), "`--machine` was given twice"),
-        (("plan", "--from", "p.toml", "--torch", "2.1"), "`--from` does not go with `--torch`"),
-        (("plan", "--gpu", "K80", "--list", "--why-not", "torch==2.1"), "`--list` does not go with `--why-not`"),
+        (("plan", "--from", "p.toml", "--torch", "2.1"), "`--from` cannot be combined with `--torch`"),
+        (("plan", "--gpu", "K80", "--list", "--why-not", "torch==2.1"), "`--list` cannot be combined with `--why-not`"),
     ],
 )
 def test_what_is_given_is_used_or_refused(words: tuple[str, ...], said: str) -> None:

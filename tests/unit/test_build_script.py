@@ -538,7 +538,7 @@ def test_the_patches_in_a_script_do_what_rekindle_patch_does(tmp_path: Path, pla
     file = Path("tools", "build_pytorch_libs.py")
     assert (one / file).read_bytes() == (other / file).read_bytes() != b""
     assert b"get_vc_env" in (one / file).read_bytes()
-    assert standalone_steps.patch(str(one)) == 0, "a second time it is there already"
+    assert standalone_steps.patch(str(one)) == 0, "a second time it is done already"
     assert (one / file).read_bytes() == (other / file).read_bytes()
 
 

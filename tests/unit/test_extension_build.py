@@ -1,4 +1,4 @@
-"""Building an extension: a wheel that is there already, torchvision's own way, the log, the cause of a failure."""
+"""Building an extension: a wheel that already exists, torchvision's own way, the log, the cause of a failure."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_the_refusal_names_the_versions_that_serve() -> None:
     assert "take `" not in none.fix.text
 
 
-# -- a wheel that is there already -----------------------------------------------------------------------------------
+# -- a wheel that already exists -----------------------------------------------------------------------------------
 
 
 class _Index(http.server.BaseHTTPRequestHandler):

@@ -512,7 +512,7 @@ def test_the_verb_answers_by_its_schema(monkeypatch: pytest.MonkeyPatch) -> None
     ("words", "said"),
     [
         (("--cuda", "12.8"), "needs `--torch`"),
-        (("--torch", "2.8.0+cu128", "--env", "."), "does not go with"),
+        (("--torch", "2.8.0+cu128", "--env", "."), "cannot be combined with"),
     ],
 )
 def test_half_a_question_is_refused(words: tuple[str, ...], said: str) -> None:

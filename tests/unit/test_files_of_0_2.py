@@ -69,7 +69,7 @@ def test_a_shelf_of_0_2_is_read(tmp_path: Path) -> None:
 
 
 def test_what_0_2_installed_is_undone(tmp_path: Path) -> None:
-    """Its record names the files of the environment by their whole paths."""
+    """Its record names the files of the environment by their full paths."""
     site = tmp_path / "lib" / "python3.11" / "site-packages"
     folder = paths.state_folder(tmp_path) / "undo-20261116T140219000000"
     for root, version, text in (

@@ -27,7 +27,7 @@ def test_a_plan_that_cannot_be_written_is_no_answer_first(tmp_path: Path) -> Non
     """The whole answer was printed, and then that the folder is no plan."""
     seen = rekindle_command("plan", "--gpu", "GTX 1080 Ti", "-o", str(tmp_path))
     assert seen.code == 2
-    assert "is there already and is not a plan" in seen.err
+    assert "already exists and is not a plan" in seen.err
     assert seen.out == ""
 
 

@@ -264,7 +264,7 @@ def test_the_plan_offers_it_on_windows_and_says_that_it_was_not_run_there() -> N
     assert found is not None and found.base == "torch 2.7.1+cu118"
     assert found.unverified.startswith("not yet run on Windows")
     assert found.commands[1].words[-1] == "torch==2.7.1+cu118"
-    assert less("2.3.1") is None, "the headers of its cuDNN cannot be had"
+    assert less("2.3.1") is None, "the headers of its cuDNN are missing"
 
 
 def test_a_gpu_half_asks_for_less_room_than_a_complete_build() -> None:

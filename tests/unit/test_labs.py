@@ -155,7 +155,7 @@ def test_a_form_is_written_for_each_stack_that_has_it(tmp_path: Path) -> None:
     mine.mkdir()
     (mine / "thesis.txt").write_text("mine", encoding="utf-8")
     seen = rekindle_command(*words, "-o", str(mine))
-    assert seen.code == 2 and "is there already" in seen.err
+    assert seen.code == 2 and "already exists" in seen.err
     assert [file.name for file in mine.iterdir()] == ["thesis.txt"]
     seen = rekindle_command(*words, "-o", str(tmp_path / "lists"))
     assert seen.code == NoRoute.exit_code

@@ -308,7 +308,7 @@ def test_a_file_of_the_user_is_never_replaced(tmp_path: Path) -> None:
     words = ("plan", "--gpu", "V100", "--os", "linux", "-o", str(mine))
     for more in ((), ("--as", "uv")):
         seen = rekindle_command(*words, *more)
-        assert seen.code == 2 and "is there already" in seen.err
+        assert seen.code == 2 and "already exists" in seen.err
         assert mine.read_text(encoding="utf-8") == '[project]\nname = "mine"\n'
 
 
@@ -396,7 +396,7 @@ def test_machines_that_are_alike_share_a_line_and_say_what_to_run(tmp_path: Path
     ("system", "python"), [("windows", r"torch-env\Scripts\python"), ("linux", "torch-env/bin/python")]
 )
 def test_another_python_is_used_without_being_activated(system: str, python: str) -> None:
-    """`.venv` is there already where the README was followed, and PowerShell runs no activation as it comes."""
+    """`.venv` already exists where the README was followed, and PowerShell runs no activation as it comes."""
     seen = rekindle_command("plan", "--gpu", "K80", "--os", system, "--python", "3.14")
     printed = [line.strip() for line in seen.out.partition("  Run\n")[2].partition("\n\n")[0].splitlines()]
     assert printed[0] == "uv venv --seed --python 3.12 torch-env"

@@ -349,7 +349,10 @@ def test_the_driver_that_a_script_installs_has_to_run_its_torch(line: str) -> No
     "line",
     [
         "su - me -c 'pip install torch==2.8.0'", "sudo bash -lc 'pip install torch==2.8.0'", "poetry add torch@2.8.0",
-        "eval 'pip install torch==2.8.0'",
+        "eval 'pip install torch==2.8.0'", "uv run --with torch==2.8.0 x.py",
+        "docker exec -w /a c pip install torch==2.8.0",
+        "docker run --gpus all -v a:b i bash -c 'pip install torch==2.8.0'",
+        "ssh host 'pip install torch==2.8.0'", "sbatch --wrap 'pip install torch==2.8.0'",
     ],
 )  # fmt: skip
 def test_an_install_inside_another_command_is_read(line: str) -> None:
@@ -359,8 +362,8 @@ def test_an_install_inside_another_command_is_read(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "pipx install torch==2.8.0", "uv run --with torch==2.8.0 x.py", "ssh host pip install torch==2.8.0",
-        "python -c \"import os; os.system('pip install torch==2.8.0')\"", "docker exec c pip install torch==2.8.0",
+        "pipx install torch==2.8.0", "ssh host pip install torch==2.8.0",
+        "python -c \"import os; os.system('pip install torch==2.8.0')\"",
     ],
 )  # fmt: skip
 def test_an_install_that_was_not_read_is_not_accepted(line: str) -> None:

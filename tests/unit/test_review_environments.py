@@ -69,9 +69,13 @@ def verdict(text: str, card: str | None = None, name: str = "a.sh", **place: str
         (f"pip install torch==2.7.1+cpu --index-url {WHL}/cpu", "ampere", "refused"),
         ("pip install torchvision==0.15.2", "new", "refused"),
         ("pip install vllm==0.8.5", "new", "refused"),
+        (f"python3.13t -m venv v\nv/bin/pip install torch==2.5.1 --index-url {WHL}/cu124", "ampere", "refused"),
+        (f"pip install 'torch==2.3.2,<3' --index-url {WHL}/cu121", "ampere", "refused"),
+        (f"pip install 'torch==2.3.1,<3' --index-url {WHL}/cu121", "ampere", "accepted"),
         ("pip install numpy", "new", "open"),
         ("echo hello", "new", "open"),
         ("pip install torch==${TORCH_VERSION}", "new", "open"),
+        ("pip install torch==$(cat version.txt)", "new", "open"),
         ("pip install torch==2.7.1 -r not_here.txt", "ampere", "open"),
     ],
 )

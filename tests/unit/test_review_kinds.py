@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -564,3 +565,76 @@ def test_notes_that_name_no_system_are_not_for_windows(command: str) -> None:
     assert not reviewed(block, "README.md", "RTX 3060").refused
     windows = f"# Setup\n```\nset TORCH=1\n{command}\n```\n"
     assert any("for Windows" in each.found for each in reviewed(windows, "README.md", "RTX 3060").remarks)
+
+
+def test_a_release_with_a_suffix_is_a_number_for_the_table_of_builds() -> None:
+    text = "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\nRUN pip install flash-attn==2.7.4.post1\nRUN pip install torch\n"
+    assert reviewed(text, "Dockerfile", "A100").refused
+
+
+@pytest.mark.parametrize(
+    ("rows", "card", "refused"),
+    [
+        # One right below another: both are meant, in this order.
+        (f"pip install torch==2.9.1 --index-url {WHL}/cu126\npip install -U torch", "Tesla P40", True),
+        (f"pip install torch==2.9.1 --index-url {WHL}/cu126\n# or\npip install -U torch", "Tesla P40", False),
+        ("pip install --no-build-isolation flash-attn==2.8.3\npip install torch==2.8.0", "A100", True),
+        ("pip install torch==2.8.0\npip install --no-build-isolation flash-attn==2.8.3", "A100", False),
+        ("python3.13 -m venv v\n```\nand\n```\npip install torch==2.2.2", "A100", True),
+    ],
+)
+def test_commands_of_notes_that_stand_together_follow_each_other(rows: str, card: str, refused: bool) -> None:
+    assert reviewed(f"# How to\n\n```bash\n{rows}\n```\n", "README.md", card).refused == refused
+
+
+def test_a_wheel_of_another_system_that_stands_alone_in_notes_is_a_question() -> None:
+    wheel = "https://a.org/flash_attn-2.7.4+cu12torch2.5-cp310-cp310-win_amd64.whl"
+    answer = reviewed(f"```bash\npip install torch==2.5.1\npip install {wheel}\n```\n", "README.md", "A100")
+    assert any("windows" in each for each in answer.questions)
+
+
+def test_a_cell_fills_in_the_names_of_python() -> None:
+    cells = ["TORCH = '2.5.1'", "!pip install torch==$TORCH", "%pip install tqdm=={VISION}"]
+    text = json.dumps({"cells": [{"cell_type": "code", "source": each} for each in cells]}, indent=1)
+    assert torches(text, "a.ipynb") == [(9, "torch 2.5.1+cu124")]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "card", "found"),
+    [
+        ("uv run --with torch==2.5.1 --extra a train.py\n", "a.sh", "RTX 5090", (1, "torch 2.5.1+cu124")),
+        (f"uvx --index {WHL}/cu128 --with=torch==2.8.0 jupyter\n", "a.sh", "RTX 5090", (1, "torch 2.8.0+cu128")),
+        (
+            f"[testenv]\ndeps = torch==2.7.1\nset_env =\n    PIP_INDEX_URL = {WHL}/cu128\n",
+            "tox.ini", "RTX 5090", (2, "torch 2.7.1+cu128"),
+        ),
+        (
+            f"[testenv]\ninstall_command = pip install -i {WHL}/cu118 {{opts}} {{packages}}\ndeps = torch==2.6.0\n",
+            "tox.ini", "RTX 3090", (3, "torch 2.6.0+cu118"),
+        ),
+    ],
+)  # fmt: skip
+def test_what_brings_a_torch_of_its_own(text: str, name: str, card: str, found: tuple[int, str]) -> None:
+    assert torches(text, name) == [found]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("[options]\npython_requires = ==3.12.*\ninstall_requires = torch==2.1.2\n", "setup.cfg"),
+        ("from setuptools import *\nsetup(python_requires='>=3.12', install_requires=['torch==2.1.2'])\n", "setup.py"),
+    ],
+)
+def test_a_project_that_allows_no_python_of_its_torch_is_refused(text: str, name: str) -> None:
+    assert reviewed(text, name, "A100").refused
+    assert not reviewed(text.replace("3.12", "3.11"), name, "A100").refused
+
+
+def test_an_image_of_modal_is_told_its_variables_and_keeps_them() -> None:
+    text = (
+        "import modal\nimage = modal.Image.from_registry('nvidia/cuda:12.4.1-devel-ubuntu22.04')\n"
+        "image = image.env({'TORCH_CUDA_ARCH_LIST': '7.0'})\nimage = image.run_commands('pip install torch==2.5.1', "
+        "'pip install --no-build-isolation git+https://github.com/facebookresearch/pytorch3d')\n"
+    )
+    assert reviewed(text, "app.py", "A100").refused
+    assert not reviewed(text.replace("7.0", "8.0"), "app.py", "A100").refused

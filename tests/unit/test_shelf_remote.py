@@ -12,7 +12,6 @@ import pytest
 
 from rekindle.core import signing
 from rekindle.core.errors import ChecksFailed, RekindleError
-from rekindle.install import apply
 from rekindle.install.shelf_offers import Shelves, on_shelves, require_signed
 from rekindle.wheels.shelf import index, serve, shelf, store
 from support import torch_like
@@ -138,10 +137,10 @@ def test_an_exchanged_wheel_is_not_installed(friend: Friend) -> None:
     """The hash of a wheel is known from the day it was added, also on a shelf that is a folder."""
     (offer,) = on_shelves(Shelves(addresses=(str(friend.folder),)))
     wheel = Path(str(offer.location))
-    apply.unchanged(wheel)
+    store.unchanged(wheel)
     wheel.write_bytes(wheel.read_bytes() + b"x")
     with pytest.raises(ChecksFailed, match="is not the file that was added"):
-        apply.unchanged(wheel)
+        store.unchanged(wheel)
 
 
 def test_facts_come_from_the_statement_not_from_the_listing(friend: Friend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -374,7 +374,7 @@ def test_a_torch_without_one_of_its_files_is_not_mended_by_the_newest_torch(tmp_
     code = (("sm_35",),)
     wheel = torch_like.wheel(tmp_path, libraries={"torch/lib/libtorch_cuda.so": code})
     said = " ".join(rekindle_command("inspect", str(wheel)).out.split())
-    assert "this torch is not whole" in said
+    assert "this torch is not complete" in said
     assert "pip install torch" not in said
 
 

@@ -832,7 +832,7 @@ def test_what_cannot_be_had_names_the_nearest_that_can(monkeypatch: pytest.Monke
     how = installing.Installation(settings=ProviderSettings(state=tmp_path))
     with pytest.raises(NoRoute) as refused:
         installing.find(ToolSpec.parse("cuda==12.6"), how)
-    assert refused.value.hint and refused.value.hint.startswith("`cuda==12.4` can be had from debian; ")
+    assert refused.value.hint and refused.value.hint.startswith("`cuda==12.4` is available from debian; ")
     assert asked == ["debian cuda==12.6", "conda cuda==12.6", "debian cuda==12"]
     assert waited == [f"asking {each.replace(' ', ' for ')}" for each in asked]
 

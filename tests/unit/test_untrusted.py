@@ -262,7 +262,7 @@ def test_a_record_starts_no_conda_where_none_is(
 
 @links
 def test_undo_of_an_earlier_version_still_works(handed_over: Path) -> None:
-    """0.1 wrote whole paths."""
+    """0.1 wrote full paths."""
     (handed_over / "pip.conf").write_text("[install]\n", encoding="utf-8")
     assert undo(handed_over, files={str(handed_over / "pip.conf"): None}, freeze=["no version"]) == 0
     assert not (handed_over / "pip.conf").exists()

@@ -36,7 +36,7 @@ def compile_c(source: str, to: Path) -> Path:
 
 
 def stand_in(to: Path, *answers: tuple[str, str, int]) -> Path:
-    """A real executable that answers like a program that cannot be had here.
+    """A real executable that answers like a program that is not available here.
 
     Each answer is (what the command line must hold, what is printed as UTF-8, exit code); the first that fits is given.
     """

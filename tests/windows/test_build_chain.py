@@ -1,7 +1,7 @@
 r"""A real Windows-side build: `.cmd` -> cmake.exe -> ninja.exe -> tcc.exe -> app.exe, below a folder with a space,
 parentheses and letters outside ASCII.
 
-Wine cannot vouch for: MSVC and nvcc (they cannot be had here; tcc stands for the compiler), response files of `link`,
+Wine cannot vouch for: MSVC and nvcc (not available here; tcc stands for the compiler), response files of `link`,
 the speed of anything, antivirus locks on fresh executables.
 """
 

@@ -2,7 +2,7 @@
 
     python -m tools.observe TABLE [ARGUMENT...] [--accept] [--tape DIR] [--index URL]
     python -m tools.observe all [--dry] [--source NAME=PATH...]
-                                                 every table; one whose source cannot be had here is UNVERIFIED
+                                                 every table; one whose source is not available here is UNVERIFIED
     python -m tools.observe list                 the tables and what each needs
     python -m tools.observe bundle FILE          a bundle of all tables for `rekindle knowledge update`
 

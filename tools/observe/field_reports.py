@@ -2,7 +2,7 @@
 
     python -m tools.observe.field_reports FILE... --source URL
 
-`URL` is where the report was sent publicly: a row without a pointer is nobody's word. A report that is there already is
+`URL` is where the report was sent publicly: a row without a pointer is nobody's word. A report that already exists is
 replaced by its hash.
 """
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rekindle.core import paths
+from rekindle.core.command import Command, rekindle
 from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
 from rekindle.knowledge.gpu import gpus
 from rekindle.model.card import NamedCard
 from rekindle.model.driver import Driver
+from rekindle.model.environment import Environment
 
 if TYPE_CHECKING:
     from rekindle.machine.model import FoundGpu
@@ -56,6 +58,14 @@ def cards_of(names: Sequence[str], place: Situation) -> tuple[NamedCard, ...]:
 def words(cards: Sequence[NamedCard]) -> tuple[str, ...]:
     """The cards as options of another of our commands."""
     return tuple(word for card in cards for word in ("--gpu", gpus.spelled(card.name, (card.capability,))))
+
+
+def install_command(
+    environment: Environment, cards: Sequence[NamedCard], driver: Driver | None = None, *more: str
+) -> Command:
+    """The command that puts a torch for these cards into this environment, with what belongs to that torch."""
+    told = ("--driver", str(driver.version)) if driver else ()
+    return rekindle("install", environment.root, *words(cards), *told, *more, system=environment.os)
 
 
 def _named(match: gpus.Match) -> NamedCard:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from packaging.requirements import Requirement
 
 from rekindle.audit.answer import AuditedModule, MendingStep
-from rekindle.audit.cards import words
+from rekindle.audit.cards import install_command, words
 from rekindle.audit.contents import Contents, InstalledDistribution
 from rekindle.compat.companion import release_for
 from rekindle.core.command import Command, rekindle
@@ -39,14 +39,6 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     finding: Finding
     package: str | None = None
     about: tuple[str, ...] = ()
-
-
-def install_command(
-    environment: Environment, cards: Sequence[NamedCard], driver: Driver | None = None, *more: str
-) -> Command:
-    """The command that puts a torch for these cards into this environment, with what belongs to that torch."""
-    told = ("--driver", str(driver.version)) if driver else ()
-    return rekindle("install", environment.root, *words(cards), *told, *more, system=environment.os)
 
 
 def bringing(library: str, machine: str, cuda_major: int | None) -> str | None:

@@ -180,7 +180,7 @@ def write_record(folders: Folders, shown: Overview, version: str) -> Path:
 def without_places(text: str, work: Path) -> str:
     """Without what says whose machine it was."""
     for folder, name in ((work, "WORK"), (Path.home(), "~")):
-        # As a whole path: with the folder `/b`, `/usr/bin` stays what it is.
+        # As a full path: with the folder `/b`, `/usr/bin` stays what it is.
         text = re.sub(rf"(?<![\w./\\-]){re.escape(str(folder))}(?![\w.-])", name, text)
     return redact(text)
 

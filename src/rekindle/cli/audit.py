@@ -65,7 +65,7 @@ def _show(answer: Audit) -> None:
     console.out()
     console.out(_summary(answer))
     if answer.torch is None:
-        from rekindle.audit.mending import install_command
+        from rekindle.audit.cards import install_command
 
         console.out(f"no torch is in it: `{install_command(where, answer.cards)}` installs one")
 

@@ -174,7 +174,7 @@ def exclude(leading: str, others: Iterable[str], *, hint: str | None = None) -> 
     if not extra:
         return
     spelled = {option.name: option.opts[0] for option in click.get_current_context().command.params}
-    message = f"`{spelled[leading]}` does not go with {', '.join(f'`{spelled[name]}`' for name in extra)}"
+    message = f"`{spelled[leading]}` cannot be combined with {', '.join(f'`{spelled[name]}`' for name in extra)}"
     raise UsageError(
         message, hint=hint or f"leave out one of them; see `{click.get_current_context().command_path} --help`"
     )

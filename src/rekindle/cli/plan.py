@@ -131,6 +131,9 @@ def command(**given: Any) -> int:
         shown = verdict if written is None else answers.once_written(verdict, written)
         console.out(answers.verdict(shown, everything=asked_for.everything))
     if asked_for.output is not None and writes:
+        from rekindle.wheels.shelf import store
+
+        store.unchanged(verdict.recommended.location)  # a plan pins the file as it is
         lock.write(lock.plan_of(verdict), asked_for.output)
         console.say(f"wrote `{asked_for.output}`")
     # Nothing works as it is, though something may after a change.
@@ -257,6 +260,7 @@ def _lab(asked_for: PlanOptions, places: dict[str, Situation], found: Nodes, wis
     from rekindle.stack import lab
     from rekindle.stack import plan as lock
     from rekindle.stack.forms import Form, render
+    from rekindle.wheels.shelf import store
 
     folder, form = asked_for.output, asked_for.form
     assert folder is not None
@@ -272,6 +276,7 @@ def _lab(asked_for: PlanOptions, places: dict[str, Situation], found: Nodes, wis
     def put(each: lab.Lock, folder: Path) -> str:
         file = folder / (each.name + _SUFFIX[form])
         if form is None:
+            store.unchanged(each.verdict.recommended.location)
             lock.write(lock.plan_of(answers.once_written(each.verdict, file)), file)
         else:
             files.write_text(file, texts[each.name])
@@ -329,7 +334,7 @@ def _form(text: str, output: Path | None) -> None:
         console.out(text)
         return
     if output.exists():
-        message = f"`{output}` is there already"
+        message = f"`{output}` already exists"
         raise UsageError(message, hint="leave `-o` out and merge what is printed, or name a new file")
     files.write_text(output, text.rstrip() + "\n")
     console.say(f"wrote `{output}`")

@@ -84,7 +84,7 @@ def command(
     if trial or old_driver or time_limit:
         raise UsageError("`--trial`, `--old-driver` and `--time-limit` need `--stand-in`")
     if no_run and (bench or all_gpus):
-        raise UsageError("`--no-run` does not go with `--bench` or `--all-gpus`", hint="leave one of them out")
+        raise UsageError("`--no-run` cannot be combined with `--bench` or `--all-gpus`", hint="leave one of them out")
     from rekindle.core import findings
     from rekindle.inputs.torch import with_cuda
     from rekindle.wheels import tags

@@ -51,7 +51,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 @cached
 def window(capability: Capability, counting: str, *, last_branch: str | None = None) -> Window:
-    """It is known to drivers from the CUDA release on that first compiled for it: no list of first drivers is whole."""
+    """Drivers know it from the CUDA release on that first compiled for it: no list of first drivers is complete."""
     facts = capabilities.facts(capability)
     first = toolkits.first_toolkit_for(capability)
     since = facts.first_cuda if facts else None

@@ -72,7 +72,7 @@ def download(
     sha256: str | None = None,
     most: int | None = None,
 ) -> Path:
-    """Fetch `url` to the file `to`, going on where an earlier try stopped. The file appears only when it is whole.
+    """Fetch `url` to the file `to`, going on where an earlier try stopped. The file appears only when it is complete.
 
     More than `most` bytes are refused: whoever answers decides how much comes.
     """

@@ -30,17 +30,18 @@ def cache_folder(*inside: str) -> Path:
     named = os.environ.get("REKINDLE_CACHE")
     if named:
         return Path(named, *inside)
+    return _home("cache", "XDG_CACHE_HOME", "~/.cache").joinpath(*inside)
+
+
+def _home(kind: str, variable: str, usual: str) -> Path:
+    """What platformdirs answers, on Linux without its import: every answer asks for one of these folders. One that
+    depends on where one stands is none, as the standard says: a stranger's folder would give us tables and keys."""
     if system() == "linux":
-        return _home("XDG_CACHE_HOME", "~/.cache").joinpath("rekindle", *inside)
-    from platformdirs import user_cache_dir
+        named = Path(os.environ.get(variable, "").strip())
+        return (named if named.is_absolute() else Path(usual).expanduser()) / "rekindle"
+    import platformdirs
 
-    return Path(user_cache_dir("rekindle", appauthor=False), *inside)
-
-
-def _home(variable: str, usual: str) -> Path:
-    """What platformdirs answers on Linux, without its import: every answer asks for one of these folders."""
-    named = os.environ.get(variable, "").strip()
-    return Path(named) if named else Path(usual).expanduser()
+    return Path(getattr(platformdirs, f"user_{kind}_dir")("rekindle", appauthor=False))
 
 
 def shelf_folder() -> Path:
@@ -51,11 +52,7 @@ def shelf_folder() -> Path:
 
 def data_folder(*inside: str) -> Path:
     """Where what must not be lost is kept: the shelf, keys."""
-    if system() == "linux":
-        return _home("XDG_DATA_HOME", "~/.local/share").joinpath("rekindle", *inside)
-    from platformdirs import user_data_dir
-
-    return Path(user_data_dir("rekindle", appauthor=False), *inside)
+    return _home("data", "XDG_DATA_HOME", "~/.local/share").joinpath(*inside)
 
 
 def toolchain_folder() -> Path:
@@ -85,9 +82,7 @@ def knowledge_folder() -> Path:
 
 def config_folder() -> Path:
     """Where the user's own settings are read from. It may not exist."""
-    from platformdirs import user_config_dir
-
-    return Path(user_config_dir("rekindle", appauthor=False))
+    return _home("config", "XDG_CONFIG_HOME", "~/.config")
 
 
 def shelf_variable() -> str:

@@ -80,7 +80,7 @@ _NOT_SAID = (
 )
 """A line that says `password` goes on like this, too: in PAM's files and in errors."""
 _SIGNS = (
-    "@", "/t/", "//hooks.", "//discord", "bearer", "basic", "token", "secret", "passw", "passphrase", "sshpass",
+    "/t/", "//hooks.", "//discord", "bearer", "basic", "token", "secret", "passw", "passphrase", "sshpass",
     "pass:", "_pwd", "cred", "auth", "_pass", "github_pat", "key", "nature", "sig=", "cook", "begin ", "login", "curl",
     " -p", "wget", "/user:", ";pwd", "redis-cli", "net use", "net  use", "sudo", "psk", "de passe", "contrase",
     "senha", "hasło", "пароль", "密", "パス", "비밀", "pw=", " pass ", "/p ", "/rp ", " -w", " -k", " -t", "keypass",
@@ -94,8 +94,8 @@ _SIGNS = (
     ":*:",
 )  # fmt: skip
 """No secret is without one of these, folded: most lines have none, and the expression is not even compiled."""
-_SIGNS_AS_WRITTEN = ("-u ", "-u=", "-u\t", "-u\n")
-"""`-U` is pip's upgrade, and stands in many an answer."""
+_SIGNS_AS_WRITTEN = re.compile(r"-u[ =\t\n]|\S@\S")
+"""`-U` is pip's upgrade, `CPU @ 3.60GHz` a clock: they stand in many an answer."""
 _LONG_WORD = 16
 _MOST_OF_A_LINE = 4
 """A program may be given more than one; what stands before the first is then looked at again."""
@@ -301,7 +301,7 @@ def _short(text: str) -> str:
 def _without(text: str) -> str:
     for plain in dict.fromkeys(unseen.sub("", text) for unseen in (_SEQUENCE, _UNSEEN)):
         folded = plain.casefold()
-        signs = any(sign in folded for sign in _SIGNS) or any(sign in plain for sign in _SIGNS_AS_WRITTEN)
+        signs = any(sign in folded for sign in _SIGNS) or _SIGNS_AS_WRITTEN.search(plain)
         if signs and (masked := _masked(plain)) != plain:
             return masked
     return text

@@ -161,7 +161,7 @@ def driver_runs(machine: Machine) -> Iterator[Finding]:
 def whole(machine: Machine) -> Iterator[Finding]:
     for turn, toolkit in enumerate(machine.toolkits):
         if not toolkit.missing:
-            yield say("cuda.whole", State.PASS, f"CUDA {short(toolkit)} in {toolkit.root} is whole")
+            yield say("cuda.whole", State.PASS, f"CUDA {short(toolkit)} in {toolkit.root} is complete")
         else:
             found = f"CUDA {short(toolkit)} in {toolkit.root} lacks {listed(toolkit.missing)}"
             fix = "install the missing parts, or use it only for extensions that do not need them"
@@ -210,7 +210,7 @@ def the_cudnn(machine: Machine) -> Iterator[Finding]:
         if one.missing:
             yield say("cudnn.whole", State.FAIL, f"{name} lacks {listed(one.missing)}")
         elif one.version:
-            yield say("cudnn.whole", State.PASS, f"{name} is whole")
+            yield say("cudnn.whole", State.PASS, f"{name} is complete")
         for card in machine.capabilities:
             serves = any(runs(t, card) is not Runs.NO for t in one.targets) if one.targets else None
             if serves is None and one.version:

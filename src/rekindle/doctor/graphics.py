@@ -49,7 +49,7 @@ def present(machine: Machine) -> Iterator[Finding]:
         driver = machine.driver
         running = f", though {listed(driver.sources)} reports driver {driver.version}" if driver else ""
         state, found = State.WARN, f"no NVIDIA card in this machine{running}"
-    example = rekindle("plan", "--gpu", "GTX 1080 Ti", "--os", "windows")
+    example = rekindle("plan", "--gpu", "GTX 1080 Ti")
     yield say("gpu.present", state, found, fix="name the card you mean, for example", commands=(example,))
 
 

@@ -73,7 +73,7 @@ class DoctorReport(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
     verdict: Route | None = None
     """What `rekindle plan` recommends for this machine; null without a card and with `--only`."""
     folded: tuple[str, ...] = ()
-    """Checks that only a build from source would mind, where nothing has to be built: they do not count."""
+    """Checks that matter only for a build from source, where nothing has to be built: they do not count."""
     next: Fix | None = None
     """The one thing to do now: commands, or a sentence where no command does it."""
 

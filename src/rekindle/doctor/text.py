@@ -59,7 +59,7 @@ def _findings(answer: DoctorReport, *, everything: bool) -> list[str]:
                 lines.append(console.finding(finding))
                 lines.append(_COLUMN + console.paint(finding.id, "dim"))
     if folded:
-        said = f"only a build from source would mind: {', '.join(sorted(folded))} (`--all` shows why)"
+        said = f"matters only for a build from source: {', '.join(sorted(folded))} (`--all` shows why)"
         lines.append(console.wrap(said, indent=_COLUMN, first=f"{'folded':<11}"))
     return lines
 

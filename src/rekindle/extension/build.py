@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.audit.audit import installed_torch
-from rekindle.audit.mending import install_command
+from rekindle.audit.cards import install_command
 from rekindle.build.configure.environment import VariableChange
 from rekindle.build.configure.render import render
 from rekindle.build.governor.governor import make_gate, summary
@@ -171,7 +171,7 @@ def _failure(project: str, log: Path, found: Preparation) -> StepFailed:
         diagnosis = for_python(diagnosis, found.builder)
     elsewhere = _elsewhere(found)
     if diagnosis is not None and diagnosis.causes:
-        return StepFailed(f"{message}\n\n{report.text(diagnosis)}", hint=f"the whole log is in `{log}`{elsewhere}")
+        return StepFailed(f"{message}\n\n{report.text(diagnosis)}", hint=f"the full log is in `{log}`{elsewhere}")
     hint = f"no known cause; read the end of `{log}`, or `{rekindle('diagnose', str(log))}`{elsewhere}"
     return StepFailed(message, hint=hint)
 

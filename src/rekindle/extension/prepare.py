@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.audit.mending import install_command
+from rekindle.audit.cards import install_command
 from rekindle.build.configure.environment import BuildEnvironment as BuildEnvironment
 from rekindle.build.configure.environment import BuildPlaces, VariableChange, compute, set_to
 from rekindle.build.configure.request import BuildFile, BuildRequest, resolve

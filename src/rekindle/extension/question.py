@@ -108,7 +108,7 @@ def of(name: str, said: TorchNamed, *, place: Path | None = None, gpus: Sequence
                 return beside(name, best, environment, where)
         return in_environment(name, environment, where, gpus)
     if place is not None:
-        raise UsageError(f"`--env` does not go with `--{option}`", hint="leave out one of them")
+        raise UsageError(f"`--env` cannot be combined with `--{option}`", hint="leave out one of them")
     if said.torch is None and not gpus:
         hint = "or `--gpu`: then the torch that `rekindle plan` takes for that card is meant"
         raise UsageError(f"`--{option}` needs `--torch`", hint=hint)

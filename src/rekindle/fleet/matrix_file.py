@@ -21,7 +21,7 @@ import msgspec
 from rekindle.core import codec, files, untrusted
 from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, NotFound, UnknownName, UsageError, did_you_mean
-from rekindle.core.untrusted import ProjectName
+from rekindle.core.untrusted import PlainFileName, ProjectName
 from rekindle.knowledge.torch.companions import PROJECTS
 
 SCHEMA = "rekindle.matrix-file/1"
@@ -147,6 +147,7 @@ def below(path: Path) -> list[Path]:
     """The folders of projects of your own, seen from the matrix, for a repository that holds both.
 
     What a runner writes beside the matrix must not lie in one of them: the key of a job is the hash of its source.
+    Their names are plain ones: `.git` and `.github` say what others run.
     """
     found = []
     for entry in read(path).projects.values():
@@ -157,7 +158,8 @@ def below(path: Path) -> list[Path]:
             beside = f'put the matrix beside the folder `{name}`, with `source = "{name}"`'
             message = f"the project in `{named}` does not lie below the matrix"
             raise UsageError(message, hint=f"{beside}; there `{init}` makes a repository of both")
-        found.append(named)
+        name = f"the project in `{named}`"
+        found.append(Path(*(untrusted.checked(PlainFileName, part, name) for part in named.parts)))
     return found
 
 

@@ -227,7 +227,7 @@ async def _serve(
 
 
 def stopper() -> asyncio.Event:
-    """An event that SIGTERM and Ctrl-C set; where signals cannot be had, Ctrl-C ends the program itself."""
+    """An event that SIGTERM and Ctrl-C set; where signals are not available, Ctrl-C ends the program itself."""
     stop = asyncio.Event()
     for name in ("SIGTERM", "SIGINT"):
         with contextlib.suppress(NotImplementedError, RuntimeError):

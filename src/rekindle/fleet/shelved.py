@@ -21,7 +21,7 @@ from rekindle.fleet.job import FleetJob, FleetLock, JobKind
 from rekindle.inputs.versions import read_python
 from rekindle.knowledge.torch.companions import PROJECTS
 from rekindle.model.wheel import WheelIdentity
-from rekindle.wheels.shelf import shelf
+from rekindle.wheels.shelf import shelf, store
 from rekindle.wheels.shelf.shelf import Addition
 from rekindle.wheels.shelf.store import ShelvedWheel
 
@@ -49,7 +49,8 @@ def jobs_on(folder: Path) -> dict[str, ShelvedJob]:
     place = folder / FOLDER
     if not place.is_dir():
         return {}
-    wheels = {entry.file: entry.sha256 for entry in shelf.entries(folder) if entry.yanked is None}
+    every = (entry for entry in shelf.entries(folder) if entry.yanked is None and store.there(folder, entry))
+    wheels = {entry.file: entry.sha256 for entry in every}
     found = (_read(path) for path in sorted(place.iterdir()) if _KEY.match(path.name))
     return {job.key: job for job in found if job and wheels.get(job.wheel) == job.sha256}
 

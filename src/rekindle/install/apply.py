@@ -159,8 +159,7 @@ def install(
             commands=commands,
             beside=tuple(each.wheel for each in beside),
         )
-    if route.route is RouteKind.SHELF and route.location and (wheel := Path(route.location)).is_file():
-        unchanged(wheel)
+    store.unchanged(route.location)
     # One for the processor is not held against a card.
     asked = () if route.route is RouteKind.CPU_WHEEL else capabilities
     with _alone(environment):
@@ -187,14 +186,6 @@ def _pinned(arrived: list[Path], hashes: dict[str, str], installer: Installer) -
 
 def _project(file: str) -> str:
     return str(canonical_name(file.partition("-")[0]))
-
-
-def unchanged(wheel: Path) -> None:
-    """A wheel of a shelf is the file that was added to it; one that lies elsewhere has no entry to be held against."""
-    entry = wheel.with_name(wheel.name + store.ENTRY)
-    if entry.is_file() and store.read_entry(entry).sha256 != sha256_of(wheel):
-        message = f"`{wheel.name}` is not the file that was added to the shelf; nothing was installed"
-        raise ChecksFailed(message, hint="`rekindle shelf verify` says more; `rekindle shelf mend` sets it aside")
 
 
 def undo(environment: Environment) -> InstallReport:

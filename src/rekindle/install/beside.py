@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.audit.mending import install_command
+from rekindle.audit.cards import install_command
 from rekindle.core.errors import ChecksFailed, NoRoute, UsageError
 from rekindle.extension import question as asking
 from rekindle.extension.find import FoundExtension, FoundWheel, find, name_of

@@ -101,6 +101,6 @@ def _download(plan: lock.Plan, wanted: tuple[str, ...], folder: Path) -> None:
     if not result.ok:
         tail = last_words(result.err, result.out)
         where = next((word for word in wanted if word.startswith("https:")), "the configured package index")
-        message = f"the wheels could not be had from {where}\n{tail}"
+        message = f"the wheels could not be downloaded from {where}\n{tail}"
         spoken = pip("download", "--dest", "wheels", *words)
         raise FetchFailed(message, hint=f"where that index can be reached, run:\n  {spoken}")

@@ -27,7 +27,7 @@ _LONG = 3600.0
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What to install. Without `index` words: from the index that is configured, as `first` and `last` always are.
 
-    `last` goes in without what it needs: that is there already. `beside` are extensions, each with pip's words for it.
+    `last` goes in without what it needs: that already exists. `beside` are extensions, each with pip's words for it.
     """
 
     requirements: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Pip:
         return tuple(self._environment.pip_command("install", *words) for words in request.steps)
 
     def download(self, request: Request, folder: Path) -> list[Path]:
-        """Every wheel of the request and of what it needs, one after the other; what is there already is kept."""
+        """Every wheel of the request and of what it needs, one after the other; what already exists is kept."""
         folder.mkdir(parents=True, exist_ok=True)
         torch = [
             (item, request.index if words == request.requirements else ())
@@ -93,7 +93,7 @@ class Pip:
     ) -> list[Path]:
         for number, (item, index) in enumerate(wanted, start=1):
             path = folder / item.file
-            # pip puts a file here only when it is whole; its hash is compared where the index tells one.
+            # pip puts a file here only when it is complete; its hash is compared where the index tells one.
             if not (path.is_file() and item.sha256 in (None, sha256_of(path))):
                 console.say(f"downloading {number} of {len(wanted)}: {item.name} {item.version}")
                 self._fetch(item, index, folder, request)
@@ -102,7 +102,7 @@ class Pip:
     def _resolved(self, wanted: tuple[str, ...], request: Request, more: Sequence[str] = ()) -> list[python.PipWheel]:
         """What pip chooses, by its own resolver, before anything large is fetched."""
         words = [*self._words, "install", "--dry-run", "--only-binary=:all:"]
-        words += ["--ignore-installed"] if request.requirements else []  # else torch is there already
+        words += ["--ignore-installed"] if request.requirements else []  # else torch already exists
         words += request.index if wanted == request.requirements else more
         words += ["--no-deps"] if set(wanted) <= set(request.last) else []
         console.say(f"resolving {', '.join(wanted)}")
@@ -217,7 +217,7 @@ def last_words(err: str, out: str = "") -> str:
 def _fetch_failed(result: run.Result, request: Request, commands: Sequence[Command]) -> FetchFailed:
     tail = last_words(result.err, result.out)
     where = request.index_url or "the configured package index"
-    message = f"the wheels could not be had from {where}; the environment is unchanged\n{tail}"
+    message = f"the wheels could not be downloaded from {where}; the environment is unchanged\n{tail}"
     return FetchFailed(message, hint="where that index can be reached, run:\n  " + "\n  ".join(commands))
 
 

@@ -303,7 +303,7 @@ def read(environment: Environment, folder: Path) -> InstallRecord:
     """The record in a folder. The environment may be a stranger's: what it names lies inside, or it is refused."""
     name = f"`{folder}`"
     table = codec.from_json(files.read_bytes(folder / "record.json"), dict[str, Any], name=name)
-    if isinstance(table.get("files"), dict):  # 0.1 wrote whole paths
+    if isinstance(table.get("files"), dict):  # 0.1 wrote full paths
         table["files"] = {_relative(key, environment.root): text for key, text in table["files"].items()}
     found = codec.from_json(codec.to_json(table), InstallRecord, name=name)
     if len(found.files) > _MOST_FILES:

@@ -218,6 +218,9 @@ def _overlay_file(relative: str) -> Path | None:
 def _read(path: Path, kind: Any) -> Any:
     if path.suffix == ".json":
         return codec.from_json(_bytes(path), kind, name=f"`{path.name}`")
+    packed = path.with_suffix(".toml-json")  # as the wheel is built: only what came with Rekindle has one
+    if path.is_relative_to(_HERE) and packed.is_file():
+        return codec.from_json(_bytes(packed), kind, name=f"`{path.name}`")
     return codec.from_builtins(_toml(path), kind, name=f"`{path.name}`")
 
 

@@ -240,7 +240,7 @@ class Host(Run):
                 env |= {name: str(own) for name in ("TMPDIR", "TEMP", "TMP") if own}
                 result = programs.call(args, env=env, timeout=min(timeout, self.longest))
         else:
-            result = Result(args=args, code=None, err="a program must be named by its whole path")
+            result = Result(args=args, code=None, err="a program must be named by its full path")
         said = codec.like(Said, result, seconds=round(result.seconds, 4))
         with self._lock:
             self.recording.commands[label or spell(args)] = said

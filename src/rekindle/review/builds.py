@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, wraps
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,13 +12,12 @@ import msgspec
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import script_rules
 from rekindle.knowledge.torch import wheel_platforms
-from rekindle.model.requirement import canonical_name
 from rekindle.review.document import LISTS, Dialect, Document
-from rekindle.review.other_files import OtherFile
-from rekindle.review.packages import Install, install_of, listed, options_of, parts_of
+from rekindle.review.followed import followed
+from rekindle.review.packages import Install
 from rekindle.review.question import Asked
-from rekindle.review.readers.recorder import joined, moved
-from rekindle.review.trace import Assignment, Image, Invocation, Trace, Value, Word, last_part
+from rekindle.review.readers.recorder import joined
+from rekindle.review.trace import Assignment, Image, Invocation, Trace, Value, last_part
 
 _SETUP_VERBS = frozenset({"bdist_wheel", "install", "develop", "build", "build_ext", "rebuild", "bdist_egg"})
 _TORCHS_OPTION = re.compile(
@@ -95,6 +93,11 @@ class ScriptBuilds:
     def notes(self) -> bool:
         return self.document.dialect is Dialect.NOTES
 
+    def follows(self, line: int, after: int) -> bool:
+        """Notes that show one command right below another mean both, in this order."""
+        rows = (self.document.line(number).strip() for number in range(line + 1, after + 1))
+        return self.notes and line < after and not any(re.match(r"$|[#*>-]|::|//|\d+\.|.*`", row) for row in rows)
+
     @cached_property
     def helper(self) -> bool:
         """A part of something larger: it uses several variables that somebody outside sets."""
@@ -113,7 +116,14 @@ class ScriptBuilds:
     def _installs(self) -> dict[int, list[Install]]:
         python = self.asked.place.python if self.asked.place else None
         found = ((item, followed(self.trace, item)) for item in self.trace.invocations)
-        return {item.order: [each.on(self.system(item), python) for each in every] for item, every in found if every}
+        return {item.order: [self._here(each, python) for each in every] for item, every in found if every}
+
+    def _here(self, found: Install, python: str | None) -> Install:
+        """A command with what the place decides: markers, and the line that uv is told by a variable."""
+        backend = self.visible("UV_TORCH_BACKEND", found.item) if found.item.program == "uv" else None
+        if backend is not None and backend.known and not (found.backend or found.index):
+            found = msgspec.structs.replace(found, backend=backend.text)
+        return found.on(self.system(found.item), python)
 
     def install(self, item: Invocation, name: str = "") -> Install | None:
         """What a command installs itself, or the list of it with such a package; None when it installs nothing."""
@@ -143,7 +153,7 @@ class ScriptBuilds:
         own = found[0].python.get(found[1]) if found else None
         words = (word.text for item in self.trace.invocations for word in item.words)
         named = {match[1] for word in words if (match := _OTHER_PYTHON.match(word))} - {own}
-        others = r"(?i)conda|mamba|pyenv|\buv\b|deadsnakes|Miniforge|python_version"
+        others = r"(?i)conda|mamba|pyenv|\buv\b|deadsnakes|Miniforge|python_version|add_python"
         return None if named or self.says(others) else own
 
     def system_pip(self, image: Image) -> Version | None:
@@ -389,110 +399,3 @@ def image_system(name: str) -> tuple[wheel_platforms.LinuxSystem, str] | None:
         return None
     found = wheel_platforms.find(f"{match[1].replace('ubi', 'rhel')}{match[2]}")
     return (found[0], match[2]) if found else None
-
-
-_DEEPEST = 4
-
-
-def followed(trace: Trace, item: Invocation) -> list[Install]:
-    """What a command installs, with the lists it names filled in where they lie beside the script."""
-    found = install_of(item)
-    if found is None:
-        return []
-    installs = [found]
-    if trace.beside is None:
-        return installs
-    for name in found.lists:
-        if name.endswith((".yml", ".yaml")):
-            installs += _project(trace, item, name, Dialect.ENVIRONMENT, found.environment)
-    whole = _words(trace, item, found.lists, 0)
-    if whole:
-        again = install_of(msgspec.structs.replace(item, words=(*item.words, *whole)))
-        installs[0] = found = again or found
-    if found.verb == "sync" or any(each.source in (".", "./") for each in found.wanted):
-        installs += _project(trace, item, "pyproject.toml", Dialect.PROJECT)
-    limits = _limits(trace, item, found.constraints)
-    return [_limited(each, limits) for each in installs] if limits else installs
-
-
-def _limited(found: Install, limits: dict[str, str]) -> Install:
-    """A name without a release takes that of its constraint."""
-    wanted = [
-        msgspec.structs.replace(each, requirement=limits.get(each.name, "")) if each.requirement == "" else each
-        for each in found.wanted
-    ]
-    return msgspec.structs.replace(found, limits=limits, wanted=tuple(wanted))
-
-
-def _opened(trace: Trace, item: Invocation, name: str) -> OtherFile | None:
-    found = trace.beside.text(name, item.directory) if trace.beside is not None else None
-    if found is not None:
-        trace.opened.setdefault(item.line, found.name)
-    return found
-
-
-def _words(trace: Trace, item: Invocation, names: tuple[str, ...], depth: int) -> list[Word]:
-    """The words of lists of requirements, and of those that they name in turn."""
-    words: list[Word] = []
-    for name in names if depth < _DEEPEST else ():
-        other = _opened(trace, item, name) if not name.endswith((".yml", ".yaml")) else None
-        if other is None:
-            continue
-        rows = listed(other.text, item.line)
-        inner = tuple(after.text for word, after in pairwise(rows) if word.text in ("-r", "--requirement"))
-        words += [*rows, *_words(trace, item, inner, depth + 1)]
-    return words
-
-
-def _project(trace: Trace, item: Invocation, name: str, dialect: Dialect, own: str | None = None) -> list[Install]:
-    """What a project or an environment beside the script asks for, as if it stood at the line that reads it."""
-    from rekindle.review.readers.lists import read_conda_environment, read_project
-
-    other = _opened(trace, item, name)
-    if other is None:
-        return []
-    inner, chosen = Trace(dialect), _chosen(item)
-    if dialect is Dialect.PROJECT:
-        read_project(inner, other.text, chosen, pips=item.program in ("pip", "python", "py"))
-    else:
-        read_conda_environment(inner, other.text)
-    items = [each for each in inner.invocations if chosen is None or not each.conditional]
-    # What the command is told counts for all that it reads; conda runs pip in the environment that it makes.
-    told = options_of(item) if dialect is Dialect.PROJECT else []
-    items = [msgspec.structs.replace(each, words=(*each.words, *told)) for each in items]
-    found = [each for one in items if (each := install_of(moved(one, item.line))) is not None]
-    named = [own, *(each.environment for each in found)] if dialect is Dialect.ENVIRONMENT else []
-    place = next((name for name in named if name), None)
-    return [
-        msgspec.structs.replace(each, item=_at(each.item, item), environment=place or each.environment)
-        for each in found
-    ]
-
-
-def _chosen(item: Invocation) -> frozenset[str] | None:
-    """The extras and groups of a project that a command names: `--extra cu129`, `.[gpu]`; None where they are open."""
-    named = [after for word, after in pairwise(item.words) if word.text in ("--extra", "--group")]
-    named += [word for word in item.words if re.match(r"--(?:extra|group)=|\.[\\/]?\[", word.text)]
-    if not all(word.known for word in named) or item.has("--all-extras", "--all-groups"):
-        return None
-    return frozenset(part for word in named for part in re.split(r"[\[\], =]+", word.text))
-
-
-def _at(inner: Invocation, item: Invocation) -> Invocation:
-    return msgspec.structs.replace(
-        inner, order=item.order, scope=item.scope, directory=item.directory,
-        conditional=item.conditional or inner.conditional,
-        dialect=item.dialect, system=item.system, reached=item.reached,
-    )  # fmt: skip
-
-
-def _limits(trace: Trace, item: Invocation, names: tuple[str, ...]) -> dict[str, str]:
-    """What constraints say of each name."""
-    found: dict[str, str] = {}
-    for name in names:
-        other = _opened(trace, item, name)
-        for word in listed(other.text, item.line) if other is not None else ():
-            parts = parts_of(word.text) if re.match(r"[A-Za-z0-9]", word.text) else None
-            if parts is not None:
-                found[canonical_name(parts[0])] = parts[1]
-    return found

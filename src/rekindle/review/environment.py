@@ -146,8 +146,10 @@ class ScriptEnvironments:
                 self._states[(stage, name)] = self._followed(found, before, there)
                 continue
             either = item.conditional or self.subject.notes or not item.reached
-            # What another branch installs, this one does not have.
-            sure = [torch for torch in before if not torch.branch] if either else before
+            # What another branch installs, this one does not have; nor does what the same lines put there stay.
+            own = [torch for torch in before if self.subject.follows(torch.line, found.item.line)]
+            sure = own or [torch for torch in before if not torch.branch] if either else before
+            before = [torch for torch in before if torch not in own]
             after = self._after(found, sure, there)
             if after is None:
                 continue

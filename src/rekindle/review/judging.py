@@ -472,7 +472,7 @@ _INSTALLER = re.compile(r"(?i)(?:^|[\\/_-])(?:install|setup|bootstrap|deps|depen
 def _installs_torch(text: str) -> bool:
     """What a command that was not understood may do: `pip`, `install` and `torch` stand in it, in this order."""
     words = iter(re.split(r"[\s;|&'\"=<>~!@,\[\]()]+", text) if "torch" in text else ())
-    order = (INSTALLERS, ("install", "add", "--with"), ("torch",))
+    order = (INSTALLERS, ("install", "add"), ("torch",))
     return all(any(word in each for word in words) for each in order)
 
 

@@ -69,6 +69,11 @@ class OtherFiles:
         if len(whole) <= _LARGEST and (not more or before is not None or self.text(spelled, None) is None):
             self._texts[spelled] = OtherFile(spelled, whole)
 
+    def changes(self, spelled: str) -> None:
+        """What `sed -i` makes of a file is not known, nor is the file."""
+        if self.text(spelled, None) is not None:
+            self._texts[spelled] = None
+
     def open(self, spelled: str, directory: str | None) -> OtherFile | None:
         """A file as the script names it; None where it is not there, leads out of the folder, or costs too much."""
         name = _OWN_FOLDER.sub("", spelled.strip().strip("\"'")).replace("\\", "/")

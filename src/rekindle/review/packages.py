@@ -42,7 +42,7 @@ _VERBS = frozenset({"install", "wheel", "uninstall", "create", "download", "add"
 PROJECT_TOOLS = frozenset({"poetry", "pixi", "pdm", "pipenv", "rye"})
 CONDAS = frozenset({"conda", "mamba", "micromamba", "conda.bat"})
 INSTALLERS = PROJECT_TOOLS | CONDAS | {"pip", "pip3", "pipx", "mim", "uv", "uvx"}
-_CLAUSE = re.compile(r"(?:[<>!~]=?|={1,3})\s*[\w*][\w.*+!-]*\Z")
+_CLAUSE = re.compile(r"(?:[<>!~]=?|={1,3})\s*[A-Za-z\d*][\w.*+!-]*\Z")
 _PLAIN_CLAUSE = re.compile(r"(==|~=|!=|<=|>=|<|>)\s*(\d{1,9}(?:\.\d{1,9}){0,7})(\.\*)?\Z")
 
 
@@ -261,7 +261,7 @@ def _split(words: list[Word]) -> tuple[str, str, list[Word]] | None:
         at, tool = module + 1, texts[module]
         if tool == "uv" and texts[at : at + 1] == ["pip"]:
             at += 1
-    elif re.fullmatch(r"pip[\d.]*", program) or program == "mim":
+    elif re.fullmatch(r"pip[\d.]*t?", program) or program == "mim":
         tool = "pip"
     elif program == "uv" and len(texts) > 1:
         tool, at = "uv", 2 if texts[1] == "pip" else 1
@@ -428,8 +428,11 @@ def exact_text(specifier: str | None) -> str | None:
 
 
 def exact_version(specifier: str | None) -> Version | None:
-    match = re.fullmatch(r"===?\s*v?(\d{1,9}(?:\.\d{1,9}){1,7})(?:\.\*)?(?:\+\w[\w.]*)?", specifier or "")
-    return Version(match[1]) if match else None
+    """The release that one clause pins, where no other clause speaks against it: `==2.1.0,<3`."""
+    pin = r"\s*===?\s*v?(\d{1,9}(?:\.\d{1,9}){1,7})(?:\.\*)?(?:\+\w[\w.]*)?\s*"
+    clauses = (specifier or "").split(",")
+    match = next((found for each in clauses if (found := re.fullmatch(pin, each))), None)
+    return Version(match[1]) if match and (len(clauses) == 1 or not excludes(specifier, match[1])) else None
 
 
 def excludes(specifier: str | None, version: str) -> bool:

@@ -11,7 +11,7 @@ from rekindle.review.packages import CONDAS
 from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import Image, Invocation
 
-_IN_IMAGE = re.compile(r"(?:^|/)python:(?:rc-)?(3\.\d{1,3})|(?:^|/)uv:(?:[\d.]+-)?python(3\.\d{1,3})")
+_IN_IMAGE = re.compile(r"(?:^|/)python:(?:rc-)?(3\.\d{1,3}t?)|(?:^|/)uv:(?:[\d.]+-)?python(3\.\d{1,3}t?)")
 # `ln -s /usr/bin/python3.7 /usr/bin/python`, `update-alternatives --install … python3 /usr/bin/python3.9 1`.
 _LINKS = ("ln", "update-alternatives")
 _LINKED = re.compile(r"/python(3\.\d{1,3})(?: \S*/python3?| \d+)?\Z")

@@ -376,7 +376,7 @@ def program_of(text: str) -> str:
     name = last_part(text.strip("\"'@")).removesuffix(".exe")
     if re.fullmatch(r"[$%]\W?\w*?python\w*\W?|\$\((?:shell )?(?:which|command -v) python[\d.]*\)", name):
         return "python"  # `$PYTHON` and `${PYTHON_BIN}`, whatever they hold
-    return re.sub(r"^(python|pip)[\d.]*$", r"\1", name) if re.match(r"(?:python|pip)[\d.]+$", name) else name
+    return re.sub(r"^(python|pip)[\d.]+t?$", r"\1", name)
 
 
 def _folded(name: str) -> str:

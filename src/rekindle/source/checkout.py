@@ -1,7 +1,7 @@
 """PyTorch at a release, with every submodule at its pinned commit.
 
 A tree is assembled repository by repository. Each step looks first at what is there, so that the same command goes on
-where an earlier one was broken off, repairs what is missing, and does nothing to a tree that is whole. Files that
+where an earlier one was broken off, repairs what is missing, and does nothing to a tree that is complete. Files that
 someone edited (or `rekindle patch` patched) are never overwritten.
 
 A tree that is there may be a stranger's. git is never run in its `.git`: what is needed of it is copied into a new
@@ -159,7 +159,7 @@ def _everything(
 ) -> list[Repository]:
     """The root first, then level by level what each brings along, several at a time.
 
-    What cannot be had is named at the end, all of it, and everything else is there by then.
+    What is not available is named at the end, all of it, and everything else is there by then.
     """
     done: list[Repository] = []
     lacking: list[RekindleError] = []
@@ -261,7 +261,7 @@ def edited(root: Path, commit: str) -> list[str]:
     with files.scratch("work") as scratch:
         proven = git.make(scratch / "repository")
         if lacking := copy(root / ".git", commit, proven, lambda _: False):  # its folders, by their hashes
-            message = f"the repository of `{root}` is not whole: {lacking}"
+            message = f"the repository of `{root}` is not complete: {lacking}"
             raise BadInput(message, hint="take the commit into a new folder: `rekindle source -o NEW`")
         index = _Index(proven, commit, root, scratch / "index", ())
         _, differing = index.differences()

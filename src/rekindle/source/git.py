@@ -408,7 +408,7 @@ class Mirrors:
                 return str(mirror)
         wanted = f"{repository_owner(url)}/{repository_name(url)}"
         if lacking:
-            message = f"the mirror of `{wanted}` is not whole: {lacking}"
+            message = f"the mirror of `{wanted}` is not complete: {lacking}"
             raise NotFound(message, hint="complete it, or leave that folder out with `--without FOLDER`")
         have = f"`{named[0]}` lacks it" if named else "no folder of that name is there"
         message = f"no mirror in `{self.folder}` has the commit {commit} of `{wanted}`: {have}"

@@ -23,7 +23,7 @@ _RELEASE = re.compile(r"\d{1,9}\.\d{1,9}(?:\.\d{1,9})?(?!\d)")
 def release(root: Path, stated: str | None = None) -> Version:
     """The PyTorch release of a tree: as stated, or as its `version.txt` says.
 
-    In v1.13.1 that is `1.13.0a0`: only the minor release can be had from it.
+    In v1.13.1 that is `1.13.0a0`: only the minor release is available from it.
     """
     if not root.is_dir():
         message = f"there is no folder `{root}`"

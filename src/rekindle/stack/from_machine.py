@@ -95,14 +95,15 @@ def _card(gpu: FoundGpu) -> Card | None:
     # A snapshot is somebody else's text: its names reach sentences and commands, and must not drive a terminal.
     name = clean(gpu.name or gpu.pci_id or "") or "a card without a name"
     tcc = gpu.driver_model == "TCC"
-    return Card(name=name, capabilities=capabilities, **_chips(name), guest=is_virtual(name), tcc=tcc)
+    return Card(name=name, capabilities=capabilities, **_by_name(name), tcc=tcc)
 
 
-def _chips(name: str) -> dict[str, Any]:
+def _by_name(name: str) -> dict[str, Any]:
     try:
-        return by_chips(find(name).gpus)
+        match = find(name)
     except RekindleError:
-        return {}
+        return {"guest": is_virtual(name)}
+    return {**by_chips(match.gpus), "guest": match.guest}
 
 
 def _installed(machine: Machine) -> Installed | None:

@@ -66,7 +66,7 @@ def locks(places: Mapping[str, Situation], found: Nodes, wish: Wish) -> list[Loc
 def write(folder: Path, made: Sequence[Lock], without: Mapping[str, str], put: Callable[[Lock, Path], str]) -> Lab:
     """Fill the folder. `put` writes a lock's file and answers its name. Nobody's own folder is written into."""
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / INDEX).is_file())):
-        message = f"`{folder}` is there already and is not a folder of plans"
+        message = f"`{folder}` already exists and is not a folder of plans"
         raise UsageError(message, hint="name a new folder with `-o`")
     folder.mkdir(exist_ok=True)
     hosts: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Offers: builds of PyTorch that can be had without compiling. Official wheels, conda-forge, the shelf, other people's.
+"""Offers: builds of PyTorch available without compiling. Official wheels, conda-forge, the shelf, other people's.
 
 What is inside is `code`: read off the wheel itself where the observed table has it (evidence `binary`), else taken from
 the architecture list of the script that built it, which is not yet confirmed.

@@ -113,7 +113,7 @@ class PinnedWheel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the toolchain: what it must be and where it can be had."""
+    """A part of the toolchain: what it must be and where it is available."""
 
     what: str
     need: str
@@ -225,7 +225,7 @@ def write(plan: Plan, path: Path) -> None:
 def expect_place(path: Path) -> None:
     """An error, before an answer is shown, where no plan would be written."""
     if path.exists() and not _ours(path):
-        message = f"`{path}` is there already and is not a plan"
+        message = f"`{path}` already exists and is not a plan"
         raise UsageError(message, hint="name another file with `-o`, for example `-o plan.toml`")
 
 

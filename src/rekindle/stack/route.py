@@ -177,7 +177,7 @@ def index_words(index_url: str | None, python: str | None) -> tuple[str, ...]:
 
 
 FOLDER = "torch-env"
-"""Not `.venv`: a folder of that name is there already in most projects, and nothing is made over it."""
+"""Not `.venv`: a folder of that name already exists in most projects, and nothing is made over it."""
 
 
 class PythonChoice(msgspec.Struct, frozen=True, kw_only=True):

@@ -107,7 +107,7 @@ def install(command: InstallCommand, *, say: Say, ask: Ask) -> InstalledTools:
 def agree(command: InstallCommand, *, say: Say, ask: Ask) -> None:
     """Ask now for what an installation of these tools would ask for later, when nobody is there to answer.
 
-    What is there already needs neither a network nor an answer.
+    What already exists needs neither a network nor an answer.
     """
     store = Store()
     wanted = [spec for spec in map(ToolSpec.parse, command.tools) if store.find(spec) is None]

@@ -61,7 +61,7 @@ def find(wanted: ToolSpec, how: Installation) -> Offering:
             return found.offering
         answers.append(f"{each.NAME}: {found.why}")
         answering += [] if found.silent else [each]
-    message = f"{wanted} for {how.target.system} on {how.target.arch} cannot be had:\n" + "\n".join(
+    message = f"{wanted} for {how.target.system} on {how.target.arch} is not available:\n" + "\n".join(
         f"  {answer}" for answer in answers
     )
     own = "`--from` takes a folder or archive of your own, `adopt` an installed toolkit"
@@ -80,7 +80,7 @@ def _nearest(wanted: ToolSpec, how: Installation, answering: Sequence[Provider])
     if not found:
         return ""
     best = max(found, key=lambda offering: offering.version)
-    return f"`{same.name}=={best.version.major_minor}` can be had from {best.provider}; "
+    return f"`{same.name}=={best.version.major_minor}` is available from {best.provider}; "
 
 
 def install(store: Store, offering: Offering, how: Installation, *, say: Callable[[str], None] = lambda _: None) -> Kit:

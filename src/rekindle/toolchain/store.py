@@ -90,7 +90,7 @@ class Store:
                 files.no_links(place, self.root)
 
     def keep(self, data: Iterable[bytes], *, executable: bool) -> tuple[str, int]:
-        """A file's contents among the objects: its hash and its size. What is there already is not written twice."""
+        """A file's contents among the objects: its hash and its size. What already exists is not written twice."""
         digest, size = hashlib.sha256(), 0
         beside = self.objects / f".{secrets.token_hex(8)}.part"
         try:
@@ -119,14 +119,12 @@ class Store:
         """Remember a folder of somebody else's: only its record is ours."""
         final = self.kits_folder / kit.id
         if final.exists():
-            raise BadInput(
-                f"{kit.id} is there already", hint=f"remove it first: `rekindle toolchain remove {kit.name}`"
-            )
+            raise BadInput(f"{kit.id} already exists", hint=f"remove it first: `rekindle toolchain remove {kit.name}`")
         files.write_text(paths.state_folder(final) / "adopted", f"{kit.adopted}\n")
         files.write_text(paths.state_folder(final) / _RECORD, codec.to_json(kit) + "\n")
 
     def publish(self, kit: Kit) -> Path:
-        """Make the kit's folder from objects, and give it its name when it is whole."""
+        """Make the kit's folder from objects, and give it its name when it is complete."""
         final = self.kits_folder / kit.id
         part = self.kits_folder / f".{kit.id}.{secrets.token_hex(4)}.part"
         try:

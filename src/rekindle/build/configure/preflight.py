@@ -135,7 +135,7 @@ def _toolkit(request: BuildRequest, tools: Tools) -> Iterable[Finding]:
         return
     if tools.nvcc is None or tools.nvcc.version is None:
         yield failed(
-            "nvcc", f"`{cuda.nvcc}` does not say its version", fix="the toolkit is not whole; install it again"
+            "nvcc", f"`{cuda.nvcc}` does not say its version", fix="the toolkit is not complete; install it again"
         )
         return
     if tools.nvcc.version.major_minor != cuda.version.major_minor:
@@ -192,7 +192,7 @@ def _cudnn(request: BuildRequest) -> Iterable[Finding]:
                 "cudnn-zlib", f"`{load.loads[0]}` is missing: {load.why}", fix="put it into the bin folder of cuDNN"
             )
     if not faults:
-        yield passed("cudnn", f"cuDNN {version} is whole")
+        yield passed("cudnn", f"cuDNN {version} is complete")
 
 
 def _openblas(request: BuildRequest, options: Options) -> Iterable[Finding]:

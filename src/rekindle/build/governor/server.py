@@ -217,7 +217,7 @@ class Governor:
         gate.arrived = time.monotonic()
         self._gates[gate.number] = gate
         self._selector.register(connection, selectors.EVENT_READ, gate)
-        # It speaks at once: most often its first line is there already.
+        # It speaks at once: most often its first line is there.
         self._hear(gate)
 
     def _hear(self, gate: Gate) -> None:

@@ -48,7 +48,7 @@ def make(
     bundle: Path | None,
     tell: Callable[[str], None],
 ) -> None:
-    """The environment of this request, or nothing where the project requires none or it is there already."""
+    """The environment of this request, or nothing where the project requires none or it already exists."""
     if not request.requirements:
         return
     wanted = Stamp(python=request.python, requirements=request.requirements)

@@ -386,7 +386,7 @@ def tryout() -> int:
     gone = blame(lines)
     if done.returncode or gone:
         # One that is loaded late would be missed by a run this short.
-        why = f"does not work in a new prompt (exit code {done.returncode})" if done.returncode else "is not whole"
+        why = f"does not work in a new prompt (exit code {done.returncode})" if done.returncode else "is not complete"
         return stop(f"the wheel {why}", *gone)
     lost = [name for name in PLAN["architectures"] if name not in flags]
     return stop(f"the wheel has no code for {', '.join(lost)}") if lost else 0
@@ -450,7 +450,7 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def wheel_of_tree(tree: Path, *, name: str, version: str, into: Path, generator: str) -> Path:
-    """Everything under `tree` as the wheel `name`; it appears under its name only when it is whole."""
+    """Everything under `tree` as the wheel `name`; it appears under its name only when it is complete."""
     plain = re.sub(r"[-_.]+", "_", name)
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     tag = f"py3-none-{platform}"

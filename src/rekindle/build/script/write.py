@@ -72,7 +72,7 @@ def write(command: BuildCommand) -> ScriptReport:
     for field, (name, hint) in _NOT_IN_A_SCRIPT.items():
         given = getattr(command, field)
         if given and given != "none":
-            message = f"`{name}` does not go with `--script`"
+            message = f"`{name}` cannot be combined with `--script`"
             raise UsageError(message, hint=hint)
     made, work, elsewhere, lacks = _composed(command)
     system, text, newline = kind
@@ -160,7 +160,7 @@ def _launcher(asked: str | None) -> str | None:
     if asked in (None, "none"):
         return None
     if asked and "://" in asked:
-        message = "`--cache URL` does not go with `--script`"
+        message = "`--cache URL` cannot be combined with `--script`"
         raise UsageError(message, hint="write `--cache sccache`, and set sccache's own variables where the script runs")
     return "sccache" if asked == ANY else asked
 
@@ -197,7 +197,7 @@ def write_container(plan: Path, path: Path, *, base: str | None = None, rekindle
     if base is not None and not _IMAGE.fullmatch(base):
         raise UsageError(f"`{base[:60]}` is not the name of an image", hint="write it like `python:3.12-bookworm`")
     if path.exists() and not files.read_bytes(path).startswith(_CONTAINER_HEAD.encode()):
-        raise UsageError(f"`{path}` is there already and was not written by Rekindle", hint="name another file")
+        raise UsageError(f"`{path}` already exists and was not written by Rekindle", hint="name another file")
     made = ContainerFile(
         path=str(path),
         base=base or f"python:{_image_python(wanted)}-bookworm",

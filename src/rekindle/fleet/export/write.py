@@ -216,7 +216,7 @@ class FleetExport(msgspec.Struct, frozen=True, kw_only=True):
 def write(form: str, exported: Exported, output: Path | None) -> FleetExport:
     place = output or Path(PLACES[form])
     if place.exists() and not _ours(place):
-        message = f"`{place}` is there already and was not written by Rekindle"
+        message = f"`{place}` already exists and was not written by Rekindle"
         raise UsageError(message, hint="name another file with `-o`")
     files.write_text(place, text(form, exported))
     return FleetExport(form=form, file=str(place), jobs=len(exported.jobs), rounds=exported.rounds)

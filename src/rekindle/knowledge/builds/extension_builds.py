@@ -76,14 +76,14 @@ def project(name: str) -> Project | None:
 
 def settings(name: str, version: str | None) -> tuple[ExtensionVariable, ...]:
     """What the build of a project reads. `version` None: whichever pip takes."""
-    wanted = Version(version) if version else None
+    wanted = Version.find(version or "")  # `2.7.4.post1` is 2.7.4
     plain = canonical_name(name)
     return tuple(row for row in _setting() if row.project == plain and row.holds(wanted))
 
 
 def own_targets(name: str, version: str | None) -> OwnTargets | None:
     """The architectures of a project that takes no list of yours; None for every other. `version` None: the newest."""
-    wanted = Version(version) if version else None
+    wanted = Version.find(version or "")  # `2.7.4.post1` is 2.7.4
     plain = canonical_name(name)
     return next((row for row in _own_targets() if row.project == plain and row.holds(wanted)), None)
 

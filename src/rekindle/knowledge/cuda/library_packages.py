@@ -27,7 +27,7 @@ class DllWheel(Row, frozen=True, kw_only=True):
 
 
 class DllProvider(msgspec.Struct, frozen=True, kw_only=True):
-    """One place a library can be had from."""
+    """One place a library is available from."""
 
     dll: str
     package: str

@@ -66,7 +66,7 @@ class RedistribSet(NamedRow, frozen=True, kw_only=True):
     """Releases that have a list. None: any release of three numbers may."""
     components: tuple[str, ...]
     needed: tuple[str, ...] = ()
-    """Those without which the tool is not whole."""
+    """Those without which the tool is not complete."""
     instead: dict[str, str] = msgspec.field(default_factory=dict)
     """Older lists have the files of a component in another one: `cuda_profiler_api.h` came with nvprof before 11.8."""
     main: str

@@ -422,7 +422,7 @@ def _instead(text: str) -> str:
     if _unnamed(text):
         return f"so a system calls a card without a driver: name it by its PCI id, which {names.SHOWN_BY} shows"
     if _series(text):
-        return f'`{text[:80]}` is a series of cards: name yours whole and in quotes, as in `--gpu "GTX 1080 Ti"`'
+        return f'`{text[:80]}` is a series of cards: name yours in full and in quotes, as in `--gpu "GTX 1080 Ti"`'
     family = [chip for chip in names.chips().values() if chip.architecture.casefold() == text.casefold()]
     if known := sorted({chip.capability.sm for chip in family if chip.capability}):
         return f"it is a family of chips: name your card, or {_listed(tuple(known))}"

@@ -91,7 +91,7 @@ def _root(where: Path) -> Path:
 
 
 def _tidy(folder: Path) -> Path:
-    """The whole path, without `..`: what is before one may be a link, so that the file system is asked."""
+    """The full path, without `..`: what is before one may be a link, so that the file system is asked."""
     return folder.resolve() if ".." in folder.parts else folder.absolute()
 
 

@@ -12,7 +12,7 @@ from rekindle.core.regex import re2
 from rekindle.review.readers.batch_grammar import BatchNode, BatchParser
 from rekindle.review.readers.conditions import holds
 from rekindle.review.readers.recorder import Recorder
-from rekindle.review.trace import Word, program_of
+from rekindle.review.trace import Value, Word, program_of
 
 _VARIABLE = re.compile(r"%([A-Za-z_][\w.() -]*?)(:[^%\n]*)?%|!([A-Za-z_]\w*)(:[^!\n]*)?!")
 _SET = re.compile(r"(?is)\s*set\s+(/[ap]\s+)?(.*)\Z")
@@ -112,6 +112,21 @@ class _BatchReader:
         self.frozen, self.inside = frozen, inside
         self.depth -= 1
 
+    def _given(self, values: dict[str, Word]) -> None:
+        """`%1` of a subroutine, `%%p` of a loop."""
+        for name, word in values.items():
+            self.recorder.scope.put(name, Value(word.text, word.known, word.line, False, self.trace.tick()))
+
+    def _turns(self, node: BatchNode, checked: bool) -> str | None:
+        """Each word of a list that a loop goes through; what is found in files or printed is not known."""
+        over = re.search(r"(?i)\bfor\s+(%%\w)\s+in\s*\(([^'`*]*)\)", node.condition)
+        words = [Word(each, each, node.line) for each in self._expand(over[2], node.line)[0].split()] if over else []
+        for word in words[: _MOST_PIPED - 1]:
+            self._given({over[1] if over else "": word})
+            if word is not words[-1]:
+                self._body(node.body, checked)
+        return self._body(node.body, checked)
+
     def _node(self, nodes: list[BatchNode], index: int, *, checked: bool = False) -> str | None:
         """Runs one statement. A label when the script goes on there."""
         node = nodes[index]
@@ -130,7 +145,7 @@ class _BatchReader:
             jumps: list[str | None] = []
             self.recorder.branches(
                 (
-                    (lambda: self._condition(node), lambda: jumps.append(self._body(node.body, checked))),
+                    (lambda: self._condition(node), lambda: jumps.append(self._turns(node, checked))),
                     (lambda: True, lambda: jumps.append(self._body(node.otherwise, checked))),
                 )
             )
@@ -201,6 +216,7 @@ class _BatchReader:
         if called:
             words = words[1:]
         if called and words and words[0].text.startswith(":"):
+            self._given({f"%{number}": word for number, word in enumerate(words[1:10], 1)})
             self._subroutine(_label(words[0].text))
             return None
         if not words:
@@ -293,7 +309,11 @@ class _BatchReader:
         return Word(text, token.raw, token.line, token.quoted, known).apart(bare=bool(_BARE.match(token.raw)))
 
     def _expand(self, text: str, line: int) -> tuple[str, bool]:
-        known = not re.search(r"%[*\d~]|%%", text)
+        given = re.finditer(r"(%%?)~?(\w)", text)
+        held = {each[0]: found for each in given if (found := self.recorder.lookup(each[1] + each[2])) is not None}
+        for name, found in held.items():
+            text = text.replace(name, found.text)
+        known = not re.search(r"%[*\d~]|%%", text) and all(each.known for each in held.values())
         budget = len(text)
 
         def value(match: re.Match[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import re
+import shlex
 from difflib import get_close_matches
 from functools import lru_cache
 
@@ -14,7 +15,7 @@ from rekindle.core.regex import re2
 from rekindle.review.document import Dialect
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
-from rekindle.review.trace import Copied, Scope, Trace, Word
+from rekindle.review.trace import Copied, Scope, Trace
 
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_]\w*)\1")
 _VARIABLE = re2.compile(r"\$\{(\w+)(?::-([^}]*))?[^}]*\}|\$(\w+)")
@@ -55,6 +56,8 @@ def _continued(text: str) -> str:
 def _as_dockerfile(text: str) -> str:
     """A definition of Apptainer: its image, and `%post` as one script. Other sections are not run while it is made."""
     rows, inside = [], False
+    for name, value in re.findall(r"(?m)^[ \t]+(\w+)=(\S+)[ \t]*$", text):  # its own arguments, where a template asks
+        text = re.sub(rf"\{{\{{[ \t]*{name}[ \t]*\}}\}}", value.strip("\"'").replace("\\", ""), text)
     for row in text.split("\n"):
         section = re.match(r"[ \t]*%(\w+)", row)
         image = re.match(r"(?i)from[ \t]*:[ \t]*(\S+)", row)
@@ -247,10 +250,10 @@ class _DockerReader:
                 items[index] = msgspec.structs.replace(item, checked=True)
 
     def _listed(self, text: str, line: int) -> None:
-        words = [Word(part, part, line, True) for part in re.findall(r"\"((?:\\.|[^\"])*)\"", text)]
+        words = re.findall(r"\"((?:\\.|[^\"])*)\"", text)
         recorder = Recorder(self.trace, Dialect.SHELL, self.trace.open(self.scope, f"run {line}"))
-        recorder.directory = self.directory
-        recorder.run(words, line, line, text, checked=True)
+        recorder.directory, recorder.stops = self.directory, True
+        read_script(recorder, shlex.join(words) + "\n", line)
 
 
 _WITH_PACKAGES = re.compile(r"conda|mamba|venv|(?:site|dist)-packages|\s/usr/local(?:/lib)?/?(?:\s|$)|/opt/\w*env")

@@ -142,6 +142,19 @@ def read_project(trace: Trace, text: str, chosen: frozenset[str] | None = None, 
     _ProjectReader(trace, text, data | ({"tool": _table(data, "tool") | {"uv": {}}} if pips else {}), chosen).read()
 
 
+def admitted(asked: str, line: int, *, locked: bool = False) -> Admitted | None:
+    """uv and poetry lock a project for each Python that it allows; pip asks only for the one that is there."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        allowed = SpecifierSet(by_caret(asked))
+    except InvalidSpecifier:
+        return None
+    every = [f"3.{minor}" for minor in range(6, int(str(newest_python()).split(".")[1]) + 1)]
+    found = tuple(each for each in every if {*allowed.filter([f"{each}.0", f"{each}.20"])})
+    return Admitted(found, line, locked) if asked and found else None
+
+
 def _table(value: Any, *names: str) -> dict[str, Any]:
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
@@ -162,7 +175,11 @@ class _ProjectReader:
         self.uv, self.poetry = _table(tool, "uv"), _table(tool, "poetry")
         self.pixi = _table(tool, "pixi") or (data if "workspace" in data or "dependencies" in data else {})
         # pipenv takes what names no place from the first one alone.
-        rows = [*_rows(self.uv.get("index")), *_rows(self.poetry.get("source")), *_rows(data.get("source"))]
+        of_pdm = [row for row in _rows(_table(tool, "pdm").get("source")) if isinstance(row, dict)]
+        own = {str(each): {"index": row.get("name")} for row in of_pdm for each in _rows(row.get("include_packages"))}
+        self.sources = _table(self.uv, "sources") | own
+        of_pdm = [{**row, "explicit": "include_packages" in row} for row in of_pdm]
+        rows = [*of_pdm, *_rows(self.uv.get("index")), *_rows(self.poetry.get("source")), *_rows(data.get("source"))]
         self.indexes = {
             str(row["name"]): str(row["url"]) for row in rows if isinstance(row, dict) and {"name", "url"} <= {*row}
         }
@@ -177,7 +194,7 @@ class _ProjectReader:
         only = re.fullmatch(r"(?:[=~^]=?\s*)?(3\.\d{1,3})(?:\.[\d*]+)?", asked)
         pinned = str(_table(self.data, "requires").get("python_version") or (only[1] if only else ""))
         self._ran(["uv", "venv", "--python"], [Word(pinned, pinned, self._where("", pinned))] if pinned else [])
-        self.recorder.trace.admitted = self._admitted(asked)
+        self.recorder.trace.admitted = admitted(asked, self._where("", asked), locked=bool(self.uv or self.poetry))
         # The oldest that is allowed says something where it is a new one: what a torch had no wheel for.
         if floor := re.match(r">=\s*(3\.1[2-9])", asked):
             self.recorder.set("PYTHON", f"python{floor[1]}", self._where("", floor[1]), how="shell")
@@ -187,6 +204,12 @@ class _ProjectReader:
         for name, rows in _table(self.data, "dependency-groups").items():
             self._requirements(_rows(rows), conditional=name not in {"dev", *(self.chosen or ())}, part=name)
         self._requirements(_rows(self.uv.get("constraint-dependencies")) if not project.get("dependencies") else [])
+        for part in map(_table, _table(self.data, "tool", "hatch", "envs").values()):
+            for name, value in _table(part, "env-vars").items():
+                self.recorder.set(name, str(value), self._where(name))
+            self._requirements(
+                [*_rows(part.get("dependencies")), *_rows(part.get("extra-dependencies"))], conditional=True
+            )
         self._poetry(_table(self.poetry, "dependencies"))
         self._poetry(_table(self.data, "packages"))
         for group in _table(self.poetry, "group").values():
@@ -194,18 +217,6 @@ class _ProjectReader:
         self._pixi(self.pixi)
         for feature in _table(self.pixi, "feature").values():
             self._pixi(_table(feature), conditional=True)
-
-    def _admitted(self, asked: str) -> Admitted | None:
-        """uv and poetry lock a project for each Python that it allows; pip asks only for the one that is there."""
-        from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-        try:
-            allowed = SpecifierSet(by_caret(asked))
-        except InvalidSpecifier:
-            return None
-        every = [f"3.{minor}" for minor in range(6, int(str(newest_python()).split(".")[1]) + 1)]
-        found = tuple(each for each in every if {*allowed.filter([f"{each}.0", f"{each}.20"])})
-        return Admitted(found, self._where("", asked), bool(self.uv or self.poetry)) if asked and found else None
 
     def _ran(self, command: Sequence[str], words: Sequence[Word], *, conditional: bool = False) -> None:
         self.recorder.conditional = int(conditional)
@@ -229,7 +240,7 @@ class _ProjectReader:
         placed: _Placed = {}
         for word in self._words(rows):
             name = re.match(r"[\w.-]+", word.text)
-            source = _table(self.uv, "sources").get(name[0]) if name else None
+            source = self.sources.get(name[0]) if name else None
             choices = [each for each in (source if isinstance(source, list) else [source]) if isinstance(each, dict)]
             choices = [each for each in choices if not part or each.get("extra", each.get("group", part)) == part]
             if self.chosen is not None:

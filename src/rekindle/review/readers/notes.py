@@ -13,7 +13,7 @@ from rekindle.review.trace import Trace
 
 _UNSAID = frozenset({"", "text", "cmake", "plaintext", "txt"})
 _COMMAND = re.compile(
-    r"(?i)\s*(?:[@$>#]\s|[!%])?(?:set|call|cd|cmake|pip3?|python3?|py|git|export|conda|mamba|nvcc|ninja|make|rmdir|rd|sudo"
+    r"(?i)\s*(?:[@$>#]\s|[!%])?(?:set|call|cd|cmake|pip3?|python[\d.]*t?|py|git|export|conda|mamba|nvcc|ninja|make|rmdir|rd|sudo"
     r"|if|for|uv|pixi|poetry|pdm|micromamba|docker|where|apt|apt-get|module|\$env:\w+|-D\w+)(?:\s|=|:|$)"
 )
 _MOST_FILES = 40

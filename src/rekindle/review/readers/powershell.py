@@ -345,6 +345,16 @@ class _PowerShellReader(PowerShellValues):
         elif function is not None and self.calls < _CALLS:
             self._call(name, function, words)
             return
+        if name in ("invoke-expression", "iex") and len(words) == 2 and words[1].known:
+            self._handed(words[1].text, words[1].line)
+            return
+        if name == "start-process":
+            words = [
+                word
+                for word in words[1:]
+                if not re.match(r"(?i)-(?:filepath|argumentlist|wait|nonewwindow)\Z", word.text)
+            ]
+            words = [part for word in words for part in word.apart(bare=True)]
         called = dotted or name.endswith(".ps1")
         if self._sets(name, words, node):
             return
@@ -352,6 +362,13 @@ class _PowerShellReader(PowerShellValues):
         if dotted:
             self._other(words[0], self.line(node))
         self.recorder.moves(name, [word.text for word in words[1:] if not word.text.startswith("-")])
+
+    def _handed(self, text: str, line: int) -> None:
+        """`Invoke-Expression "…"`: what stands in the quotes is run as if it stood here."""
+        inner = _PowerShellReader(self.recorder, text, line)
+        inner.depth, inner.functions, inner.calls = self.depth, self.functions, self.calls + _CALLS // 5
+        if inner.calls < _CALLS:
+            inner.walk(parsed("powershell", text + "\n"))
 
     def _call(self, name: str, function: Node, words: list[Word]) -> None:
         self.calls += 1

@@ -57,6 +57,9 @@ class PowerShellValues(TreeReader):
         if kind == "array_literal_expression" and len(named) > 1:
             parts = [self.value(child, depth + 1) for child in named]
             return LIST.join(text for text, _ in parts), all(known for _, known in parts)
+        if changed := re.fullmatch(r"(?i)(\$\w+)\.replace\((['\"])([^'\"]+)\2,\s*(['\"])([^'\"]*)\4\)", text_of(node)):
+            text, known = self.variable(changed[1], node)
+            return text.replace(changed[3], changed[5]), known
         apart = ("sub_expression", "invokation_expression", "member_access", "cast_expression")
         if len(named) == 1 and kind not in apart:
             return self.value(named[0], depth + 1)

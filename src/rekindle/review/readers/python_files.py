@@ -9,12 +9,14 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
+
 from rekindle.review.packages import listed
-from rekindle.review.readers.lists import read_project
+from rekindle.review.readers.lists import admitted, read_project
 from rekindle.review.readers.notes import prompted
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
-from rekindle.review.trace import LONGEST_VALUE, Scope, Trace, Word
+from rekindle.review.trace import LONGEST_VALUE, Scope, Trace, Value, Word
 
 _LISTS = frozenset({"install_requires", "setup_requires", "extras_require", "tests_require", "dependencies", "deps"})
 _SHELLS = re.compile(r"\s*%%(?:bash|sh|shell|script bash)\b")
@@ -34,6 +36,7 @@ _INSTALLS = {
     "conda_install": "conda install -y",
     "micromamba_install": "micromamba install -y",
 }
+_IMAGE_STEPS = {*_INSTALLS, *_IMAGE_RUNS, "env"}
 _OPTIONS = {"index_url": "--index-url", "extra_index_url": "--extra-index-url", "find_links": "-f", "channels": "-c"}
 _LONGEST_LIST, _CALLS, _PYTHONS = 500, 200, 8
 _INLINE = re.compile(r"(?m)^# /// script[ \t]*\n((?:#(?! ///[ \t]*$).*\n)+)# ///[ \t]*$")
@@ -169,6 +172,9 @@ class _CodeReader(ast.NodeVisitor):
     def _assigned(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
         image = self.visit(value)
         for target in targets:
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                for one, held in zip(target.elts, value.elts, strict=False):
+                    self._assigned([one], held)
             name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", "")
             if name and image is not None:
                 self.images[name] = image
@@ -197,12 +203,12 @@ class _CodeReader(ast.NodeVisitor):
             if key is not None and _constant(key) == "nvcc":
                 self.flags(value)
 
-    def _sets(self, key: ast.expr, value: ast.expr) -> None:
-        """`os.environ["X"] = "…"`"""
-        name, words = _constant(key), self.texts(value)
+    def _sets(self, key: ast.expr | None, value: ast.expr, recorder: Recorder | None = None) -> None:
+        """`os.environ["X"] = "…"`, and `.env({"X": "…"})` of an image."""
+        name, words = _constant(key) if key else None, self.texts(value)
         if isinstance(name, str):
             text, known = (words[0].text, words[0].known) if len(words) == 1 else ("", False)
-            self.recorder.set(name, text, key.lineno, known=known)
+            (recorder or self.recorder).set(name, text, value.lineno, known=known)
 
     def flags(self, node: ast.AST | None, line: int = 0) -> None:
         """What nvcc is given; torch's own extensions say their name to it, and are compiled for torch's list."""
@@ -213,7 +219,13 @@ class _CodeReader(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> Scope | None:
         name = _called(node)
         if name == _IN_SHELL and node.args:
-            read_script(self.recorder, f"{_constant(node.args[0])}\n", node.lineno)
+            command = str(_constant(node.args[0]))
+            # The names of Python are variables there.
+            for each in {*re.findall(r"\w+", command)} & {*self.values}:
+                if len(held := self.values[each]) == 1:
+                    value = Value(held[0].text, held[0].known, held[0].line, False, self.recorder.trace.tick())
+                    self.recorder.scope.put(each, value)
+            read_script(self.recorder, f"{command}\n", node.lineno)
             return None
         given = {each.arg: each.value for each in node.keywords if each.arg}
         own = [word for each in node.args for word in self.texts(each)]
@@ -222,10 +234,10 @@ class _CodeReader(ast.NodeVisitor):
         for each in (*node.args, *given.values()):
             self.visit(each)
         if name == "setdefault" and receiver is not None and _is_environment(receiver) and len(node.args) == 2:
-            self._sets(*node.args)
+            self._sets(node.args[0], node.args[1])
         if isinstance(receiver, ast.Name) and name in ("append", "extend"):
             self._longer(receiver.id, own)
-        elif isinstance(receiver, (ast.Name, ast.Attribute)) and image is None and name in _INSTALLS:
+        elif isinstance(receiver, (ast.Name, ast.Attribute)) and image is None and name in _IMAGE_STEPS:
             base = self.images.get(receiver.id if isinstance(receiver, ast.Name) else receiver.attr)
             image = self.recorder.trace.open(base, "job image") if base is not None else None
         if name in _RUNS and own and " " in own[0].text:
@@ -260,7 +272,12 @@ class _CodeReader(ast.NodeVisitor):
             for word in python[:1]:
                 trace.uses("setup-python", line, image, given={"python-version": (word.text, word.line)})
         recorder = Recorder(trace, scope=image or self.recorder.scope)
+        for each in node.args if name == "env" and image is not None else ():
+            for variable, said in zip(each.keys, each.values, strict=True) if isinstance(each, ast.Dict) else ():
+                self._sets(variable, said, recorder)
         options = [word for key, value in given.items() for word in self._option(key, value)]
+        for word in self.texts(given["python_requires"]) if "python_requires" in given else ():
+            trace.admitted = admitted(word.text, word.line)
         for key, value in given.items():
             if key in (_LISTS if name == "setup" else _PACKAGES):
                 for each in value.values if isinstance(value, ast.Dict) else [value]:
@@ -310,6 +327,12 @@ class _CodeReader(ast.NodeVisitor):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr in ("get", "getenv"):
                 return self.texts(node.args[-1]) if len(node.args) > 1 else []
+            if node.func.attr == "replace" and len(node.args) == 2:
+                old, new = map(_constant, node.args)
+                held = self.texts(node.func.value)
+                if not (isinstance(old, str) and isinstance(new, str)):
+                    return []
+                return [msgspec.structs.replace(each, text=each.text.replace(old, new)) for each in held]
             if node.func.attr == "split":
                 words = self.texts(node.func.value)
                 return [Word(part, part, node.lineno) for word in words for part in shlex.split(word.text)]
@@ -358,17 +381,25 @@ def read_ini(trace: Trace, text: str) -> None:
 
 
 def _sections(recorder: Recorder, text: str) -> None:
-    key, pending = "", list[Word]()
+    extras = False
+    key, pending, command = "", list[Word](), ["pip", "install"]
+    for told in re.finditer(r"(?m)^[ \t]*((?:PIP|UV)_\w+)[ \t]*=[ \t]*(\S+)", text):  # of set_env, wherever it stands
+        recorder.set(told[1], told[2], text.count("\n", 0, told.start(1)) + 1, how="environment")
     for number, row in enumerate([*text.split("\n"), "[end]"], start=1):
         if recorder.trace.full:
             return
         found = re.match(r"(\[)|([\w.-]+)[ \t]*[=:](.*)", row)
         if found:
-            recorder.takes(["pip", "install"], pending)
+            recorder.takes(command, pending)
             key, pending = found[2] or "", []
+            extras = "extras_require" in row if found[1] else extras
         value = (found[3] or "" if found else row).partition(" #")[0].strip()
         value = re.sub(r"^[\w{},!.-]+:[ \t]+", "", value) if key == "deps" else value  # `py311: torch==2.5.1`
-        if value and key in _LISTS:
+        if value and key == "install_command":
+            command = [word for word in value.split() if "{" not in word]
+        elif value and key == "python_requires":
+            recorder.trace.admitted = admitted(value, number)
+        elif value and (key in _LISTS or extras) and not (found and found[1]):
             pending += listed(value, number)
         elif value and re.match(r"commands", key):
             read_script(recorder, re.sub(r"\{[\w:]+\}", "", value) + "\n", number)

@@ -29,6 +29,11 @@ _NAME = re.compile(r"\w+")
 _DEFINE = re.compile(r"-D([A-Za-z_]\w*)(?::\w+)?=(.*)\Z", re.DOTALL)
 # They name a place before the program.
 _INSIDE = ("singularity exec", "apptainer exec")
+# What `uv run` and `uvx` install for one program, as `uv pip install` spells it.
+_BROUGHT = {"--with": "", "-w": "", "--with-requirements": "-r", "--with-editable": "-e", "-p": "--python"} | {
+    each: each
+    for each in ("--python", "--index", "--default-index", "--index-url", "--extra-index-url", "-f", "--find-links")
+}
 # Programs that only start another one, with the options of theirs that take a value.
 _WRAPPERS: dict[str, frozenset[str]] = {
     "sudo": frozenset({"-u", "-g", "-h", "-p"}),
@@ -41,7 +46,7 @@ _WRAPPERS: dict[str, frozenset[str]] = {
     "timeout": frozenset({"-s", "-k"}),
     "start": frozenset({"/d", "/affinity"}),
     "conda run": frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
-    "uv run": frozenset({"--with", "--python", "-p", "--project", "--extra", "--group"}),
+    "uv run": frozenset({"--project", "--extra", "--group", "--package", "--directory", "--env-file"}) | {*_BROUGHT},
     **dict.fromkeys(("poetry run", "pipx run", "pdm run", "pipenv run", "hatch run", "rye run"), frozenset[str]()),
     **dict.fromkeys(("time", "nohup", "command", "@", "&"), frozenset[str]()),
     **dict.fromkeys(("pixi run", "mamba run", "micromamba run"), frozenset({"-e", "-n", "--environment", "-p"})),
@@ -199,6 +204,8 @@ class Recorder:
         seen = Invocation(words=tuple(words), line=line, last=last, text=text, **said)
         if self.trace.at is not None:
             seen = moved(seen, self.trace.at)
+        self.takes(["uv", "pip", "install"], list(_brought(seen.words)))
+        self._configures(seen.words)
         words, inner = unwrapped(seen.words)
         if not words:
             return None
@@ -222,8 +229,24 @@ class Recorder:
             system=self.system,
         )
         self.trace.invocations.append(item)
+        edits = item.program in ("sed", "perl") and any(word.startswith(("-i", "-pi")) for word in item.arguments)
+        for word in words[2:] if edits else ():
+            if self.trace.beside is not None:
+                self.trace.beside.changes(word.text)
         self._defines(item)
         return item
+
+    def _configures(self, words: Sequence[Word]) -> None:
+        """`pip config set global.index-url …` holds for every pip that follows, in other shells too."""
+        told = re.search(
+            r"\bpip[\d.]*( \S+)*? config( --\w+)* set \w+\.([\w-]+) \S+\Z", " ".join(each.text for each in words[:9])
+        )
+        place = self.scope
+        while place.parent is not None and place.label.startswith(("run ", "step", "subshell")):
+            place = place.parent
+        if told:
+            name, value = "PIP_" + told[3].upper().replace("-", "_"), words[-1]
+            place.put(name, Value(value.text, value.known, value.line, True, self.trace.tick()))
 
     def takes(self, command: Sequence[str], words: Sequence[Word], *, last: int = 0) -> None:
         """A command that a list stands for, noted at the line of its first word; nothing where it has none."""
@@ -338,6 +361,23 @@ def unwrapped(words: Sequence[Word]) -> tuple[Sequence[Word], list[Word]]:
             break
         words = rest
     return words, given
+
+
+def _brought(words: Sequence[Word]) -> Iterator[Word]:
+    """The options of `uv run --with …`; nothing where it brings nothing."""
+    begin = re.match(r"uv run |uv tool run |uvx ", " ".join(word.text for word in words[:4]) + " ")
+    rest = iter(words[len(begin[0].split()) :] if begin else ())
+    if not any(word.text.startswith(("--with", "-w")) for word in words[:40]):
+        return
+    for word in rest:
+        if not word.text.startswith("-"):
+            return
+        name, sign, value = word.text.partition("=")
+        after = next(rest, None) if name in _WRAPPERS["uv run"] and not sign else None
+        given = msgspec.structs.replace(word, text=value) if sign else after
+        if given is not None and (option := _BROUGHT.get(name)) is not None:
+            yield from [Word(option, option, word.line)] if option else []
+            yield given
 
 
 def joined(folder: str | None, more: str) -> str | None:

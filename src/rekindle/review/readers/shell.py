@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from functools import partial
 from itertools import zip_longest
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rekindle.review.readers.conditions import holds
 from rekindle.review.readers.grammar import TreeReader, parsed, text_of
+from rekindle.review.readers.handed import contained, handed_on, printed, trimmed
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.trace import LIST, Assignment, Redirect, Word, program_of
 
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
 
 _CALLS = 200
 _TURNS = 8  # of a loop
-_SHELLS = ("bash", "sh", "dash", "zsh", "su")
-_HANDED = re.compile(r"-[a-z]*c\Z")
 _BRANCHES = ("elif_clause", "else_clause", "case_item")
 _QUIET = frozenset({"comment", "heredoc_body", "heredoc_end", "\n", ";", "&", ";;"})
 
@@ -40,17 +40,6 @@ def _conditions(node: Node) -> list[Node]:
     named = [child for child in node.children_by_field_name("condition") if child.is_named]
     ends = next((at for at, child in enumerate(node.children) if child.type == "then"), 0)
     return named or [child for child in node.children[:ends] if child.is_named]
-
-
-def _handed_on(words: list[Word]) -> Word | None:
-    """The script inside a command: of `bash -c`, `sudo su - me -c` and `eval`."""
-    if words[0].text == "eval" and len(words) == 2:
-        return words[1]
-    first = 1 if words[0].text == "sudo" else 0
-    if first >= len(words) or program_of(words[first].text) not in _SHELLS:
-        return None
-    options = [at for at in range(first + 1, len(words) - 1) if _HANDED.match(words[at].text)]
-    return words[options[0] + 1] if options else None
 
 
 class _ShellReader(TreeReader):
@@ -261,7 +250,8 @@ class _ShellReader(TreeReader):
         if how == "shell" and already is not None and already.exported:
             how = "environment"
         appended = any(child.type == "+=" for child in node.children)
-        text = (already.text if already and appended else "") + word.text
+        between = LIST if value_node is not None and value_node.type == "array" else ""
+        text = (already.text + between if already and appended else "") + word.text
         return self.recorder.set(
             name,
             text,
@@ -312,14 +302,27 @@ class _ShellReader(TreeReader):
         if name in self.functions and self.calls < _CALLS:
             self._call(name, words, checked)
             return
-        handed = _handed_on(words)
+        if (at := contained(words)) and self.calls < _CALLS:
+            # What a container runs is run there, on its image.
+            self.recorder.run(words[:at], line, line, shlex.join(word.text for word in words[:at]), checked=checked)
+            outer = self.recorder.scope
+            self.recorder.scope = self.trace.open(outer, "job container")
+            if words[1].text == "run":
+                self.trace.stands_on(words[at - 1].text, line, self.recorder.scope, words[at - 1].known)
+            self._handed(handed_on(words[at:]) or Word(shlex.join(word.text for word in words[at:]), "", line))
+            self.recorder.scope = outer
+            return
+        handed = handed_on(words)
         if handed is not None and self.calls < _CALLS:
             self._handed(handed)
             return
         said = {"redirects": tuple(redirects), "prefix": tuple(prefix)}
         self.ran(node, words, checked=checked, piped=piped, after=after, **said)
-        if name == "echo" and redirects:
-            self.recorder.wrote(" ".join(word.text for word in words[1:]) + "\n", redirects)
+        if name in ("echo", "printf") and redirects:
+            texts = [word.text.replace("\\n", "\n") for word in words[1:]]
+            filled = "%s" in "".join(texts[:1])
+            whole = "".join(texts[0].replace("%s", each) for each in texts[1:]) if filled else " ".join(texts)
+            self.recorder.wrote(whole + "\n", redirects)
         self.recorder.moves(name, [word.text for word in words[1:]] or ["~"])
 
     def _handed(self, word: Word) -> None:
@@ -405,7 +408,22 @@ class _ShellReader(TreeReader):
             self.recorder.child = True
             self._subshell(node, True)
             self.recorder.child = False
+            return self._printed(node)
         return text_of(node), False
+
+    def _printed(self, node: Node) -> tuple[str, bool]:
+        """`$(echo $CUDA | cut -d. -f1,2 | tr -d .)`: what is echoed and then only cut."""
+        line = node.named_children[0] if node.named_children else node
+        words = [
+            [
+                word.text
+                for child in part.named_children
+                for word in self.words(child.named_children[0] if child.type == "command_name" else child)
+            ]
+            for part in (line.named_children if line.type == "pipeline" else ())
+        ]
+        text = printed(words)
+        return (text_of(node), False) if text is None else (text, True)
 
     def _parts(self, node: Node, depth: int) -> tuple[str, bool]:
         between = LIST if node.type == "array" else ""
@@ -444,7 +462,7 @@ class _ShellReader(TreeReader):
     def _expansion(self, node: Node, depth: int) -> tuple[str, bool]:
         """`${X}`, `${X:-default}`, `${X%.*}`; other forms are not followed."""
         inner = text_of(node)[2:-1]
-        match = re.match(r"([A-Za-z_]\w*)(\[[@*]\])?", inner)
+        match = re.match(r"([A-Za-z_]\w*|\d)(\[[@*]\])?", inner)
         if not match:
             return text_of(node), False
         rest = inner[match.end() :]
@@ -467,19 +485,8 @@ class _ShellReader(TreeReader):
             return text, known
         cut = re.fullmatch(r"(%%?|##?)(.+)", rest)
         if known and cut and re.fullmatch(r"[\w.*/-]+", cut[2]):
-            return _trimmed(text, cut[1], cut[2]), True
+            return trimmed(text, cut[1], cut[2]), True
         gone = re.fullmatch(r"//([^/]+)/([^/]*)", rest)
         if known and gone and "*" not in gone[1] and "$" not in rest:
             return text.replace(gone[1].replace("\\", ""), gone[2]), True
         return text_of(node), False
-
-
-def _trimmed(text: str, sign: str, pattern: str) -> str:
-    expression = ".*".join(re.escape(part) for part in pattern.split("*"))
-    if sign.startswith("#"):
-        greedy = expression if sign == "##" else expression.replace(".*", ".*?")
-        return re.sub(rf"\A(?:{greedy})", "", text, count=1)
-    for start in range(len(text)) if sign == "%%" else range(len(text) - 1, -1, -1):
-        if re.fullmatch(expression, text[start:]):
-            return text[:start]
-    return text

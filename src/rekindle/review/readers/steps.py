@@ -33,7 +33,9 @@ _COMMANDS = (
         "before_script",
         "entrypoint",
         "command",
+        "commands",
         "cmd",
+        "cmds",
         "shell",
         "raw",
         "bash",
@@ -49,7 +51,7 @@ _PYTHONS = ("versionSpec", "python_version", "python")
 _SYSTEM = {"apt": ("name", "pkg"), **dict.fromkeys(("package", "dnf", "yum", "zypper", "pacman"), ("name",))}
 _SYSTEM_LISTS = ("packages", "system_packages")
 # `{{ name }}` of Ansible, `<< parameters.name >>` of CircleCI, `$(name)` of Azure.
-_FILLED = re.compile(r"\$?\{\{[ \t]*([\w.]+)[ \t]*\}\}|<<[ \t]*([\w.]+)[ \t]*>>|\$\((\w+)\)")
+_FILLED = re.compile(r"\$?\{\{[ \t]*\.?([\w.]+)[ \t]*\}\}|<<[ \t]*([\w.]+)[ \t]*>>|\$\((\w+)\)")
 
 
 def read_steps(trace: Trace, text: str) -> None:
@@ -104,7 +106,12 @@ class _StepsReader(YamlReader):
                 starts = self.listed(given.get("command")) if key == "args" else []
                 self._commands(key, found, scope, starts, windows=windows)
         for name, each in given.items():
-            if name in ("default", *_VARIABLES, *_COMMANDS) or name.startswith(".") or (name == "build" and built):
+            if (
+                name in (*_VARIABLES, *_COMMANDS)
+                or (name == "default" and self.mapping(each))
+                or name.startswith(".")
+                or (name == "build" and built)
+            ):
                 continue
             for item in self.items(each) if each.id == "sequence" else [each]:
                 own = top and (name == "jobs" or (each.id == "mapping" and "script" in self.mapping(each)))

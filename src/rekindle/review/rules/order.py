@@ -43,9 +43,11 @@ def _before_torch(subject: Subject) -> Iterator[Raised]:
     """An extension imports torch while it is built; here torch comes after it, or with it."""
     made = environments_of(subject)
     for step in subject.builds:
-        if step.what != "extension" or not step.certain or step.item.conditional or made.at(step.item) or subject.notes:
+        if step.what != "extension" or not step.certain or step.item.conditional or made.at(step.item):
             continue
         later = next((each for each in made.every if each.order > step.item.order), None)
+        if subject.notes and not (later and subject.follows(step.line, later.line)):
+            continue
         if later is not None or (made.empty(step.item) and not step.isolated):
             when = f"torch is installed (line {later.line})" if later else "there is a torch in this environment"
             yield raised("torch-after-extension", step.line, name=step.name, when=when)

@@ -275,6 +275,9 @@ def _others(subject: Subject) -> Iterator[Raised]:
             file = wanted.wheel or (wanted.labelled if wanted.name not in PROJECTS else None)
             built = built_for(file) if file else None
             if wanted.wheel and built and built.system != torch.system and (subject.notes or found.item.conditional):
+                if not found.item.conditional and sum(bool(each.named(wanted.name)) for each in subject.installs) < 2:
+                    words = f"whether this is for {built.system}, as `{wanted.wheel}` is"
+                    yield raised("package-torch-unknown", wanted.line, sentence=words)
                 continue  # somebody else's branch
             answers = [judged(built)] if built else []
             answers += [judged(page) for page in found.pages if wanted is paged]
@@ -344,7 +347,7 @@ def _local(subject: Subject) -> Iterator[Raised]:
             if re.search(r"\.txt\.?\Z", wanted.raw.strip("\"'")) and not (wanted.source or "").startswith("http"):
                 reason = "a list of requirements is read with -r"
             plain = re.split(r"[;@\"']", wanted.raw)[0]
-            if re.search(r"[\w.*\]]\s+[A-Za-z]|^[\w.-]+\s+\d", plain):
+            if re.search(r"[\w.*\]]\s+[A-Za-z]|^[\w.-]+\s+\d", plain) and not re.search(r"\$\(|`", plain):
                 reason = "each stands on a line of its own, and nothing before it"
             if reason is not None:
                 yield raised("requirement-invalid", wanted.line, text=wanted.raw[:80], reason=reason)

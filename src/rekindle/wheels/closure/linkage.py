@@ -153,7 +153,7 @@ def _missing(item: MissingLibrary, system: str, alone: bool) -> Finding:
         why = f"needed through: {way}; {why}"
     fix = None
     if item.package == "torch" and item.wanted_by[0].startswith("torch/"):
-        fix = Fix(text="this torch is not whole: add the file with `rekindle repair`, or take another build of it")
+        fix = Fix(text="this torch is not complete: add the file with `rekindle repair`, or take another build of it")
     elif item.package and item.package != "torch" and "*" not in item.package:
         fix = Fix(
             text=f"the package `{item.package}` provides it", commands=(pip_install([item.package], python="python"),)

@@ -144,7 +144,7 @@ def _absence(item: MissingLibrary, system: str, excluded: bool) -> Finding:
     lies = None if excluded else providers.on_path(item.library)
     hint = f"; there is one on PATH at `{lies}`: if it is the right one, pass its folder with `--from`" if lies else ""
     verb = item.how.verb
-    left = "left out, as asked" if excluded else "could not be had"
+    left = "left out, as asked" if excluded else "is not available"
     return Finding(
         id="repair.missing",
         state=state,

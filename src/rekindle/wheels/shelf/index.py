@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import msgspec
 from packaging.utils import canonicalize_name
 
-from rekindle.core import codec, files, signing
+from rekindle.core import codec, files, paths, signing
 from rekindle.core.errors import BadInput, ChecksFailed
 from rekindle.core.untrusted import Sha256
 from rekindle.knowledge.gpu.gpu_code import sums
@@ -47,7 +47,7 @@ class ListingState(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = "rekindle.shelf-list/1"
     sha256: Sha256
     number: int
-    expires: datetime
+    expires: Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class ListedWheel(WheelIdentity, frozen=True, kw_only=True):
@@ -81,7 +81,8 @@ def signed_listing(folder: Path, trusted: Sequence[signing.PublicKey]) -> Listin
     """The list of somebody's folder. An error unless one of these keys signed it: an entry can lose its mark."""
     name = f"the list of the shelf `{folder}`"
     data = files.read_bytes(folder / LISTING)
-    signed_state(data, files.read_bytes(folder / SIGNED_LISTING), trusted, name=name)
+    envelope = files.read_bytes(folder / SIGNED_LISTING)
+    signed_state(data, envelope, trusted, name=name, place=str(folder.resolve()))
     return codec.from_json(data, Listing, name=name)
 
 
@@ -117,8 +118,11 @@ def sign_listing(folder: Path) -> None:
     files.write_text(place, codec.to_json(key.sign(codec.to_json(state).encode("utf-8"), _KIND)) + "\n")
 
 
-def signed_state(listing: bytes, envelope: bytes, trusted: Sequence[signing.PublicKey], *, name: str) -> ListingState:
-    """What a trusted key says of this list: that it is this one, and not out of date."""
+def signed_state(
+    listing: bytes, envelope: bytes, trusted: Sequence[signing.PublicKey], *, name: str, place: str | None = None
+) -> None:
+    """An error unless a trusted key says of this list: that it is this one, not out of date, and none before the last
+    one seen at `place`."""
     said = signing.read_envelope(envelope, name=name)
     payload, _ = signing.opened(said, trusted, name=name)
     if said.payload_type != _KIND:
@@ -129,7 +133,19 @@ def signed_state(listing: bytes, envelope: bytes, trusted: Sequence[signing.Publ
     if state.expires < datetime.now(timezone.utc):
         message = f"{name} was good until {state.expires:%Y-%m-%d}"
         raise ChecksFailed(message, hint="its owner signs it anew with `rekindle shelf mend`")
-    return state
+    if place is not None:
+        _not_older(place, state.number, name)
+
+
+def _not_older(root: str, number: int, name: str) -> None:
+    """Who serves a shelf, or hands over its folder, may not go back to an older list: it could hide a withdrawal."""
+    place = paths.data_folder("shelves.json")
+    seen = codec.from_json(files.read_bytes(place), dict[str, int], name=f"`{place}`") if place.is_file() else {}
+    if number < seen.get(root, 0):
+        message = f"{name} is older than the one you saw last"
+        raise ChecksFailed(message, hint=f"ask its owner; if it was started anew, delete `{place}`")
+    if number > seen.get(root, 0):
+        files.write_text(place, codec.to_json({**seen, root: number}) + "\n")
 
 
 def pages(entries: Sequence[ShelvedWheel]) -> dict[str, str]:

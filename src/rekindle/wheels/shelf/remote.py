@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from rekindle.core import codec, fetch, files, paths, signing
+from rekindle.core import codec, fetch, signing
 from rekindle.core.errors import ChecksFailed, FetchFailed, RekindleError
 from rekindle.core.signing import PublicKey
 from rekindle.wheels.shelf import provenance, store
@@ -31,8 +31,7 @@ def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], byte
     root = address.rstrip("/").removesuffix("/simple")
     name = f"the list of the shelf {root}"
     data = get(f"{root}/{LISTING}")
-    state = signed_state(data, _signature(root, get), trusted, name=name)
-    _not_older(root, state.number, name)
+    signed_state(data, _signature(root, get), trusted, name=name, place=root)
     listing = codec.from_json(data, Listing, name=name)
     until = time.monotonic() + _PATIENCE
     good: list[ShelvedWheel] = []
@@ -63,17 +62,6 @@ def _signature(root: str, get: Callable[[str], bytes]) -> bytes:
     except FetchFailed as error:
         message = f"the list of the shelf {root} is not signed: {error.message}"
         raise ChecksFailed(message, hint="its owner signs it with `rekindle shelf mend`") from error
-
-
-def _not_older(root: str, number: int, name: str) -> None:
-    """Whoever answers for a shelf may not go back to a list before the last one seen: it could hide a withdrawal."""
-    place = paths.data_folder("shelves.json")
-    seen = codec.from_json(files.read_bytes(place), dict[str, int], name=f"`{place}`") if place.is_file() else {}
-    if number < seen.get(root, 0):
-        message = f"{name} is older than the one you saw last"
-        raise ChecksFailed(message, hint=f"ask its owner; if it was started anew, delete `{place}`")
-    if number > seen.get(root, 0):
-        files.write_text(place, codec.to_json({**seen, root: number}) + "\n")
 
 
 def _get(url: str) -> bytes:

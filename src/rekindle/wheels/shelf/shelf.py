@@ -22,7 +22,7 @@ from rekindle.compat.gpu_code import Served, overall, served
 from rekindle.compat.judgement import Clash
 from rekindle.compat.package import runs_on as package_card
 from rekindle.core import codec, console, files, paths
-from rekindle.core.errors import NotFound, RekindleError, UsageError
+from rekindle.core.errors import BadInput, NotFound, RekindleError, UsageError
 from rekindle.core.signing import PublicKey
 from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
@@ -220,7 +220,7 @@ def prune(folder: Path, *, keep: int, dry_run: bool = False) -> tuple[str, ...]:
             kind: tuple[object, ...] = (entry.project, entry.tags, str(entry.cuda))
             if not entry.is_torch:
                 kind = (*kind, entry.torch, tuple(entry.targets), entry.cpu)
-            whole = (folder / "wheels" / entry.file).is_file()
+            whole = store.there(folder, entry)
             kinds[kind] = kinds.get(kind, 0) + whole
             if not whole or kinds[kind] > keep:
                 gone.append(entry.file)
@@ -259,7 +259,10 @@ def offers(folder: Path, keys: Sequence[PublicKey] | None = None) -> ShelfOffers
     aside: dict[str, str] = {}
     for path in store.entry_files(folder):
         try:
-            good.append(store.read_entry(path))
+            entry = store.read_entry(path)
+            if not store.there(folder, entry):
+                raise BadInput("its wheel is not there, or another file has its name")
+            good.append(entry)
         except RekindleError as error:
             aside[path.name.removesuffix(store.ENTRY)] = str(error)
     told: set[str] = set()

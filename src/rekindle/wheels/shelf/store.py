@@ -14,8 +14,9 @@ from packaging.utils import InvalidName, canonicalize_name
 
 from rekindle.core import codec, console, files
 from rekindle.core.command import Command, pip, rekindle
-from rekindle.core.errors import BadInput, Locked, NotFound, NotWritable, RekindleError, UsageError
+from rekindle.core.errors import BadInput, ChecksFailed, Locked, NotFound, NotWritable, RekindleError, UsageError
 from rekindle.core.findings import Finding, State
+from rekindle.core.paths import sha256_of
 from rekindle.core.untrusted import PipVersion, PlainFileName, ProjectName, Sha256
 from rekindle.knowledge.gpu.gpu_code import GpuCode, sums
 from rekindle.model.wheel import WheelIdentity
@@ -84,6 +85,22 @@ def read_entry(path: Path) -> ShelvedWheel:
     if f"{file_name(entry.file)}{ENTRY}" != path.name:
         raise BadInput(f"`{path}` speaks of another wheel, `{entry.file}`", hint="`rekindle shelf mend` makes it anew")
     return entry
+
+
+def there(folder: Path, entry: ShelvedWheel) -> bool:
+    """Whether the wheel of an entry lies there, a plain file of its size; what is in it, `shelf verify` asks."""
+    place = folder / "wheels" / entry.file
+    return place.is_file() and not files.is_link(place) and place.stat().st_size == entry.size
+
+
+def unchanged(place: Path | str | None) -> None:
+    """A wheel of a shelf is the file that was added to it; one that lies elsewhere has no entry to be held against."""
+    if place is None or not (wheel := Path(place)).is_file():
+        return
+    entry = wheel.with_name(wheel.name + ENTRY)
+    if entry.is_file() and read_entry(entry).sha256 != sha256_of(wheel):
+        message = f"`{wheel.name}` is not the file that was added to the shelf"
+        raise ChecksFailed(message, hint="`rekindle shelf verify` says more; `rekindle shelf mend` sets it aside")
 
 
 def entry_files(folder: Path) -> list[Path]:
