@@ -440,3 +440,8 @@ def test_a_driver_that_runs_the_cuda_is_not_called_too_old(driver: str, system: 
         assert cause.label == "driver_too_old"
         assert ("is too old for this CUDA" in cause.fix.text) is not enough
         assert (f"Driver {known.driver} runs CUDA 13.0" in cause.fix.text) is enough
+
+
+def test_a_sentence_is_not_cut_inside_of_its_brackets() -> None:
+    log = "Windows 10, GTX 1080 Ti, easyocr\nCUDA not available - defaulting to CPU. Note: much faster with one.\n"
+    assert not first(log).fix.text.endswith("(evidence:")

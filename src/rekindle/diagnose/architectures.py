@@ -31,7 +31,9 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
 
 
 def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    named = _numbers_of(fields.get("arch_name", ""))
+    # `Hopper` is 9.0, to releases that know the name.
+    numbers = releases.taken_by(None).extension_names.get(fields.get("arch_name", ""), "").partition("+")[0]
+    named = {"arch_name_number": numbers} if numbers and ";" not in numbers else {}
     text = fields.get("arch_asked") or named.get("arch_name_number") or f"sm_{fields.get('arch_number', '')}"
     capability = architecture_asked_for(text)
     if capability is None or "arch_dotted" in fields:
@@ -49,12 +51,6 @@ def _of_toolkits(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
         arch_flag=f"compute_{capability.major}{capability.minor}",
     )
     return named | found | _direction(capability, Version(facts.cuda) if facts.cuda else None)
-
-
-def _numbers_of(name: str) -> dict[str, str]:
-    """`Hopper` is 9.0, to releases that know the name."""
-    numbers = releases.taken_by(None).extension_names.get(name, "").partition("+")[0]
-    return {"arch_name_number": numbers} if numbers and ";" not in numbers else {}
 
 
 def _runs_as(capability: Capability, here: toolkits.Toolkit | None) -> Capability | None:

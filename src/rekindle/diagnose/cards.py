@@ -47,10 +47,10 @@ _TI = r"\d{3,4} ?(?:Ti|ti|TI)"
 # "my 4060", "a 4060 8G": the family is left out where the number alone is one, and nothing is counted by it.
 _BARE = r"(?:(?:20[678]|30[5-9]|40[5-9]|50[5-9])0|16[56]0 ?(?:ti|super|s))"
 _NUMBER = re2.compile(
-    r"(?i)(?:\b(?:my|an?|dedicated|discrete|gpu is|gpu:|using|with|on|have|both)(?: the| an?)? "
+    r"(?i)(?:\b(?:my|an?|dedicated|discrete|gpu is|gpu:|using|with|on|for|have|both)(?: the| an?)? "
     r"(?:\d{1,2} ?GB )?|[张块了是])"
     rf"({_BARE} ?(?:ti(?: super)?|super|laptop|mobile)?)"
-    r"(?: ?\d{1,2} ?GB?\b|[,.]? (?:card|gpu|with|and|on|nvidia)\b|[,.] |[的就]|\W*$)"
+    r"(?: ?\d{1,2} ?GB?\b|[,.]? (?:card|gpu|with|and|on|it|nvidia)\b|[,.] |[的就]|\W*$)"
 )
 _OF_SERIES = re2.compile(
     r"(?i)\b(?:RTX|GTX|GeForce) ?([2-5]0|1[06])(?:xx|[ -]?series)\b"
@@ -107,15 +107,11 @@ _SMALL = re2.compile(
 _PROPER = {"GEFORCE": "GeForce", "TESLA": "Tesla", "QUADRO": "Quadro", "TI": "Ti", "XP": "Xp", "BLACK": "Black"}
 
 
-def _proper(name: str) -> str:
-    return " ".join(_PROPER.get(word, word) for word in name.upper().split(" "))
-
-
 def of_this_machine(text: str) -> str:
     """Without the sentences that say that it works on another machine, and without boxes that are not ticked."""
     if text.startswith(_UNTICKED):
         return ""
-    text = _SMALL.sub(lambda match: _proper(match.group(0)), text)
+    text = _SMALL.sub(lambda match: " ".join(_PROPER.get(w, w) for w in match.group(0).upper().split(" ")), text)
     if not _ELSEWHERE.search(text):
         return text
     return ". ".join(part for part in _PARTS.split(text) if not _ELSEWHERE.search(part) or _NOT.search(part))
@@ -129,19 +125,15 @@ def in_line(text: str, *, title: bool = False) -> list[tuple[Capability, str | N
         number = next(group for group in match.groups() if group)
         if not _DEMANDED.search(text[: match.start()]):
             return [(_number(number), names[0][1] if names else None)]
-    return [*names] or _by_pci(text)
+    # What `lspci -nn` and the kernel call a card: `10de:1bb3`.
+    pci = _PCI.search(text)
+    capability = _capability(pci.group(1).lower()) if pci and not names else None
+    return [(capability, None)] if capability else [*names]
 
 
 def _number(text: str) -> Capability:
     """`8.9`, `(8, 9)` and the `0x809` of TensorRT."""
     return Capability.parse(f"{text[2]}.{text[4]}" if text.startswith("0x") else text.replace(", ", "."))
-
-
-def _by_pci(text: str) -> list[tuple[Capability, str | None]]:
-    """What `lspci -nn` and the kernel call a card: `10de:1bb3`."""
-    found = _PCI.search(text)
-    capability = _capability(found.group(1).lower()) if found else None
-    return [(capability, None)] if capability else []
 
 
 def unread(text: str) -> list[str]:
@@ -174,7 +166,9 @@ def _by_name(text: str, title: bool) -> list[tuple[Capability, str]]:
         return [found] if (found := _beginning_with(cut.group(1))) else []
     every: dict[Capability, str] = {}
     for match in _NAME.finditer(text):
-        spelled = _singular(match.group(1))
+        # `two RTX A5000s`; the `s` of a 1660s is its own.
+        plural = match.group(1).endswith("0s") and not _cards(match.group(1))
+        spelled = match.group(1)[:-1] if plural else match.group(1)
         before = text[: match.start()]
         own = _OWN.search(before) and not _WORKS.search(text)
         demands = _NOT_MEANT if title and not _WORKS.search(text[match.end() :].split(". ")[0]) else _NOT_HERE
@@ -185,11 +179,6 @@ def _by_name(text: str, title: bool) -> list[tuple[Capability, str]]:
             if capability is not None:
                 every.setdefault(capability, spelled)
     return list(every.items())
-
-
-def _singular(name: str) -> str:
-    """`two RTX A5000s`; the `s` of a 1660s is its own."""
-    return name[:-1] if name.endswith("0s") and not _cards(name) else name
 
 
 @lru_cache(maxsize=64)

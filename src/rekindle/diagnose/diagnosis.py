@@ -327,7 +327,9 @@ def ranked(found: Sequence[SignatureMatch], events: Sequence[Event], pairs: Sequ
     if _goes_on_regardless(events):
         solid = [match for match in solid if not match.cause.running]
     last = max((event.number for event in events if event.kind is LineKind.ERROR), default=0)
-    if all(_warned_of(match) and match.event.number < last for match in solid):
+    # A warning of Python that a library does without a part of it: what stops the program is another error.
+    early = [match for match in solid if match.event.kind is LineKind.WARNING and match.event.number < last]
+    if all(match in early and match.cause.family == _LOADING and "Warning: " in match.event.text for match in solid):
         return []
     labels: dict[str, list[SignatureMatch]] = {}
     for match in solid:
@@ -337,11 +339,6 @@ def ranked(found: Sequence[SignatureMatch], events: Sequence[Event], pairs: Sequ
     entries = [_beside(entry, entries) or _explained(entry, entries) for entry in entries]
     entries.sort(key=lambda entry: (entry.explained_by is not None, -entry.score, entry.first.event.number))
     return [_weighed(entry, entries, events) for entry in entries]
-
-
-def _warned_of(match: SignatureMatch) -> bool:
-    """A warning of Python that a library does without a part of it: what stops the program is another error."""
-    return match.cause.family == _LOADING and match.event.kind is LineKind.WARNING and "Warning: " in match.event.text
 
 
 def _weighed(entry: RankedCause, entries: Sequence[RankedCause], events: Sequence[Event]) -> RankedCause:

@@ -29,7 +29,6 @@ from rekindle.knowledge.logs.extension_homes import distribution, home
 from rekindle.knowledge.logs.signatures import CauseRow, FixStep, of_cause
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.knowledge.torch.options import options
-from rekindle.model.card import Capability
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.torch_pin import TorchPin
 from rekindle.stack import coverage
@@ -138,7 +137,7 @@ def _apart(steps: list[Fix]) -> list[Fix]:
 
 def _begun(text: str) -> tuple[str, str]:
     """The sentences that a screen has room for, and the others; a sentence of its own length is cut at a semicolon."""
-    for end in (r"(?<=[.:])\s(?=[A-Z`\"])", r"(?<=[;,:])\s"):
+    for end in (r"(?<=[.:])(?<!\(evidence:)\s(?=[A-Z`\"])", r"(?<=[;,:])\s"):
         parts = re.split(end, text)
         count = next((n for n in range(len(parts), 0, -1) if len(" ".join(parts[:n]).split()) <= MOST_WORDS), None)
         if count is not None:
@@ -259,6 +258,7 @@ def _in_environment(command: Command, folder: str, facts: Facts) -> Command:
     if folder.endswith("/.local"):
         return command.by_pip_of(f"python{facts.python or 3}", "-m", "pip")
     inside = "/bin/python" if not windows else r"\Scripts\python.exe" if _VENV.search(folder) else r"\python.exe"
+    inside = "" if folder.endswith("PythonSlicer") else inside
     # An embedded Python would take the packages of another one of the user.
     alone = ["-s"] if folder.endswith("python_embeded") else []
     made = command.by_pip_of(below(folder + inside), *alone, "-m", "pip")
@@ -328,26 +328,21 @@ def _of_cards(facts: Facts) -> dict[str, str]:
     if not facts.gpus:
         return {}
     oldest = min(facts.gpus)
-    last = last_cudnn(oldest)
+    last, torch = last_cudnn(oldest), facts.torch
+    # Of several cards those that the torch of the log has no code for.
+    lacked = [each for each in facts.gpus if torch and coverage.torch_lacks(torch, facts.variant, facts.os, each)]
     return present(
         arch=";".join(str(gpu) for gpu in sorted(set(facts.gpus))),
         arch_digits=";".join(gpu.sm.removeprefix("sm_") for gpu in sorted(set(facts.gpus))),
         gpu=max(facts.gpus),
         gpu_sm=oldest.sm,
-        lacked_sm=_lacked(facts).sm,
+        lacked_sm=min(lacked or facts.gpus).sm,
         several_cards=len(set(facts.gpus)) > 1,
         oldest_card=(facts.gpu_name if facts.gpus[0] == oldest else None) or oldest.sm,
         newest_number=str(facts.gpus.index(max(facts.gpus))),
         last_cudnn=last and last.release,
         last_branch=driver_card.window(oldest, facts.counting).last,
     )
-
-
-def _lacked(facts: Facts) -> Capability:
-    """Of several cards the one that the torch of the log has no code for."""
-    torch, line, system = facts.torch, facts.variant, facts.os
-    lacked = [each for each in facts.gpus if torch and coverage.torch_lacks(torch, line, system, each)]
-    return min(lacked or facts.gpus)
 
 
 # `mistralcuda.lib` is a part of the build itself; `cudart.lib` and `cuda.lib` are the toolkit's.

@@ -31,7 +31,8 @@ def text(diagnosis: Diagnosis, *, everything: bool = False) -> str:
     if diagnosis.outcome is LogOutcome.UNKNOWN and diagnosis.lines:
         parts += [wrap(_unknown(diagnosis)), "\n".join(_lines(diagnosis.unexplained)), _bundle(diagnosis)]
     clashes = [pair.text for pair in diagnosis.judged if pair.verdict == "clash"]
-    if roots and clashes and (everything or not _agree(roots[0], diagnosis)):
+    agreed = roots and any(pair.label == roots[0].label and pair.verdict == "clash" for pair in diagnosis.judged)
+    if roots and clashes and (everything or not agreed):
         parts.append("\n".join(wrap(f"{each[:1].upper()}{each[1:]}.", first="Also: ", indent="  ") for each in clashes))
     following = _following(diagnosis) if everything else []
     if following:
@@ -39,10 +40,6 @@ def text(diagnosis: Diagnosis, *, everything: bool = False) -> str:
     if roots and not everything:
         parts.append(f"`--all` shows why, and what else may help ({roots[0].label}).")
     return "\n\n".join(part for part in parts if part)
-
-
-def _agree(cause: Cause, diagnosis: Diagnosis) -> bool:
-    return any(pair.label == cause.label and pair.verdict == "clash" for pair in diagnosis.judged)
 
 
 def _bundle(diagnosis: Diagnosis) -> str:

@@ -62,7 +62,8 @@ def diagnose(where: str, *, known: Facts | None = None, watch: Watch = nullconte
     if is_typed(where):
         return diagnose_blocks([where.encode("utf-8", "replace")], known=known, source="what was typed")
     if where == "-":
-        return diagnose_blocks(checked(_piped(), "standard input"), known=known, source="standard input")
+        piped = iter(lambda: sys.stdin.buffer.read(BLOCK), b"")
+        return diagnose_blocks(checked(piped, "standard input"), known=known, source="standard input")
     path = Path(where)
     if not path.is_dir():
         with watch([path]):
@@ -100,11 +101,6 @@ def logs_below(folder: Path) -> list[Path]:
         if entry.name.lower().endswith(_LOGS) and entry.name not in _PROBES and entry.is_file(follow_symlinks=False)
     )
     return sorted(found)[:_MOST]
-
-
-def _piped() -> Iterator[bytes]:
-    while block := sys.stdin.buffer.read(BLOCK):
-        yield block
 
 
 _PAUSE = 0.5

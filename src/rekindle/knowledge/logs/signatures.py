@@ -170,7 +170,7 @@ def log_facts() -> tuple[FactRow, ...]:
 
 def aside_of(row: FactRow) -> str:
     """What, before a fact that a person tells, says that it is not theirs; nothing matches where nothing is meant."""
-    return (row.unless or "$^").replace("{ASIDE}", decided("log_lines", _Lines).aside)
+    return (row.unless or r"\b\B").replace("{ASIDE}", decided("log_lines", _Lines).aside)
 
 
 def log_words() -> tuple[WordRow, ...]:
