@@ -10,6 +10,8 @@ import pytest
 import rekindle
 from rekindle.core.errors import UnknownName
 from rekindle.knowledge.gpu import gpus
+from rekindle.machine.gpu.cards import Graphics
+from rekindle.machine.model import FoundGpu
 from support.command import rekindle_command
 
 ROWS = json.loads((Path(rekindle.__file__).parent / "knowledge/gpu/gpus.json").read_text(encoding="utf-8"))["gpus"]
@@ -475,3 +477,21 @@ def test_a_generation_beside_a_name_is_not_overheard(typed: str, name: str | Non
         return
     with pytest.raises(UnknownName):
         gpus.find(typed)
+
+
+@pytest.mark.parametrize(
+    "names, code, said",
+    [
+        (["Tesla K40c"], 0, "compute capability  3.5"),
+        (["Tesla K40c", "Tesla K40c"], 0, "compute capability  3.5"),
+        (["Tesla K40c", "Tesla V100"], 2, "this machine has 2 kinds: Tesla K40c, Tesla V100; name the one you mean"),
+        ([], 2, "no GPU was found here"),
+    ],
+)
+def test_without_a_name_the_card_is_that_of_the_machine(
+    names: list[str], code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Graphics(gpus=tuple(FoundGpu(name=name) for name in names))
+    monkeypatch.setattr("rekindle.machine.probe.graphics", lambda: found)
+    seen = rekindle_command("gpu")
+    assert (seen.code, said in seen.out + seen.err) == (code, True), seen

@@ -19,15 +19,24 @@ from rekindle.stack.card import CardAnswer, ServingWheel, describe
 @click.option("--list", "every", is_flag=True, help="List every known GPU.")
 @options.as_json
 def command(name: str | None, every: bool, as_json: bool) -> None:
-    """Look up a GPU by NAME, PCI id (10de:1024) or compute capability (sm_35)."""
-    if every == (name is not None):
-        message = "name one card, or ask for `--list`"
-        raise UsageError(message, hint='for example `rekindle gpu "Tesla K40c"`')
-    if name is None:
+    """Look up a GPU by NAME, PCI id (10de:1024) or compute capability (sm_35); without one, the GPU of this machine."""
+    if every and name is not None:
+        raise UsageError("name one card, or ask for `--list`", hint="leave one of them out")
+    if every:
         _list(as_json)
         return
-    answer = describe(name)
+    answer = describe(name or _of_this_machine())
     console.out_json(answer) if as_json else _show(answer)
+
+
+def _of_this_machine() -> str:
+    from rekindle.machine.probe import graphics
+
+    cards = list(dict.fromkeys(name for gpu in graphics().gpus if (name := gpu.name or gpu.pci_id)))
+    if len(cards) != 1:
+        found = f"this machine has {len(cards)} kinds: {', '.join(cards)}" if cards else "no GPU was found here"
+        raise UsageError(f"{found}; name the one you mean", hint='for example `rekindle gpu "Tesla K40c"`')
+    return cards[0]
 
 
 def _list(as_json: bool) -> None:

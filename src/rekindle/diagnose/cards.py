@@ -39,7 +39,10 @@ _NAME = re2.compile(
     r"(?:-(?:PCIE|SXM\d)-\d+GB)?)"
 )
 # The cards of computing centres and small notebooks are known by a letter or two and a number alone.
-_CENTRE = r"(?:MX[1-5][1357]0|T4|L4|L40S?|K[48]0|M[46]0|P(?:4|40|100)|V100S?|A(?:10G?|30|40|100|800)|H(?:20|100|200|800)|B200|GB(?:10|200))"
+_CENTRE = (
+    r"(?:MX[1-5][1357]0|T4|L4|L40S?|K[48]0|M[46]0|P(?:4|40|100)|V100S?|A(?:10G?|30|40|100|800)|H(?:20|100|200|800)"
+    r"|B200|GB(?:10|200))"
+)
 # A number that a `Ti` follows is a card of the GeForce family, whatever stands before it.
 _TI = r"\d{3,4} ?(?:Ti|ti|TI)"
 # "my 4060", "a 4060 8G": the family is left out where the number alone is one, and nothing is counted by it.

@@ -49,7 +49,18 @@ _TELLING = (LineKind.ERROR, LineKind.WRAPPER)
 _NO_PACKAGES = frozenset({"src", "csrc", "build", "code", "app", "workspace", "work", "ops", "tmp", "home", "project"})
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
 _UNTOLD = frozenset(
-    {"situation", "studio", "studio_year", "wsl", "memory_free", "status_program", "program", "chip", "amd_card"}
+    {
+        "situation",
+        "studio",
+        "studio_year",
+        "wsl",
+        "memory_free",
+        "memory_beyond",
+        "status_program",
+        "program",
+        "chip",
+        "amd_card",
+    }
     | {
         "library_cuda",
         "without_gpus",

@@ -82,6 +82,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     torchvision: str | None = None
     torchaudio: str | None = None
     memory_free: bool | None = None
+    memory_beyond: bool | None = None
     """Much more memory was free than the allocation that failed asked for."""
     status: str | None = None
     """An exit status of Windows that tells what happened, as `0xC0000135`."""
@@ -278,7 +279,7 @@ def _gather(
     systems["linux"] += "jetson" in found
     if any(systems.values()):
         found["os"] = "windows" if systems["windows"] >= systems["linux"] else "linux"
-    signs = frozenset(name for name in found if name not in Facts.__struct_fields__) - {"wanted", "free"}
+    signs = frozenset(name for name in found if name not in Facts.__struct_fields__) - {"wanted", "free", "capacity"}
     if {"jetson", "torch_works"} <= signs:
         signs |= {"nvidia_torch"}
     # Where a card of NVIDIA is in the story, it is that one that the log is about.
@@ -291,6 +292,7 @@ def _gather(
         vendor=vendor,
         told=by_words,
         memory_free=_much_free(found.get("wanted"), found.get("free")),
+        memory_beyond=_beyond(found.get("wanted"), found.get("capacity")),
         **{name: value for name, value in found.items() if name in Facts.__struct_fields__},
     )
     return _covered(facts if known is None else _over(facts, known)), tuple(entities.values())
@@ -310,8 +312,18 @@ def _much_free(wanted: str | None, free: str | None) -> bool | None:
     """26 MiB were refused with 21 GiB free: the memory is not what was missing."""
     if wanted is None or free is None:
         return None
-    need, have = (float(text.split()[0].rstrip(".")) * _UNITS[text.split()[1][0]] for text in (wanted, free))
+    need, have = _mebibytes(wanted), _mebibytes(free)
     return have > 1024 and have > 4 * need
+
+
+def _beyond(wanted: str | None, capacity: str | None) -> bool | None:
+    """More is asked for at once than the card has in all."""
+    return _mebibytes(wanted) > _mebibytes(capacity) if wanted and capacity else None
+
+
+def _mebibytes(text: str) -> float:
+    number, unit = text.split()
+    return float(number.rstrip(".")) * _UNITS[unit[0]]
 
 
 def _spoken(row: FactRow, pattern: re2._Regexp, text: str) -> dict[str, object]:
