@@ -645,3 +645,8 @@ def test_a_function_of_python_that_nobody_calls_installs_nothing() -> None:
     text = f"{head}subprocess.run(['pip', 'install', 'torch==2.8.0'])\n"
     assert reviewed(text, "a.py").answered
     assert reviewed(f"{text}pip('torch==2.5.1')\n", "a.py").refused
+
+
+def test_what_a_script_hands_to_python_is_read() -> None:
+    code = "import os\nos.system('pip install torch==2.5.1')\n"
+    assert torches(f"echo a\npython3 - <<'EOF'\n{code}EOF\n", "a.sh") == [(4, "torch 2.5.1+cu124")]

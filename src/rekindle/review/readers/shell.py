@@ -9,9 +9,11 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from rekindle.review.document import Dialect
 from rekindle.review.readers.conditions import holds
 from rekindle.review.readers.grammar import TreeReader, parsed, text_of
 from rekindle.review.readers.handed import contained, handed_on, printed, trimmed
+from rekindle.review.readers.kinds import read_as
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.trace import LIST, Assignment, Redirect, Word, program_of
 
@@ -203,7 +205,7 @@ class _ShellReader(TreeReader):
         redirects: list[Redirect] = []
         behind: list[Node] = []
         body = node.child_by_field_name("body")
-        text: str | None = None
+        text, begins = None, 0
         for child in node.children_by_field_name("redirect"):
             if child.type == "file_redirect":
                 redirects.append(self._redirect(child))
@@ -215,11 +217,18 @@ class _ShellReader(TreeReader):
                     if inner.type in ("pipeline", "command", "list"):
                         self.statement(inner, checked=checked)
                     elif inner.type == "heredoc_body":
-                        text = text_of(inner)
+                        text, begins = text_of(inner), self.line(inner) - 1
                     elif inner.type == "file_redirect":
                         redirects.append(self._redirect(inner))
         if text is not None and body is not None and self._name(body) in ("cat", "tee"):
             self.recorder.wrote(text, redirects, [text_of(each) for each in body.named_children[1:]])
+        if (
+            text is not None
+            and body is not None
+            and self._name(body) == "python"
+            and self.trace.dialect is Dialect.SHELL
+        ):
+            read_as(self.trace, Dialect.PYTHON, "\n" * begins + text)
         if body is not None:
             # The grammar gives `a && b > c` the redirection as a whole; the shell gives it to `b`.
             last = body
@@ -416,15 +425,9 @@ class _ShellReader(TreeReader):
     def _printed(self, node: Node) -> tuple[str, bool]:
         """`$(echo $CUDA | cut -d. -f1,2 | tr -d .)`: what is echoed and then only cut."""
         line = node.named_children[0] if node.named_children else node
-        words = [
-            [
-                word.text
-                for child in part.named_children
-                for word in self.words(child.named_children[0] if child.type == "command_name" else child)
-            ]
-            for part in (line.named_children if line.type == "pipeline" else ())
-        ]
-        text = printed(words)
+        parts = [part.named_children for part in (line.named_children if line.type == "pipeline" else ())]
+        rows = [[each.named_children[0] if each.type == "command_name" else each for each in part] for part in parts]
+        text = printed([[word.text for each in row for word in self.words(each)] for row in rows])
         return (text_of(node), False) if text is None else (text, True)
 
     def _parts(self, node: Node, depth: int) -> tuple[str, bool]:
