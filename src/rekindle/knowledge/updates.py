@@ -110,10 +110,15 @@ def _unzipped(source: Path) -> dict[str, bytes]:
                 raise BadInput(message, hint="this is no bundle of tables")
             if any(member.compress_type not in _PACKED for member in members):
                 raise BadInput(f"`{source}` is packed as no bundle of tables is", hint="download it again")
-            # `read` without a size unpacks all that is there, whatever the directory says of it.
-            return {each.filename: archive.open(each).read(each.file_size + 1) for each in members if not each.is_dir()}
+            return {member.filename: _member(archive, member) for member in members if not member.is_dir()}
     except (zipfile.BadZipFile, OSError, EOFError, zlib.error, RuntimeError, ValueError) as error:
         raise BadInput(f"`{source}` is not a whole zip: {error}", hint="download it again") from error
+
+
+def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    with archive.open(member) as stream:
+        # Without a size all that is there is unpacked, whatever the directory says of it.
+        return stream.read(member.file_size + 1)
 
 
 def _check_outer(path: Path, wanted: str | None, *, needed: bool) -> None:
