@@ -145,11 +145,10 @@ def _manifest(data: bytes, where: str) -> TableBundle:
     if not data:
         message = f"`{where}` has no `{MANIFEST}`"
         raise BadInput(message, hint="`rekindle knowledge reset` goes back to the built-in tables")
-    schema = codec.from_json(data, dict[str, Any], name=f"`{MANIFEST}` of `{where}`").get("schema")
-    if schema != SCHEMA:
-        message = f"`{where}` has the schema `{schema}`; this Rekindle reads `{SCHEMA}`"
-        raise BadInput(message, hint="take the bundle that was made for this version of Rekindle")
-    return codec.from_json(data, TableBundle, name=f"`{MANIFEST}` of `{where}`")
+    name, hint = f"`{MANIFEST}` of `{where}`", "take the bundle that was made for this version of Rekindle"
+    schema = codec.from_json(data, dict[str, Any], name=name).get("schema")
+    codec.expect(schema, SCHEMA, "a bundle that this Rekindle reads", name=name, hint=hint)
+    return codec.from_json(data, TableBundle, name=name)
 
 
 def _check_hashes(bundle: TableBundle, content: Mapping[str, bytes], source: Path) -> None:
