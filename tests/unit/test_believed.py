@@ -328,3 +328,18 @@ def test_a_folder_that_is_no_builds_is_not_emptied(tmp_path: Path) -> None:
     folders.journal.touch()
     clean(folders, keep=(folders.lock,))
     assert not (tmp_path / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize("verb", [("doctor", "--json"), ("doctor", "--paste"), ("doctor", "--save", "s.json")])
+def test_what_is_no_list_of_architectures_is_not_shown(
+    verb: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "hunter2Secret99")
+    seen = rekindle_command(*verb)
+    saved = (tmp_path / "s.json").read_text(encoding="utf-8") if "--save" in verb else ""
+    assert "hunter2Secret99" not in seen.out + seen.err + saved
+    if saved:
+        json.loads(saved)
+    for plain in ("8.6+PTX;5.0", "compute_86", "Ampere", "sm_120a", "${ARCHES_8}"):
+        assert plain in secrets(f"TORCH_CUDA_ARCH_LIST={plain}")

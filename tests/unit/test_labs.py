@@ -134,7 +134,7 @@ def test_a_machine_that_is_not_listed_is_refused(lab: Path, tmp_path: Path, monk
     assert seen.code == NotFound.exit_code
     assert "this machine, `stranger`, is not in" in seen.err and "rekindle doctor --save stranger.json" in seen.err
     cases = (
-        ('[hosts]\nbad = "../plan.toml"\n', "bad", BadInput, "names"),
+        ('[hosts]\nbad = "../plan.toml"\n', "bad", BadInput, "leaves its folder"),
         ('[hosts]\n"a/n1" = "x.toml"\n"b/n1" = "y.toml"\n', "n1", UsageError, "several machines called"),
         ('[hosts]\n[without]\nk = "no driver"\n', "k", NoRoute, "no driver"),
         ('schema = "rekindle.lab/9"\n[hosts]\n', "k", BadInput, "rekindle.lab/9"),

@@ -248,7 +248,7 @@ def test_a_project_gives_pip_no_options(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("day", ["9999-99-99", "2027-02-30", "２０２７-01-20", "2027-1-2"])
 def test_a_day_that_is_none(tmp_path: Path, day: str) -> None:
     path = tmp_path / "b.zip"
-    refused(path, bundle(path, {}, made_at=day), "no day")
+    refused(path, bundle(path, {}, made_at=day), "made_at")
 
 
 def test_of_a_folder_only_the_tables_are_read(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ _SIGNS = (
     "_v1_", "hvs.", "hvb.", "hvr.", "atatt3", "r8_", "gsk_", "pplx-", "lsv2_", "dapi", "eyj", ":aa", "lin_api_",
     "nfp_", "sbp_", "dp.", "pul-", "nrak-", "akcp", ".atlasv1.", "ls0tls1crud", "pass=", "netrc", "-api", "%3a",
     "--user", "_pat", "passcode", "/p:", " -a ", "pw:", "pw =", "pwd=", "pass =", "obscure",
-    "identified by", "mc ", " user ", ":5432:", ":5433:", ":6432:",
+    "identified by", "cuda_arch_list", "mc ", " user ", ":5432:", ":5433:", ":6432:",
     ":*:",
 )  # fmt: skip
 """No secret is without one of these, folded: most lines have none, and the expression is not even compiled."""
@@ -176,6 +176,8 @@ def _secrets() -> re.Pattern[str]:
             (?i:[\w.]{{0,60}}(?<![a-zA-Z]){_KEY}(?![a-zA-Z])\w{{0,20}})["']\s{{0,3}},\s{{0,3}}["'])[^"'\r\n]{{4,4000}}
         | (?P<argument>\blogin\(\s{{0,3}}["']|\bauth=\(\s{{0,3}}["'][^"'\r\n]{{1,64}}["']\s{{0,3}},\s{{0,3}}["'])
           [^"'\r\n]{{4,4000}}
+        | (?P<arches>\bTORCH_CUDA_ARCH_LIST["']?\s{{0,3}}[=:]\s{{0,3}}["']?)(?!(?:sm|compute)_){_MIXED}
+          [A-Za-z0-9_!@%^&*-]{{8,255}}(?![\w.;+])
         | (?P<element><(?i:[\w.:-]{{0,40}}(?:token|secret|passw(?:or)?d|passphrase|apikey))>
             |(?i:key=["'][\w.]{{0,40}}(?:token|secret|password|apikey)["']\s{{1,3}}value=["']))[^<"'\r\n]{{4,4000}}
         | (?P<piped>\b(?:echo|printf)\s+(?:-n\s+)?)
@@ -329,6 +331,8 @@ def without_secrets(value: Any) -> Any:
 def _of_name(name: str, value: Any) -> Any:
     if isinstance(value, str) and value and _is_secret(name) and not value.isspace():
         return "<secret>"
+    if isinstance(value, str) and name.isupper():  # a variable, which says what its value should be
+        return secrets(f"{name}={value}").removeprefix(f"{name}=")
     return without_secrets(value)
 
 

@@ -6,7 +6,6 @@ whom and when ever, is not built again by anybody who has the shelf.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from rekindle.wheels.shelf.shelf import Addition
 from rekindle.wheels.shelf.store import ShelvedWheel
 
 FOLDER = "fleet"
-_KEY = re.compile(r"[0-9a-f]{64}\.json\Z")
 
 
 class ShelvedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +50,7 @@ def jobs_on(folder: Path, published: Collection[str] = ()) -> dict[str, ShelvedJ
         return {}
     every = (entry for entry in shelf.entries(folder) if entry.yanked is None)
     wheels = {each.file: each.sha256 for each in every if each.sha256 in published or store.there(folder, each)}
-    found = (_read(path) for path in sorted(place.iterdir()) if _KEY.match(path.name))
+    found = (_read(path) for path in sorted(place.glob("*.json")))
     return {job.key: job for job in found if job and wheels.get(job.wheel) == job.sha256}
 
 

@@ -110,10 +110,15 @@ def _unzipped(source: Path) -> dict[str, bytes]:
                 raise BadInput(message, hint="this is no bundle of tables")
             if any(member.compress_type not in _PACKED for member in members):
                 raise BadInput(f"`{source}` is packed as no bundle of tables is", hint="download it again")
-            # `read` without a size unpacks all that is there, whatever the directory says of it.
-            return {each.filename: archive.open(each).read(each.file_size + 1) for each in members if not each.is_dir()}
+            return {member.filename: _member(archive, member) for member in members if not member.is_dir()}
     except (zipfile.BadZipFile, OSError, EOFError, zlib.error, RuntimeError, ValueError) as error:
         raise BadInput(f"`{source}` is not a whole zip: {error}", hint="download it again") from error
+
+
+def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    with archive.open(member) as stream:
+        # Without a size all that is there is unpacked, whatever the directory says of it.
+        return stream.read(member.file_size + 1)
 
 
 def _check_outer(path: Path, wanted: str | None, *, needed: bool) -> None:
@@ -140,11 +145,10 @@ def _manifest(data: bytes, where: str) -> TableBundle:
     if not data:
         message = f"`{where}` has no `{MANIFEST}`"
         raise BadInput(message, hint="`rekindle knowledge reset` goes back to the built-in tables")
-    schema = codec.from_json(data, dict[str, Any], name=f"`{MANIFEST}` of `{where}`").get("schema")
-    if schema != SCHEMA:
-        message = f"`{where}` has the schema `{schema}`; this Rekindle reads `{SCHEMA}`"
-        raise BadInput(message, hint="take the bundle that was made for this version of Rekindle")
-    return codec.from_json(data, TableBundle, name=f"`{MANIFEST}` of `{where}`")
+    name, hint = f"`{MANIFEST}` of `{where}`", "take the bundle that was made for this version of Rekindle"
+    schema = codec.from_json(data, dict[str, Any], name=name).get("schema")
+    codec.expect(schema, SCHEMA, "a bundle that this Rekindle reads", name=name, hint=hint)
+    return codec.from_json(data, TableBundle, name=name)
 
 
 def _check_hashes(bundle: TableBundle, content: Mapping[str, bytes], source: Path) -> None:

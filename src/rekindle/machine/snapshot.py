@@ -59,8 +59,10 @@ def here(meanwhile: Callable[[], object] | None = None) -> Machine:
 
 def save(snapshot: Snapshot, path: Path) -> None:
     from rekindle.core import files
+    from rekindle.core.redact import secrets
 
-    files.write_text(path, codec.to_json(redacted(snapshot)) + "\n")
+    # As a text once more: what stands beside a name says what it is.
+    files.write_text(path, secrets(codec.to_json(redacted(snapshot))) + "\n")
 
 
 def load(path: Path) -> Machine:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rekindle.core import codec, files
-from rekindle.core.errors import BadInput, NoRoute, NotFound, UsageError
+from rekindle.core.errors import NoRoute, NotFound, UsageError
 from rekindle.core.untrusted import PlainFileName
 from rekindle.stack.nodes import Node, Nodes, as_good
 from rekindle.stack.resolver import resolve
@@ -34,7 +34,7 @@ class Lab(msgspec.Struct, frozen=True, kw_only=True):
     """The index: which file of the folder is whose."""
 
     schema: str = SCHEMA
-    hosts: dict[str, str]
+    hosts: dict[str, PlainFileName]
     without: dict[str, str] = {}
     """Machines that have no file here, and why."""
 
@@ -69,9 +69,9 @@ def write(folder: Path, made: Sequence[Lock], without: Mapping[str, str], put: C
         message = f"`{folder}` already exists and is not a folder of plans"
         raise UsageError(message, hint="name a new folder with `-o`")
     folder.mkdir(exist_ok=True)
-    hosts: dict[str, str] = {}
+    hosts: dict[str, PlainFileName] = {}
     for lock in made:
-        hosts |= dict.fromkeys(lock.hosts, put(lock, folder))
+        hosts |= dict.fromkeys(lock.hosts, PlainFileName(put(lock, folder)))
     lab = Lab(hosts=hosts, without=dict(without))
     files.write_text(folder / INDEX, _HEAD + _toml(lab))
     return lab
@@ -95,10 +95,7 @@ def own_plan(folder: Path, host: str | None = None) -> Path:
     here = host or socket.gethostname()
     mine = {lab.hosts[name] for name in _called(lab.hosts, here)}
     if len(mine) == 1:
-        try:
-            own = folder / PlainFileName(mine.pop())
-        except ValueError as error:
-            raise BadInput(f"`{index}` names {error}", hint="write the folder again") from error
+        own = folder / mine.pop()
         if own.suffix == ".toml":
             return own
         hint = "use that file as it is; `rekindle plan --machine FOLDER -o DIR` without `--as` writes plans"

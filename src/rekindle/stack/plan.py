@@ -27,6 +27,7 @@ from rekindle.core.untrusted import (
     PipVersion,
     PlainFileName,
     PlainValue,
+    PythonVersion,
     Sha256,
     SystemName,
 )
@@ -98,6 +99,7 @@ _STANDS_ON = (
 # Plain texts once they are checked: a build writes them into its scripts.
 _Version = Annotated[str, msgspec.Meta(pattern=rf"\A{PipVersion.SHAPE}\Z")]
 _Commit = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{Commit.SHAPE})\Z")]
+_Python = Annotated[str, msgspec.Meta(pattern=rf"\A{PythonVersion.SHAPE}\Z")]
 _Requirement = Annotated[str, msgspec.Meta(pattern=rf"\A{PipRequirement.SHAPE}\Z")]
 
 
@@ -139,6 +141,7 @@ class Plan(Stack, frozen=True, kw_only=True):
     cards: Annotated[tuple[Card, ...], msgspec.Meta(max_length=256)]
     wish: Wish
     torch: _Version
+    python: _Python | None = None
     variant: LocalLabel | None = None
     torchvision: PipVersion | None = None
     torchaudio: PipVersion | None = None
@@ -241,8 +244,6 @@ def read(path: Path) -> Plan:
     data = files.read_bytes(path, limit=4 * 1024 * 1024)
     plan = codec.from_toml(data, Plan, name=f"`{path}`")
     codec.expect(plan.schema, SCHEMA, "a plan", name=f"`{path}`", hint="`rekindle plan -o plan.toml` writes one")
-    if plan.python is not None:
-        untrusted.checked(untrusted.PythonVersion, plan.python, f"`{path}`")
     if plan.index_url not in (None, index_of(plan.variant or "")):
         message = f"`{path}` names another index than PyTorch's own: `{untrusted.printable(str(plan.index_url))}`"
         raise BadInput(message, hint="do not use it; to install from a mirror, configure pip for it")

@@ -304,9 +304,8 @@ class ToolchainManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 def read_manifest(path: Path) -> ToolchainManifest:
     found = codec.from_json(files.read_bytes(path, limit=16 << 20), ToolchainManifest, name=f"`{path}`")
-    if found.schema != MANIFEST_SCHEMA:
-        message = f"`{path}` is not a manifest of a toolchain"
-        raise BadInput(message, hint="`rekindle toolchain manifest -o FILE` writes one")
+    hint = "`rekindle toolchain manifest -o FILE` writes one"
+    codec.expect(found.schema, MANIFEST_SCHEMA, "a manifest of a toolchain", name=f"`{path}`", hint=hint)
     for entry in found.kits:
         rules(entry.offering.layout)
         provider(entry.offering.provider)

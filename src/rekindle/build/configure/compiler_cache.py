@@ -333,8 +333,7 @@ def _manifest(packed: tarfile.TarFile, first: tarfile.TarInfo | None, place: Pat
     stream = packed.extractfile(first)
     assert stream is not None
     known = codec.from_json(stream.read().decode("utf-8", "replace"), CacheManifest, name=place.name)
-    if known.schema != SCHEMA:
-        raise BadInput(f"`{place.name}` is of schema `{known.schema[:40]}`", hint=f"expected `{SCHEMA}`")
+    codec.expect(known.schema, SCHEMA, "a cache", name=f"`{place.name}`", hint="make it again with this Rekindle")
     return known
 
 
