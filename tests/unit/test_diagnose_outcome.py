@@ -264,3 +264,8 @@ def test_what_looks_like_no_failure_is_not_called_one(tmp_path: Path) -> None:
     shown = " ".join(rekindle_command("diagnose", str(log)).out.split())
     assert "look most like" not in shown
     assert "It ends with these lines." in shown
+
+
+def test_who_says_that_it_keeps_shutting_down_is_believed() -> None:
+    log = "the program keeps just shutting down mid startup...\nUpdate succeeded.\nRunning on local URL:  http://127.0.0.1:7865\n"
+    assert diagnose_text(log).outcome is LogOutcome.UNKNOWN
