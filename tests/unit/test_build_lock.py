@@ -80,7 +80,7 @@ def test_a_falsified_commit_is_noticed(plan: Path, capsys: pytest.CaptureFixture
         ('"pyyaml"', '"pyyaml==6.0.1"', "`requires`"),
         ('arch_list = "3.5"', 'arch_list = "3.5;8.6"', "`arch_list`"),
         ('arch_list = "3.5"', 'arch_list = "8.6"', "no code for its card Tesla K40c"),
-        ('arch_list = "3.5"', 'arch_list = "new"', "not a list of architectures"),
+        ('arch_list = "3.5"', 'arch_list = "new"', "another form - at `$.arch_list`"),
         ("[options]", '[options]\nUSE_FBGEMM = "1"', "`options`"),
         ("[seal]", "[notes]", "`seal`"),
     ],

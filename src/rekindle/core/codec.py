@@ -191,7 +191,7 @@ def _decoded(decode: Callable[[], T], kind: Any, name: str, data: bytes | str | 
             where = f" in `{unknown[2].lstrip('.')}`" if unknown[2] else ""
             hint = f"{did_you_mean(unknown[1], known)}known there: {', '.join(known)}"
             raise BadInput(f"{name}: there is no key `{unknown[1][:60]}`{where}", hint=hint) from error
-        message = f"{name} cannot be read: {error}"
+        message = f"{name} cannot be read: {_SHAPE.sub('a value of another form', str(error))}"
         hint = "correct it there; if Rekindle wrote it, check that it is complete"
         if _UNQUOTED.search(str(error)):
             hint = 'write it in quotes there, such as "3.10": without them it is a number, and 3.10 the same as 3.1'
@@ -199,6 +199,7 @@ def _decoded(decode: Callable[[], T], kind: Any, name: str, data: bytes | str | 
 
 
 _UNQUOTED = re.compile(r"Expected `[^`]*\bstr\b[^`]*`, got `(?:int|float)`")
+_SHAPE = re.compile(r"Expected `str` matching regex .*?(?= - at `|$)")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`(?: - at `\$([^`]*)`)?")
 
 
