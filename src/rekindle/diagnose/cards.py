@@ -85,8 +85,9 @@ _WORKS = re2.compile(r"(?i)\bworks?\b|\bno (?:issues?|problems?|errors?)\b|\bfin
 # A sentence about another machine, on which the same thing works.
 _PARTS = re2.compile(r"(?i)[.;!?]+\s+|,? (?:but|while|whereas|however),? ")
 _ELSEWHERE = re2.compile(
-    r"(?i)\b(?:works?|worked|runs?|ran|working|fine|no (?:issues?|problems?))\b.{0,60}\b(?:on|with|under) "
-    r"(?:my|the|an?|our|another|other|one)\b|\b(?:on|with) (?:my|the|an?|our|another|other)\b.{0,80}"
+    r"(?i)\b(?:works?|worked|runs?|ran|working|fine|no (?:issues?|problems?))\b.{0,60}\b(?:on|in|with|under) "
+    r"(?:my|the|an?|our|another|other|one|(?:google )?colab|kaggle|runpod|vast\.ai)\b"
+    r"|\b(?:on|with) (?:my|the|an?|our|another|other)\b.{0,80}"
     r"\b(?:works|worked|runs|ran|is fine|no (?:issues?|problems?))\b"
 )
 _SERIES = re2.compile(r"[GR]TX ?\d{1,2}$")
