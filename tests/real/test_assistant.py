@@ -16,6 +16,7 @@ pytest.importorskip("mcp", reason="UNVERIFIED: the package `mcp` is not installe
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from rekindle import __version__
 from support import trees
 
 
@@ -80,3 +81,18 @@ def test_a_link_that_is_turned_after_the_look_is_not_followed(tmp_path: Path) ->
     link.unlink()
     trees.link(link, tmp_path / "outside" / "a.log")
     assert found.read_text(encoding="utf-8") == "inside"
+
+
+def test_an_argument_that_a_tool_does_not_have_is_refused() -> None:
+    """`plan` with a `cuda` answered another question than was asked; the server had no version."""
+
+    async def asked() -> tuple[str, Any]:
+        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+        program = StdioServerParameters(command=sys.executable, args=["-m", "rekindle", "mcp"], env=env)
+        async with stdio_client(program) as (reading, writing), ClientSession(reading, writing) as session:
+            begun = await session.initialize()
+            return begun.server_info.version, await session.call_tool("gpu", {"name": "K40c", "cuda": "12.6"})
+
+    version, answer = asyncio.run(asked())
+    assert version == __version__
+    assert answer.is_error and "cuda" in answer.content[0].text

@@ -8,6 +8,7 @@ import re
 import shutil
 import ssl
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,15 @@ def test_a_job_goes_only_where_it_can_be_built(
     have = msgspec.structs.replace(HAVE, **change)
     found = lacks(job(planned, "spark-cu118-sm35-linux-x86_64"), have)
     assert found == said if said is not None else "rekindle" in found[0]
+
+
+@pytest.mark.parametrize("package", ["cryptography", "distributed"])
+def test_a_plain_install_says_what_a_fleet_needs(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fleet certs` and `fleet run` ended with an internal error."""
+    monkeypatch.setitem(sys.modules, package, None)
+    seen = rekindle_command("fleet", "certs", "-o", str(tmp_path / "certs"))
+    assert (seen.code, f"the fleet needs the package `{package}`" in seen.err) == (6, True), seen
+    assert "[fleet]" in seen.err and not (tmp_path / "certs").exists()
 
 
 def test_certificates_are_valid_for_both_ends_and_only_their_owner_reads_the_keys(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def make(folder: Path, hosts: Sequence[str] = (), *, days: int = _DAYS) -> Fleet
     if folder.exists() and any(folder.iterdir()):
         message = f"`{folder}` is not empty"
         raise UsageError(message, hint="name a new folder with `-o`; certificates in use are not overwritten")
+    dask_distributed()
     folder.mkdir(parents=True, exist_ok=True)
     if os.name != "nt":
         folder.chmod(0o700)
@@ -85,11 +86,12 @@ def secured(folder: Path | None, role: str) -> dict[str, Any]:
 
 
 def dask_distributed() -> Any:
-    """Dask's `distributed`, or an error that says how to get it."""
+    """Dask's `distributed`, with what makes its certificates, or an error that says how to get them."""
     try:
+        import cryptography  # noqa: F401
         import distributed
     except ImportError as error:
-        message = "the fleet needs the package `distributed`"
+        message = f"the fleet needs the package `{error.name}`"
         raise MissingTool(message, hint=f"install it: `{own.with_extra('fleet')}`") from error
     if not os.environ.get("REKINDLE_TRACE"):
         # It tells of every connection that breaks, with a trace; what matters of that is in the journal.

@@ -5,13 +5,14 @@ Assistants tell people to install a CUDA version every day; here they can ask.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.tools import Tool
 
-from rekindle import api
+from rekindle import __version__, api
 from rekindle.core import codec, files
 from rekindle.core.errors import NotFound, RekindleError
 from rekindle.core.redact import secrets, without_secrets
@@ -22,8 +23,6 @@ _ABOUT = (
     "Ask before you advise on PyTorch and NVIDIA GPUs. `plan` gives the one command that installs a PyTorch with code "
     "for a GPU; repeat its commands as they are. What an answer calls UNVERIFIED is not known."
 )
-
-# No path is longer.
 
 
 def server(folders: Sequence[Path] = ()) -> MCPServer:
@@ -42,21 +41,30 @@ def server(folders: Sequence[Path] = ()) -> MCPServer:
         """The text of a log as bytes, which nobody takes for a path."""
         return given.encode("utf-8", "replace") if is_message(given) else str(here(given))
 
-    made = MCPServer("rekindle", instructions=_ABOUT)
+    tools: list[Tool] = []
 
-    @made.tool()
+    def tool(function: Callable[..., dict[str, Any]]) -> None:
+        """An argument that it does not have is refused: without it, it would answer another question."""
+        made = Tool.from_function(function)
+        arguments = made.fn_metadata.arg_model
+        arguments.model_config["extra"] = "forbid"
+        arguments.model_rebuild(force=True)
+        made.parameters["additionalProperties"] = False
+        tools.append(made)
+
+    @tool
     def plan(gpu: str, os: str, python: str = "", driver: str = "", torch: str = "") -> dict[str, Any]:
         """Which PyTorch for this GPU ("GTX 1080 Ti") on `windows` or `linux`, and the commands to run."""
         return _answer(
             lambda: api.plan(gpus=[gpu], os=os, python=python or None, driver=driver or None, torch=torch or None)
         )
 
-    @made.tool()
+    @tool
     def gpu(name: str) -> dict[str, Any]:
         """What is true of a GPU: compute capability, drivers, toolkits, wheels that serve it, what it lacks."""
         return _answer(lambda: api.gpu(name))
 
-    @made.tool()
+    @tool
     def diagnose(log: str, gpu: str = "", os: str = "") -> dict[str, Any]:
         """What went wrong in a build, install or import log. `log` is a path on this computer, or the text itself.
 
@@ -65,22 +73,22 @@ def server(folders: Sequence[Path] = ()) -> MCPServer:
         """
         return below(lambda: api.diagnose(read(log), gpus=[gpu] if gpu else [], os=os or None))
 
-    @made.tool()
+    @tool
     def inspect(path: str) -> dict[str, Any]:
         """Which GPUs a wheel or library on this computer serves, and what it needs to load."""
         return below(lambda: api.inspect(here(path)))
 
-    @made.tool()
+    @tool
     def review(script: str, gpu: str = "", torch: str = "", os: str = "") -> dict[str, Any]:
         """What is wrong with a build script (.bat, .ps1, .sh, Dockerfile, workflow) on this computer; it is not run."""
         return below(lambda: api.review([here(script)], gpus=[gpu] if gpu else [], torch=torch or None, os=os or None))
 
-    @made.tool()
+    @tool
     def doctor() -> dict[str, Any]:
         """What this computer has, what is wrong, and what will work."""
         return _answer(api.doctor)
 
-    return made
+    return MCPServer("rekindle", version=__version__, instructions=_ABOUT, tools=tools)
 
 
 def _answer(ask: Any) -> dict[str, Any]:
