@@ -533,3 +533,11 @@ def test_a_driver_that_may_be_older_than_the_card_is_said(card: str, driver: str
     said = [note for note in verdict.notes if "NVIDIA's lists name" in note]
     assert len(said) == (named is not None)
     assert not named or f"from driver {named} on, and {driver} is older" in said[0]
+
+
+def test_a_card_alone_keeps_the_driver_that_is_there() -> None:
+    """The advice said that an RTX 5070 alone needs R580, under which another answer was given at once."""
+    seen = rekindle_command(
+        *("plan", "--gpu", "GTX 1060 6GB", "--gpu", "RTX 5070", "--os", "linux", "--driver", "575.51.03")
+    )
+    assert seen.code != 0 and "RTX 5070 alone gets official-wheel torch 2.13.0+cu129" in " ".join(seen.out.split())

@@ -187,7 +187,10 @@ def _apart(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> str:
 
 
 def _gets(cards: tuple[Card, ...], situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> str:
-    alone = msgspec.structs.replace(situation, cards=cards, driver=None, no_driver=False)
-    found, _ = candidates(alone, wish, shelf)
-    best = next((route for route in ranked(found, alone, wish) if route.consent), None)
-    return f"{best.route.value} torch {best.version} on driver {best.driver}" if best else ""
+    """With the driver that is there; with another where that one serves none of them."""
+    here = msgspec.structs.replace(situation, cards=cards)
+    for alone in (here, msgspec.structs.replace(here, driver=None, no_driver=False)):
+        found, _ = candidates(alone, wish, shelf)
+        if best := next((route for route in ranked(found, alone, wish) if route.consent), None):
+            return f"{best.route.value} torch {best.version} on driver {best.driver}"
+    return ""
