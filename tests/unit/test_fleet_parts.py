@@ -23,6 +23,8 @@ from rekindle.core.untrusted import InsidePath
 from rekindle.core.version import Version
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.fleet import order_run, planning, scheduler, shelved, state, view, work
+from rekindle.fleet import run as run_module
+from rekindle.fleet import state as state_module
 from rekindle.fleet.announcement import AnnouncedToolkit, Announcement, lacks
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.job import FleetJob, FleetLock, JobKind, JobState, MadeFile
@@ -263,6 +265,38 @@ def test_cancel_is_a_note_for_the_run(tmp_path: Path, planned: planning.Planned)
         rekindle_command("fleet", "cancel", "--state", str(place.root), "--job", "nonsense").code
         == UnknownName.exit_code
     )
+
+
+@pytest.mark.parametrize("verb", ["run", "retry", "resume"])
+def test_what_was_cancelled_is_begun_again_by_a_run(
+    verb: str, tmp_path: Path, planned: planning.Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `fleet cancel` no verb built the jobs again: `run`, `retry` and `resume` ended with `cancelled` at once."""
+    place = FleetState(tmp_path / "s")
+    keys = {job.key for job in planned.plan.jobs if job.key}
+    with place.held():
+        place.keep(planned)
+        journal = FleetJournal(place.journal)
+        for job in planned.plan.jobs:
+            if job.key:
+                journal.write(event("cancelled", key=job.key, name=job.name))
+    place.ask_cancel(tuple(keys))
+    begun: list[set[str]] = []
+
+    def carried(_planned: object, state: FleetState, *_: object) -> None:
+        begun.append({job.key for job in state_module.status_of(state).jobs if job.state == "waiting" and job.key})
+
+    monkeypatch.setattr(run_module, "_carry_out", carried)
+    monkeypatch.setattr(planning, "make", lambda *_, **__: planned)
+    settings = run_module.RunSettings(shelf=tmp_path / "shelf")
+    if verb == "run":
+        run_module.run(tmp_path / "matrix.toml", place, settings, tell=print)
+    elif verb == "retry":
+        run_module.retry(place, settings, (), tell=print)
+    else:
+        run_module.resume(place, settings, tell=print)
+    assert begun == [set() if verb == "resume" else keys]
+    assert bool(place.cancelled()) == (verb == "resume")
 
 
 def test_files_travel_in_pieces_and_by_hash(tmp_path: Path) -> None:

@@ -148,7 +148,11 @@ def cancel_command(matrix: Path, jobs: tuple[str, ...], as_json: bool, **given: 
     left = [job.key for job in status_of(state).jobs if job.key and job.state in ("waiting", "running")]
     named = keys_named(state.planned(), jobs) if jobs else tuple(left)
     state.ask_cancel(tuple(key for key in named if key in left))
-    _show(status_of(state), as_json)
+    status = status_of(state)
+    _show(status, as_json)
+    if not status.running:
+        again = (rekindle("fleet", verb, str(matrix)) for verb in ("resume", "run"))
+        console.say("no run is under way: `{}` leaves them out, `{}` builds them after all".format(*again))
     return 0
 
 

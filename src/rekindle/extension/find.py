@@ -441,7 +441,8 @@ class _Search:
         other = [row for row in there if extension_files.lacking(row, asked) == "python"]
         if other:
             pythons = ", ".join(sorted({each for row in other for each in row.pythons}, key=_number))
-            return (f"its files for this torch are for Python {pythons}, not for {asked.python}",)
+            words = f"its files for this torch are for Python {pythons}, not for {asked.python}"
+            return (f"{words}: `{self._planned}` chooses the Python, too",)
         builds = _builds_of(there)
         said = ", ".join(_builds_of(there, asked.torch.release)) or " to ".join(dict.fromkeys((builds[0], builds[-1])))
         return (f"its ready-made files are for torch {said}, not for {asked.torch}",)
@@ -454,10 +455,13 @@ class _Search:
         same = [str(pin) for pin in pins if any(row.build_for(pin) for row in able)]
         if not able or same:
             return (f"it has code for your card with torch {', '.join(same)}",) if able else ()
-        asked = (*card_words(self.question.cards), "--os", self.question.system, "--with", self.question.package)
-        plan = rekindle("plan", *asked, system=self.question.system)
         newest = TorchPin.parse(_builds_of(able)[-1]).release
-        return (f"it has code for your card with torch {newest} and older: `{plan}` takes one",)
+        return (f"it has code for your card with torch {newest} and older: `{self._planned}` takes one",)
+
+    @property
+    def _planned(self) -> Command:
+        asked = (*card_words(self.question.cards), "--os", self.question.system, "--with", self.question.package)
+        return rekindle("plan", *asked, system=self.question.system)
 
 
 def _places(row: ExtensionFile) -> Iterator[str]:

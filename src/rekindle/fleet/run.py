@@ -31,7 +31,7 @@ from rekindle.fleet.intake import Intake, order_of
 from rekindle.fleet.job import FleetJob, JobKind, JobOrder, JobResult, JobState
 from rekindle.fleet.planning import Planned
 from rekindle.fleet.shelved import ShelvedJob
-from rekindle.fleet.state import FleetJournal, FleetState, FleetStatus, event, keys_named, status_of
+from rekindle.fleet.state import FleetJournal, FleetState, FleetStatus, JobStatus, event, keys_named, status_of
 from rekindle.fleet.worker import default_slots
 from rekindle.machine.probe import look
 
@@ -53,10 +53,14 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 def run(
     matrix: Path, state: FleetState, settings: RunSettings, *, machines: tuple[Path, ...] = (), tell: Tell
 ) -> FleetStatus:
-    """Plan, then build what is not done. A run that was cut off is taken up: its journal knows what is finished."""
+    """Plan, then build what is not done. A run that was cut off is taken up: its journal knows what is finished.
+
+    What was cancelled was so for the run before.
+    """
     with state.held():
         planned = planning.make(matrix, machines=machines, shelf_folder=settings.shelf, workers=settings.workers or 1)
         state.keep(planned)
+        _again(state, lambda job: job.state == "cancelled")
         return _carry_out(planned, state, settings, tell)
 
 
@@ -70,12 +74,19 @@ def retry(state: FleetState, settings: RunSettings, keys: tuple[str, ...], *, te
     """Try again what failed, was set aside, was cancelled or found no worker."""
     with state.held():
         planned = state.planned()
-        journal = FleetJournal(state.journal)
-        for job in status_of(state, running=True).jobs:
-            named = job.key in keys if keys else job.state in ("failed", "aside", "unplaced")
-            if job.key and named and job.state != "done":
-                journal.write(event("retry", key=job.key, name=job.name))
+        left = ("failed", "aside", "unplaced", "cancelled")
+        _again(state, lambda job: job.key in keys if keys else job.state in left)
         return _carry_out(planned, state, settings, tell)
+
+
+def _again(state: FleetState, meant: Callable[[JobStatus], bool]) -> None:
+    """What an earlier `cancel` asked for, and no run has read, is over as well."""
+    for key in state.cancelled():
+        state.answer_cancel(key)
+    journal = FleetJournal(state.journal)
+    for job in status_of(state, running=True).jobs:
+        if job.key and job.state != "done" and meant(job):
+            journal.write(event("retry", key=job.key, name=job.name))
 
 
 def _carry_out(planned: Planned, state: FleetState, settings: RunSettings, tell: Tell) -> FleetStatus:
