@@ -21,7 +21,7 @@ from rekindle.core.findings import State
 from rekindle.core.untrusted import InsidePath
 from rekindle.core.version import Version
 from rekindle.diagnose.diagnosis import diagnose_text
-from rekindle.fleet import order_run, planning, scheduler, shelved, state, view, work
+from rekindle.fleet import order_run, planning, run, scheduler, shelved, state, view, work
 from rekindle.fleet.announcement import AnnouncedToolkit, Announcement, lacks
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.job import FleetJob, FleetLock, JobKind, JobState, MadeFile
@@ -249,10 +249,27 @@ def test_cancel_is_a_note_for_the_run(tmp_path: Path, planned: planning.Planned)
     seen = rekindle_command("fleet", "cancel", "--state", str(place.root), "--job", name)
     assert seen.code == 0, seen.err
     assert place.cancelled() == {planned.plan.jobs[0].key}
+    assert "no run is on: the next one begins by cancelling 1 job" in " ".join(seen.err.split())
     assert (
         rekindle_command("fleet", "cancel", "--state", str(place.root), "--job", "nonsense").code
         == UnknownName.exit_code
     )
+
+
+def test_what_was_cancelled_can_be_taken_up_again(
+    tmp_path: Path, planned: planning.Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run`, `resume` and `retry --failed` all said "cancelled" again, and nothing said how to go on."""
+    place = FleetState(tmp_path / "s")
+    with place.held():
+        place.keep(planned)
+    key = planned.plan.jobs[0].key
+    FleetJournal(place.journal).write(event("cancelled", key=key))
+    told = rekindle_command("fleet", "status", "--state", str(place.root)).out
+    assert "rekindlefleetretry--failed--state" in "".join(told.split())
+    monkeypatch.setattr(run, "_carry_out", lambda *given: None)
+    run.retry(place, run.RunSettings(shelf=tmp_path / "shelf"), (), tell=print)
+    assert [each.event for each in FleetJournal(place.journal).events if each.key == key] == ["cancelled", "retry"]
 
 
 def test_files_travel_in_pieces_and_by_hash(tmp_path: Path) -> None:

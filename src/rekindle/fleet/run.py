@@ -31,7 +31,7 @@ from rekindle.fleet.intake import Intake, order_of
 from rekindle.fleet.job import FleetJob, JobKind, JobOrder, JobResult, JobState
 from rekindle.fleet.planning import Planned
 from rekindle.fleet.shelved import ShelvedJob
-from rekindle.fleet.state import FleetJournal, FleetState, FleetStatus, event, keys_named, status_of
+from rekindle.fleet.state import FAILED, FleetJournal, FleetState, FleetStatus, event, keys_named, status_of
 from rekindle.fleet.worker import default_slots
 from rekindle.machine.probe import look
 
@@ -72,7 +72,7 @@ def retry(state: FleetState, settings: RunSettings, keys: tuple[str, ...], *, te
         planned = state.planned()
         journal = FleetJournal(state.journal)
         for job in status_of(state, running=True).jobs:
-            named = job.key in keys if keys else job.state in ("failed", "aside", "unplaced")
+            named = job.key in keys if keys else job.state in FAILED
             if job.key and named and job.state != "done":
                 journal.write(event("retry", key=job.key, name=job.name))
         return _carry_out(planned, state, settings, tell)
