@@ -18,9 +18,10 @@ import psutil
 import pytest
 
 import rekindle
+from rekindle.core.command import pip
 from rekindle.core.errors import UnknownName
 from rekindle.core.redact import redact
-from rekindle.install.installer import last_words
+from rekindle.install.installer import last_words, where_it_works
 from rekindle.web.serve import answer
 from support import torch_like
 from support.artefacts import unverified
@@ -536,3 +537,18 @@ def test_a_file_where_a_folder_was_to_be_is_no_fault_of_ours(tmp_path: Path, wor
     assert seen.code == 13
     assert f"cannot write `{there}" in seen.err.replace("\n", " ")
     assert there.read_text(encoding="utf-8") == "mine\n"
+
+
+def test_a_wrong_certificate_setting_of_pip_is_named() -> None:
+    """Behind a company's proxy `PIP_CERT` was right, and pip took REQUESTS_CA_BUNDLE; a lost file was the network's."""
+    refused = "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))"
+    assert "REQUESTS_CA_BUNDLE" in last_words(f"WARNING: {refused}\n")
+    lost = "ERROR: Could not install packages due to an OSError: Could not find a suitable TLS CA certificate bundle, "
+    said = last_words(f"{lost}invalid path: /nope.pem\n")
+    assert "a setting names a file of certificates that is not there: PIP_CERT" in said
+
+
+def test_an_index_that_answered_is_not_said_to_be_out_of_reach() -> None:
+    said = "ERROR: No matching distribution found for torch==2.15.0"
+    assert where_it_works(said, [pip("install", "torch==2.15.0")]).startswith("where an index has it, run:")
+    assert where_it_works("a server could not be reached from here", []).startswith("where that index can be reached")
