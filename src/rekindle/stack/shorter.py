@@ -88,4 +88,4 @@ def after_planning(found: Shorter, plan: str) -> Shorter:
 def shorter_lines(found: Shorter) -> list[str]:
     """One paragraph: what, how long, what is lost, what nobody knows."""
     first = f"{found.base} with a GPU half for your cards: {found.estimate.time}"
-    return [first, *(f"loses {each}" for each in found.loses), f"UNVERIFIED: {found.unverified}"]
+    return [first, *(f"loses: {each}" for each in found.loses), f"UNVERIFIED: {found.unverified}"]
