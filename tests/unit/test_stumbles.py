@@ -552,3 +552,10 @@ def test_an_index_that_answered_is_not_said_to_be_out_of_reach() -> None:
     said = "ERROR: No matching distribution found for torch==2.15.0"
     assert where_it_works(said, [pip("install", "torch==2.15.0")]).startswith("where an index has it, run:")
     assert where_it_works("a server could not be reached from here", []).startswith("where that index can be reached")
+
+
+def test_the_heading_of_a_diagnosis_fits_its_window(tmp_path: Path) -> None:
+    (tmp_path / "a_rather_long_name_of_a_log.txt").write_text("ModuleNotFoundError: No module named 'torch'\n" * 2)
+    seen = rekindle_command("diagnose", str(tmp_path / "a_rather_long_name_of_a_log.txt"))
+    heading = seen.out.split("\n\n")[0].splitlines()
+    assert len(heading) > 1 and max(len(line) for line in heading if "/" not in line) <= 80

@@ -11,7 +11,7 @@ from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 
-from rekindle import api
+from rekindle import __version__, api
 from rekindle.core import codec, files
 from rekindle.core.errors import NotFound, RekindleError
 from rekindle.core.redact import secrets, without_secrets
@@ -22,8 +22,6 @@ _ABOUT = (
     "Ask before you advise on PyTorch and NVIDIA GPUs. `plan` gives the one command that installs a PyTorch with code "
     "for a GPU; repeat its commands as they are. What an answer calls UNVERIFIED is not known."
 )
-
-# No path is longer.
 
 
 def server(folders: Sequence[Path] = ()) -> MCPServer:
@@ -42,7 +40,7 @@ def server(folders: Sequence[Path] = ()) -> MCPServer:
         """The text of a log as bytes, which nobody takes for a path."""
         return given.encode("utf-8", "replace") if is_message(given) else str(here(given))
 
-    made = MCPServer("rekindle", instructions=_ABOUT)
+    made = MCPServer("rekindle", instructions=_ABOUT, version=__version__)
 
     @made.tool()
     def plan(gpu: str, os: str, python: str = "", driver: str = "", torch: str = "") -> dict[str, Any]:
