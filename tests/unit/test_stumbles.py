@@ -14,15 +14,20 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
 import rekindle
+from rekindle.build.command import wheel_in
+from rekindle.core import codec
 from rekindle.core.command import pip
-from rekindle.core.errors import UnknownName
+from rekindle.core.errors import NotFound, UnknownName
 from rekindle.core.redact import redact
 from rekindle.install.installer import last_words, where_it_works
+from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.web.serve import answer
+from rekindle.wheels.shelf.store import ShelvedWheel, shelf_text
 from support import torch_like
 from support.artefacts import unverified
 from support.command import Seen, rekindle_command
@@ -559,3 +564,26 @@ def test_the_heading_of_a_diagnosis_fits_its_window(tmp_path: Path) -> None:
     seen = rekindle_command("diagnose", str(tmp_path / "a_rather_long_name_of_a_log.txt"))
     heading = seen.out.split("\n\n")[0].splitlines()
     assert len(heading) > 1 and max(len(line) for line in heading if "/" not in line) <= 80
+
+
+def test_a_base_that_is_not_there_leads_to_the_line_that_downloads_it(tmp_path: Path) -> None:
+    """The README's `--graft base` ended with "check the path"."""
+    with pytest.raises(NotFound) as refused:
+        wheel_in(tmp_path / "base")
+    assert "or compile less" in (refused.value.hint or "")
+
+
+def test_cards_that_no_driver_drives_together_have_a_command_each() -> None:
+    seen = rekindle_command("plan", "--gpu", "GTX 1060", "--gpu", "RTX 5070", "--os", "linux")
+    said = " ".join(seen.out.split())
+    assert '`rekindle plan --gpu "GeForce GTX 1060" --os linux`' in said
+    assert '`rekindle plan --gpu "GeForce RTX 5070" --os linux`' in said
+
+
+def test_a_shelved_wheel_with_gpu_code_is_not_said_to_have_no_cuda() -> None:
+    """A wheel of a CMake project names no CUDA; its code was made by one."""
+    plain = {"project": "x", "version": "1.0", "file": "x-1.0-py3-none-any.whl", "sha256": "a" * 64, "size": 1}
+    entry = codec.from_builtins({**plain, "metadata_sha256": "a" * 64, "state": "PASS"}, ShelvedWheel)
+    assert re.search(r"CUDA +none", shelf_text([entry]))
+    code = (GpuCode(file="x.so", containers=1, targets={"sm_35": 1}),)
+    assert re.search(r"CUDA +unknown", shelf_text([msgspec.structs.replace(entry, code=code)]))
