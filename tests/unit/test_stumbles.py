@@ -587,3 +587,20 @@ def test_a_shelved_wheel_with_gpu_code_is_not_said_to_have_no_cuda() -> None:
     assert re.search(r"CUDA +none", shelf_text([entry]))
     code = (GpuCode(file="x.so", containers=1, targets={"sm_35": 1}),)
     assert re.search(r"CUDA +unknown", shelf_text([msgspec.structs.replace(entry, code=code)]))
+
+
+def test_what_a_described_machine_does_not_say_is_not_missing(tmp_path: Path) -> None:
+    """`no git on PATH` was said of a computer that nobody had looked into."""
+    typed = {"os": "linux", "arch": "x86_64", "gpus": [{"name": "Tesla V100-SXM2-16GB"}], "driver": {"version": "535"}}
+    checks = _checks_of(tmp_path / "node7.json", typed)
+    for name in ("cuda.present", "tools.git", "tools.cmake", "tools.ninja", "intel.mkl"):
+        assert checks[name]["state"] == "UNVERIFIED" and "does not say" in checks[name]["found"], name
+    assert not any("toolkits:" in each["found"] for each in checks.values())
+    checks = _checks_of(tmp_path / "node7.json", {**typed, "toolkits": [], "programs": []})
+    assert checks["cuda.present"]["state"] == checks["tools.git"]["state"] == "WARN"
+
+
+def _checks_of(file: Path, machine: dict[str, object]) -> dict[str, dict[str, str]]:
+    file.write_text(json.dumps({"schema": "rekindle.machine/1", "machine": machine}))
+    answer = rekindle_command("doctor", "--machine", str(file), "--json").json()
+    return {each["id"]: each for each in answer["checks"]}
