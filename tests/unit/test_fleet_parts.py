@@ -22,9 +22,7 @@ from rekindle.core.findings import State
 from rekindle.core.untrusted import InsidePath
 from rekindle.core.version import Version
 from rekindle.diagnose.diagnosis import diagnose_text
-from rekindle.fleet import order_run, planning, scheduler, shelved, state, view, work
-from rekindle.fleet import run as run_module
-from rekindle.fleet import state as state_module
+from rekindle.fleet import order_run, planning, run, scheduler, shelved, state, view, work
 from rekindle.fleet.announcement import AnnouncedToolkit, Announcement, lacks
 from rekindle.fleet.intake import Intake
 from rekindle.fleet.job import FleetJob, FleetLock, JobKind, JobState, MadeFile
@@ -102,7 +100,7 @@ def test_a_plain_install_says_what_a_fleet_needs(package: str, tmp_path: Path, m
     """`fleet certs` and `fleet run` ended with an internal error."""
     monkeypatch.setitem(sys.modules, package, None)
     seen = rekindle_command("fleet", "certs", "-o", str(tmp_path / "certs"))
-    assert (seen.code, f"the fleet needs the package `{package}`" in seen.err) == (6, True), seen
+    assert (seen.code, f"needs the package `{package}`" in seen.err) == (6, True), seen
     assert "[fleet]" in seen.err and not (tmp_path / "certs").exists()
 
 
@@ -261,6 +259,7 @@ def test_cancel_is_a_note_for_the_run(tmp_path: Path, planned: planning.Planned)
     seen = rekindle_command("fleet", "cancel", "--state", str(place.root), "--job", name)
     assert seen.code == 0, seen.err
     assert place.cancelled() == {planned.plan.jobs[0].key}
+    assert "no run is on: `resume` begins by cancelling 1 job" in " ".join(seen.err.split())
     assert (
         rekindle_command("fleet", "cancel", "--state", str(place.root), "--job", "nonsense").code
         == UnknownName.exit_code
@@ -283,20 +282,36 @@ def test_what_was_cancelled_is_begun_again_by_a_run(
     place.ask_cancel(tuple(keys))
     begun: list[set[str]] = []
 
-    def carried(_planned: object, state: FleetState, *_: object) -> None:
-        begun.append({job.key for job in state_module.status_of(state).jobs if job.state == "waiting" and job.key})
+    def carried(_planned: object, there: FleetState, *_: object) -> None:
+        begun.append({job.key for job in state.status_of(there).jobs if job.state == "waiting" and job.key})
 
-    monkeypatch.setattr(run_module, "_carry_out", carried)
+    monkeypatch.setattr(run, "_carry_out", carried)
     monkeypatch.setattr(planning, "make", lambda *_, **__: planned)
-    settings = run_module.RunSettings(shelf=tmp_path / "shelf")
+    settings = run.RunSettings(shelf=tmp_path / "shelf")
     if verb == "run":
-        run_module.run(tmp_path / "matrix.toml", place, settings, tell=print)
+        run.run(tmp_path / "matrix.toml", place, settings, tell=print)
     elif verb == "retry":
-        run_module.retry(place, settings, (), tell=print)
+        run.retry(place, settings, (), tell=print)
     else:
-        run_module.resume(place, settings, tell=print)
+        run.resume(place, settings, tell=print)
     assert begun == [set() if verb == "resume" else keys]
     assert bool(place.cancelled()) == (verb == "resume")
+
+
+def test_what_was_cancelled_can_be_taken_up_again(
+    tmp_path: Path, planned: planning.Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run`, `resume` and `retry --failed` all said "cancelled" again, and nothing said how to go on."""
+    place = FleetState(tmp_path / "s")
+    with place.held():
+        place.keep(planned)
+    key = planned.plan.jobs[0].key
+    FleetJournal(place.journal).write(event("cancelled", key=key))
+    told = rekindle_command("fleet", "status", "--state", str(place.root)).out
+    assert "rekindlefleetretry--failed--state" in "".join(told.split())
+    monkeypatch.setattr(run, "_carry_out", lambda *given: None)
+    run.retry(place, run.RunSettings(shelf=tmp_path / "shelf"), (), tell=print)
+    assert [each.event for each in FleetJournal(place.journal).events if each.key == key] == ["cancelled", "retry"]
 
 
 def test_files_travel_in_pieces_and_by_hash(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle import api
+from rekindle import __version__, api
 from rekindle.build.configure import tree
 from rekindle.core import codec, files, signing
 from rekindle.core.errors import BadInput, NotFound
@@ -347,3 +347,10 @@ def test_an_assistant_is_answered_from_its_folders_alone(tmp_path: Path) -> None
     asked = {"script": str(inside / "Dockerfile"), "gpu": "V100"}
     answer = str(asyncio.run(assistant.server([inside]).call_tool("review", asked)))
     assert "rekindle.review/1" in answer and "1.0.0" not in answer
+
+
+def test_an_assistant_is_told_which_rekindle_answers() -> None:
+    pytest.importorskip("mcp")
+    from rekindle.web import assistant
+
+    assert assistant.server().version == __version__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from configparser import ConfigParser
@@ -186,6 +187,18 @@ def test_ansible_gets_groups_and_slurm_features(lab: Path, tmp_path: Path) -> No
         labs.save(tmp_path / f"{name}.json", "Tesla V100-SXM2-32GB", 1, "550.90.07", "3.11.9")
     seen = rekindle_command("plan", "--machine", str(tmp_path), "--as", "ansible")
     assert seen.code == 2 and "is not the name of a host" in seen.err
+
+
+@pytest.mark.parametrize("form", ["ansible", "slurm"])
+def test_what_a_list_of_machines_leaves_out_is_said_beside_it(tmp_path: Path, form: str) -> None:
+    """A file that could not be read was "correct it there" and no more; a machine without a way was nothing."""
+    labs.save(tmp_path / "good.json", "Tesla V100-SXM2-32GB", 1, "550.90.07", "3.11.9")
+    (tmp_path / "broken.json").write_text("{}")
+    bare = {"os": "linux", "arch": "x86_64", "gpus": [{"name": "Tesla K80"}, {"name": "GeForce RTX 5070"}]}
+    (tmp_path / "odd.json").write_text(json.dumps({"schema": "rekindle.machine/1", "machine": bare}))
+    seen = rekindle_command("plan", "--machine", str(tmp_path), "--as", form)
+    assert "good" in seen.out and "odd" not in seen.out
+    assert "broken.json" in seen.err and "odd: no driver drives all of these cards" in seen.err
 
 
 def test_equal_cards_of_a_machine_are_said_once(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -207,3 +208,33 @@ def test_the_page_of_what_was_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
 class _Named:
     def get_all(self, name: str) -> list[str]:
         return ["Issues, https://host.example/me/y/issues", "Homepage, https://host.example/me/y"]
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (("fleet", "certs", "-o", "certs"), "fleet"),
+        (("fleet", "run", "matrix.toml"), "fleet"),
+        (("shelf", "key"), "sign"),
+        (("serve",), "serve"),
+        (("mcp",), "mcp"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, tuple) else each,
+)
+def test_what_the_plain_install_lacks_is_named_with_what_brings_it(
+    words: tuple[str, ...], extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`fleet certs` and a local `fleet run` made certificates first, and ended with an internal error."""
+    extras = {"cryptography", "distributed", "starlette", "uvicorn", "mcp"}
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name in extras else found(name, *a))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REKINDLE_SHELF", str(tmp_path / "shelf"))
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "CMakeLists.txt").write_text("project(p CXX)\n")
+    (tmp_path / "p" / "build.toml").write_text('source = "."\nname = "p"\nversion = "1.0"\nbackend = "cmake"\n')
+    text = 'project = ["p"]\ncuda = ["cpu"]\npython = ["3.11"]\nos = ["linux"]\n[projects.p]\nbuild = "p/build.toml"\n'
+    (tmp_path / "matrix.toml").write_text(text)
+    seen = rekindle_command(*words)
+    assert (seen.code, f"[{extra}]" in seen.err) == (6, True), seen.err
+    assert not (tmp_path / "certs").exists()

@@ -14,14 +14,20 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
 import rekindle
-from rekindle.core.errors import UnknownName
+from rekindle.build.command import wheel_in
+from rekindle.core import codec
+from rekindle.core.command import pip
+from rekindle.core.errors import NotFound, UnknownName
 from rekindle.core.redact import redact
-from rekindle.install.installer import last_words
+from rekindle.install.installer import last_words, where_it_works
+from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.web.serve import answer
+from rekindle.wheels.shelf.store import ShelvedWheel, shelf_text
 from support import torch_like
 from support.artefacts import unverified
 from support.command import Seen, rekindle_command
@@ -536,3 +542,65 @@ def test_a_file_where_a_folder_was_to_be_is_no_fault_of_ours(tmp_path: Path, wor
     assert seen.code == 13
     assert f"cannot write `{there}" in seen.err.replace("\n", " ")
     assert there.read_text(encoding="utf-8") == "mine\n"
+
+
+def test_a_wrong_certificate_setting_of_pip_is_named() -> None:
+    """Behind a company's proxy `PIP_CERT` was right, and pip took REQUESTS_CA_BUNDLE; a lost file was the network's."""
+    refused = "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))"
+    assert "REQUESTS_CA_BUNDLE" in last_words(f"WARNING: {refused}\n")
+    lost = "ERROR: Could not install packages due to an OSError: Could not find a suitable TLS CA certificate bundle, "
+    said = last_words(f"{lost}invalid path: /nope.pem\n")
+    assert "a setting names a file of certificates that is not there: PIP_CERT" in said
+
+
+def test_an_index_that_answered_is_not_said_to_be_out_of_reach() -> None:
+    said = "ERROR: No matching distribution found for torch==2.15.0"
+    assert where_it_works(said, [pip("install", "torch==2.15.0")]).startswith("where an index has it, run:")
+    assert where_it_works("a server could not be reached from here", []).startswith("where that index can be reached")
+
+
+def test_the_heading_of_a_diagnosis_fits_its_window(tmp_path: Path) -> None:
+    (tmp_path / "a_rather_long_name_of_a_log.txt").write_text("ModuleNotFoundError: No module named 'torch'\n" * 2)
+    seen = rekindle_command("diagnose", str(tmp_path / "a_rather_long_name_of_a_log.txt"))
+    heading = seen.out.split("\n\n")[0].splitlines()
+    assert len(heading) > 1 and max(len(line) for line in heading if "/" not in line) <= 80
+
+
+def test_a_base_that_is_not_there_leads_to_the_line_that_downloads_it(tmp_path: Path) -> None:
+    """The README's `--graft base` ended with "check the path"."""
+    with pytest.raises(NotFound) as refused:
+        wheel_in(tmp_path / "base")
+    assert "or compile less" in (refused.value.hint or "")
+
+
+def test_cards_that_no_driver_drives_together_have_a_command_each() -> None:
+    seen = rekindle_command("plan", "--gpu", "GTX 1060", "--gpu", "RTX 5070", "--os", "linux")
+    said = " ".join(seen.out.split())
+    assert '`rekindle plan --gpu "GeForce GTX 1060" --os linux`' in said
+    assert '`rekindle plan --gpu "GeForce RTX 5070" --os linux`' in said
+
+
+def test_a_shelved_wheel_with_gpu_code_is_not_said_to_have_no_cuda() -> None:
+    """A wheel of a CMake project names no CUDA; its code was made by one."""
+    plain = {"project": "x", "version": "1.0", "file": "x-1.0-py3-none-any.whl", "sha256": "a" * 64, "size": 1}
+    entry = codec.from_builtins({**plain, "metadata_sha256": "a" * 64, "state": "PASS"}, ShelvedWheel)
+    assert re.search(r"CUDA +none", shelf_text([entry]))
+    code = (GpuCode(file="x.so", containers=1, targets={"sm_35": 1}),)
+    assert re.search(r"CUDA +unknown", shelf_text([msgspec.structs.replace(entry, code=code)]))
+
+
+def test_what_a_described_machine_does_not_say_is_not_missing(tmp_path: Path) -> None:
+    """`no git on PATH` was said of a computer that nobody had looked into."""
+    typed = {"os": "linux", "arch": "x86_64", "gpus": [{"name": "Tesla V100-SXM2-16GB"}], "driver": {"version": "535"}}
+    checks = _checks_of(tmp_path / "node7.json", typed)
+    for name in ("cuda.present", "tools.git", "tools.cmake", "tools.ninja", "intel.mkl"):
+        assert checks[name]["state"] == "UNVERIFIED" and "does not say" in checks[name]["found"], name
+    assert not any("toolkits:" in each["found"] for each in checks.values())
+    checks = _checks_of(tmp_path / "node7.json", {**typed, "toolkits": [], "programs": []})
+    assert checks["cuda.present"]["state"] == checks["tools.git"]["state"] == "WARN"
+
+
+def _checks_of(file: Path, machine: dict[str, object]) -> dict[str, dict[str, str]]:
+    file.write_text(json.dumps({"schema": "rekindle.machine/1", "machine": machine}))
+    answer = rekindle_command("doctor", "--machine", str(file), "--json").json()
+    return {each["id"]: each for each in answer["checks"]}

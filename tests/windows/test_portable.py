@@ -77,7 +77,7 @@ def test_a_portable_folder_is_changed_survives_its_update_and_is_put_back(portab
     asked = ("--gpu", "Tesla K80", "--torch", "2.7.1", "--prefer", "quickest")
     seen = rekindle_command("install", str(portable), *asked)
     assert seen.code == 0, seen.err + seen.out
-    assert "changes the Python in `" in seen.err
+    assert "is for the Python in `" in seen.err
     assert "ComfyUI_windows_portable\\python_embeded\\python.exe`" in seen.err
     assert "ComfyUI portable folder" in seen.err
     # Its download for older cards is made with cu126, which begins with Maxwell.

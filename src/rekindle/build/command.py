@@ -33,7 +33,7 @@ from rekindle.build.run.fixes import Consent
 from rekindle.build.run.folders import Folders, folder_of, source_of, wheel_version, without_spaces
 from rekindle.core import codec, console, files
 from rekindle.core.command import Command, rekindle
-from rekindle.core.errors import BadInput, Interrupted, MissingTool, RekindleError, StepFailed, UsageError
+from rekindle.core.errors import BadInput, Interrupted, MissingTool, NotFound, RekindleError, StepFailed, UsageError
 from rekindle.core.findings import Finding, Fix, State, passed, unverified
 from rekindle.inputs.versions import read_python
 from rekindle.machine import snapshot
@@ -241,6 +241,9 @@ def _with_python(wanted: BuildFile, seen: Machine) -> Machine:
 
 def wheel_in(given: Path) -> Path:
     """The wheel, or the only torch wheel of a folder."""
+    if not given.exists():
+        hint = "`rekindle plan` prints the line that downloads it, under `or compile less`"
+        raise NotFound(f"no such file: `{given}`", hint=hint)
     if not given.is_dir():
         return given.resolve()
     found = sorted(given.glob("torch-*.whl"))

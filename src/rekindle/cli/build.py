@@ -9,6 +9,7 @@ from rekindle.cli import options
 from rekindle.core import console
 from rekindle.core.command import rekindle as own
 from rekindle.core.errors import NotFound, UsageError
+from rekindle.core.own import need
 
 if TYPE_CHECKING:
     from rekindle.build.command import BuildListener
@@ -98,7 +99,7 @@ def _page(host: str | None = None, port: int = 0) -> BuildListener:
     from rekindle.web.build_page import BuildPage
 
     if host is not None:
-        options.need_extra("serve", "starlette", "uvicorn")
+        need("serve", "starlette", "uvicorn")
     return BuildPage(console.say, serve=(host, port) if host is not None else None)
 
 

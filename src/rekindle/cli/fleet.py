@@ -107,7 +107,7 @@ def resume_command(matrix: Path, as_json: bool, **given: Any) -> int:
 
 @command.command("retry")
 @matrix
-@click.option("--failed", is_flag=True, help="Everything that failed, was set aside or found no worker.")
+@click.option("--failed", is_flag=True, help="Everything that failed, was cancelled or set aside, or found no worker.")
 @click.option("--job", "jobs", multiple=True, metavar="NAME", help="This job, by name or key. May be repeated.")
 @running
 @options.as_json
@@ -147,12 +147,13 @@ def cancel_command(matrix: Path, jobs: tuple[str, ...], as_json: bool, **given: 
     state = _state(matrix, given)
     left = [job.key for job in status_of(state).jobs if job.key and job.state in ("waiting", "running")]
     named = keys_named(state.planned(), jobs) if jobs else tuple(left)
-    state.ask_cancel(tuple(key for key in named if key in left))
+    asked = tuple(key for key in named if key in left)
+    state.ask_cancel(asked)
     status = status_of(state)
     _show(status, as_json)
-    if not status.running:
-        again = (rekindle("fleet", verb, str(matrix)) for verb in ("resume", "run"))
-        console.say("no run is under way: `{}` leaves them out, `{}` builds them after all".format(*again))
+    if asked and not status.running:
+        jobs_left = console.plural(len(asked), "job")
+        console.say(f"no run is on: `resume` begins by cancelling {jobs_left}, `run` builds what is missing after all")
     return 0
 
 
@@ -372,9 +373,10 @@ def _ended(status: FleetStatus, as_json: bool) -> int:
 
 def _show(status: FleetStatus, as_json: bool) -> None:
     from rekindle.fleet import view
+    from rekindle.fleet.state import FAILED
 
     console.out_json(status) if as_json else _lines(view.status_lines(status))
-    if not as_json and status.counts.keys() & {"failed", "aside", "unplaced"}:
+    if not as_json and status.counts.keys() & set(FAILED):
         said = click.get_current_context().params
         which = [str(said[name]) for name in options.given("matrix")]
         where = [(f"--{each}", str(said[each])) for each in options.given("state", "shelf", "scheduler", "certs")]
@@ -382,7 +384,8 @@ def _show(status: FleetStatus, as_json: bool) -> None:
         if "unplaced" in status.counts:
             worker, export = rekindle("fleet", "worker", "--help"), rekindle("fleet", "export", "--help")
             console.out(f"Next: a worker on such a machine (`{worker}`), or a workflow that has them (`{export}`)")
-        console.out(f"Next: fix the cause, then `{again}`")
+        cause = "fix the cause, then " if status.counts.keys() & (set(FAILED) - {"cancelled"}) else ""
+        console.out(f"Next: {cause}`{again}`")
 
 
 def _lines(lines: Any) -> None:

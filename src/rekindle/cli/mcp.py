@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from rekindle.core import own
-from rekindle.core.errors import MissingTool
 
 
 @click.command("mcp")
@@ -21,9 +20,7 @@ from rekindle.core.errors import MissingTool
 )
 def command(folders: tuple[Path, ...]) -> None:
     """Serve doctor, gpu, plan, inspect, diagnose and review to an assistant, read-only, over stdin and stdout."""
-    try:
-        from rekindle.web.assistant import server
-    except ImportError as error:
-        message = f"`rekindle mcp` needs the package `mcp` ({error.name} is missing)"
-        raise MissingTool(message, hint=f"install it: `{own.with_extra('mcp')}`") from error
+    own.need("mcp", "mcp")
+    from rekindle.web.assistant import server
+
     server(folders).run()

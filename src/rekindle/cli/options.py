@@ -14,7 +14,7 @@ import click
 
 from rekindle.core import console, own, paths
 from rekindle.core.command import Command, tell_python
-from rekindle.core.errors import MissingTool, NotFound, UsageError
+from rekindle.core.errors import NotFound, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -178,16 +178,6 @@ def exclude(leading: str, others: Iterable[str], *, hint: str | None = None) -> 
     raise UsageError(
         message, hint=hint or f"leave out one of them; see `{click.get_current_context().command_path} --help`"
     )
-
-
-def need_extra(name: str, *packages: str) -> None:
-    """Say what is missing before anything begins."""
-    from importlib.util import find_spec
-
-    missing = [package for package in packages if find_spec(package) is None]
-    if missing:
-        message = f"this needs the package `{missing[0]}`"
-        raise MissingTool(message, hint=f"install it: `{own.with_extra(name)}`")
 
 
 def python_of_this_folder() -> str | None:

@@ -222,6 +222,8 @@ def _nodes(asked_for: PlanOptions, wish: Wish) -> int:
 
         made = lab.locks(places, found, wish)
         _form(lab.inventory(made) if asked_for.form == "ansible" else lab.features(made), asked_for.output)
+        if missing := answers.left_out(found):
+            console.say(missing)
     elif asked_for.form is not None and asked_for.output is None:
         hint = "`-o DIR` writes a file for each stack, and which machine takes which"
         raise UsageError("`--as` for several machines needs a folder", hint=hint)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from rekindle.cli import options
-from rekindle.core import console
+from rekindle.core import console, own
 
 
 @click.command("serve")
@@ -22,7 +22,7 @@ def command(host: str, port: int, machine: Path | None, shelf: Path | None) -> i
     Only this computer can look, and nothing can be changed from a page. With another `--host` the printed address holds
     a token that a browser must know.
     """
-    options.need_extra("serve", "starlette", "uvicorn")
+    own.need("serve", "starlette", "uvicorn")
     from rekindle.core.web_server import kept_up
     from rekindle.web.guard import bind
     from rekindle.web.serve import pages_of, serve

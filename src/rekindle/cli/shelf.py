@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rekindle.cli import options
-from rekindle.core import console
+from rekindle.core import console, own
 from rekindle.core.paths import shelf_folder
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def find(
 @options.shelf
 def serve(host: str, port: int, shelf: Path | None) -> int:
     """Serve the shelf over HTTP, read-only, until Ctrl-C."""
-    options.need_extra("serve", "starlette", "uvicorn")
+    own.need("serve", "starlette", "uvicorn")
     from rekindle.wheels.shelf import serve as serving
 
     server = serving.server(_place(shelf), host, port)

@@ -41,8 +41,13 @@ _BEHIND = (
         r"CERTIFICATE_VERIFY_FAILED|UnknownIssuer|certificate verif\w+ failed|self[- ]signed certificate",
         (
             "its certificate is signed by nobody you trust; behind a company's proxy, name the company's "
-            "certificates: SSL_CERT_FILE, for pip PIP_CERT, for git GIT_SSL_CAINFO"
+            "certificates: SSL_CERT_FILE, for pip PIP_CERT (REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE go before it), "
+            "for git GIT_SSL_CAINFO"
         ),
+    ),
+    (
+        r"TLS CA certificate bundle, invalid path",
+        "a setting names a file of certificates that is not there: PIP_CERT, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE",
     ),
     (
         r"\b407\b|Proxy Authentication",
@@ -188,8 +193,9 @@ def _whole_answer(url: str, most: int, asked: str | None, pool: PoolManager | No
     except RekindleError:
         raise
     except Exception as error:
-        message = f"`{url}` could not be read: {_reason(error, url)}"
-        raise FetchFailed(message, hint="check the address and the network") from error
+        why = _reason(error, url)
+        hint = None if why == setting_behind(str(error)) else "check the address and the network"
+        raise FetchFailed(f"`{url}` could not be read: {why}", hint=hint) from error
     if len(data) > most:
         message = f"`{url}` sends more than the {most:,} bytes that were asked for or expected"
         raise FetchFailed(message, hint="is this the right address?")

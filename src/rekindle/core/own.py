@@ -12,7 +12,7 @@ from pathlib import Path
 from rekindle import __version__
 from rekindle.core import paths
 from rekindle.core.command import Command, pip
-from rekindle.core.errors import UsageError
+from rekindle.core.errors import MissingTool, UsageError
 
 DISTRIBUTION = "rekindle-torch"
 """The name of the package that is installed. The command and the import are `rekindle`."""
@@ -154,6 +154,15 @@ def with_extra(extra: str) -> Command:
     if once:
         return Command(*once, source(extra), "rekindle")
     return pip("install", source(extra), python=sys.executable)
+
+
+def need(extra: str, *packages: str) -> None:
+    """Say what a verb lacks, and what brings it, before anything begins."""
+    from importlib.util import find_spec
+
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise MissingTool(f"this needs the package `{missing[0]}`", hint=f"install it: `{with_extra(extra)}`")
 
 
 def _once() -> tuple[str, ...]:

@@ -19,7 +19,7 @@ import msgspec
 
 from rekindle.core import codec, files, own
 from rekindle.core.command import Command
-from rekindle.core.errors import BadInput, ChecksFailed, MissingTool, NotWritable, UsageError
+from rekindle.core.errors import BadInput, ChecksFailed, NotWritable, UsageError
 from rekindle.core.paths import data_folder
 from rekindle.core.version import Keyed
 
@@ -218,9 +218,7 @@ def _decoded(text: str, name: str) -> bytes:
 
 def _library() -> ModuleType:
     """cryptography's serialization, or an error that says how to get the package."""
-    try:
-        from cryptography.hazmat.primitives import serialization
-    except ImportError as error:
-        message = "signatures need the package `cryptography`"
-        raise MissingTool(message, hint=f"install it: `{own.with_extra('sign')}`") from error
+    own.need("sign", "cryptography")
+    from cryptography.hazmat.primitives import serialization
+
     return serialization

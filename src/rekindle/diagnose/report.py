@@ -96,7 +96,8 @@ def _head(diagnosis: Diagnosis) -> str:
     sure = f"{_sure(diagnosis.causes[0])}; " if diagnosis.causes else ""
     job = diagnosis.causes[0].job if diagnosis.causes else None
     made = f", while making {job}" if job else ""
-    return f"{paint(diagnosis.summary, colour)} ({sure}{diagnosis.source or 'the log'}, {_count(diagnosis)}{made})"
+    said = wrap(f"{diagnosis.summary} ({sure}{diagnosis.source or 'the log'}, {_count(diagnosis)}{made})")
+    return said.replace(diagnosis.summary, paint(diagnosis.summary, colour), 1)
 
 
 def _count(diagnosis: Diagnosis) -> str:

@@ -14,12 +14,17 @@ Judge = Callable[[Machine], Iterable[Finding]]
 JUDGES: dict[str, Judge] = {}
 
 
-def judge(*ids: str) -> Callable[[Judge], Judge]:
-    """Marks the function that answers these checks."""
+def judge(*ids: str, of: str = "") -> Callable[[Judge], Judge]:
+    """Marks the function that answers these checks; `of` is the part of the machine without which none is answered."""
 
     def mark(function: Judge) -> Judge:
+        def answered(machine: Machine) -> Iterable[Finding]:
+            reason = machine.could_not_read(of)
+            unknown = f"{of} could not be read: {reason}"
+            return [say(name, State.UNVERIFIED, unknown) for name in ids] if reason else function(machine)
+
         for name in ids:
-            JUDGES[name] = function
+            JUDGES[name] = answered
         return function
 
     return mark

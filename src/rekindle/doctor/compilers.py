@@ -208,6 +208,8 @@ def mkl(machine: Machine) -> Iterator[Finding]:
     system = [f"MKL {one.version or ''} in {one.root}" for one in machine.intel]
     if named or system:
         yield say("intel.mkl", State.PASS, listed([*system, *named]))
+    elif reason := machine.could_not_read("intel"):
+        yield say("intel.mkl", State.UNVERIFIED, f"MKL was not looked for: {reason}")
     else:
         commands = (pip_install(["mkl-include", "mkl-static"], system=machine.os),)
         yield say("intel.mkl", State.WARN, "no MKL; only a build would use it", commands=commands)

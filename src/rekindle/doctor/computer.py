@@ -10,7 +10,7 @@ from rekindle.core.findings import Finding, State
 from rekindle.doctor.check import judge, listed, say
 from rekindle.knowledge.builds import checks, costs
 from rekindle.knowledge.builds.profiles import for_processor
-from rekindle.machine.model import Machine
+from rekindle.machine.model import PARTS, Machine
 
 _GB = 1024**3
 
@@ -224,5 +224,6 @@ def unread(machine: Machine) -> Iterator[Finding]:
     """What a probe could not read and no other check speaks of."""
     quiet = ("Driver Not Loaded", "cuInit gave", "NVIDIA-SMI has failed", "No devices were found", "mismatch")
     for item in machine.unread:
-        if not any(word in item.reason for word in quiet):
+        left_out = item.probe in PARTS and item.reason.endswith("does not say")
+        if not left_out and not any(word in item.reason for word in quiet):
             yield say("probes.read", State.UNVERIFIED, f"{item.probe}: {item.reason}")

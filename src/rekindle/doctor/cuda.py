@@ -20,11 +20,9 @@ from rekindle.model.driver import Driver
 from rekindle.model.toolkit import FoundToolkit
 
 
-@judge("cuda.present")
+@judge("cuda.present", of="toolkits")
 def present(machine: Machine) -> Iterator[Finding]:
-    if machine.could_not_read("toolkits"):
-        yield say("cuda.present", State.UNVERIFIED, f"toolkits could not be read: {machine.could_not_read('toolkits')}")
-    elif not machine.toolkits:
+    if not machine.toolkits:
         fix = wanted_toolkit(machine)
         yield say("cuda.present", State.WARN, "no CUDA toolkit on this machine", fix=fix)
     else:

@@ -152,7 +152,7 @@ def build_tools(machine: Machine) -> Iterator[Finding]:
         yield say("tools.setuptools", state, found, fix=f"for those, install setuptools{' or '.join(ranges)}")
 
 
-@judge("tools.git", "tools.cmake", "tools.ninja")
+@judge("tools.git", "tools.cmake", "tools.ninja", of="programs")
 def programs(machine: Machine) -> Iterator[Finding]:
     git = machine.program("git")
     if git:

@@ -31,7 +31,7 @@ from rekindle.fleet.intake import Intake, order_of
 from rekindle.fleet.job import FleetJob, JobKind, JobOrder, JobResult, JobState
 from rekindle.fleet.planning import Planned
 from rekindle.fleet.shelved import ShelvedJob
-from rekindle.fleet.state import FleetJournal, FleetState, FleetStatus, JobStatus, event, keys_named, status_of
+from rekindle.fleet.state import FAILED, FleetJournal, FleetState, FleetStatus, JobStatus, event, keys_named, status_of
 from rekindle.fleet.worker import default_slots
 from rekindle.machine.probe import look
 
@@ -74,8 +74,7 @@ def retry(state: FleetState, settings: RunSettings, keys: tuple[str, ...], *, te
     """Try again what failed, was set aside, was cancelled or found no worker."""
     with state.held():
         planned = state.planned()
-        left = ("failed", "aside", "unplaced", "cancelled")
-        _again(state, lambda job: job.key in keys if keys else job.state in left)
+        _again(state, lambda job: job.key in keys if keys else job.state in FAILED)
         return _carry_out(planned, state, settings, tell)
 
 

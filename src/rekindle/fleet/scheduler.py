@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rekindle.core import files, own
-from rekindle.core.errors import MissingTool, NotFound, UsageError
+from rekindle.core.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -44,10 +44,10 @@ class FleetCerts(msgspec.Struct, frozen=True, kw_only=True):
 
 def make(folder: Path, hosts: Sequence[str] = (), *, days: int = _DAYS) -> FleetCerts:
     """New keys in an empty folder. What is there is never overwritten: machines may be using it."""
+    own.need("fleet", "cryptography", "distributed")
     if folder.exists() and any(folder.iterdir()):
         message = f"`{folder}` is not empty"
         raise UsageError(message, hint="name a new folder with `-o`; certificates in use are not overwritten")
-    dask_distributed()
     folder.mkdir(parents=True, exist_ok=True)
     if os.name != "nt":
         folder.chmod(0o700)
@@ -86,13 +86,10 @@ def secured(folder: Path | None, role: str) -> dict[str, Any]:
 
 
 def dask_distributed() -> Any:
-    """Dask's `distributed`, with what makes its certificates, or an error that says how to get them."""
-    try:
-        import cryptography  # noqa: F401
-        import distributed
-    except ImportError as error:
-        message = f"the fleet needs the package `{error.name}`"
-        raise MissingTool(message, hint=f"install it: `{own.with_extra('fleet')}`") from error
+    """Dask's `distributed`, or an error that says how to get it."""
+    own.need("fleet", "cryptography", "distributed")
+    import distributed
+
     if not os.environ.get("REKINDLE_TRACE"):
         # It tells of every connection that breaks, with a trace; what matters of that is in the journal.
         for name in ("distributed", "distributed.client", "tornado", "asyncio"):

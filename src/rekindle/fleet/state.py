@@ -195,6 +195,8 @@ def keys_named(planned: Planned, words: tuple[str, ...]) -> tuple[str, ...]:
 
 FINAL = ("done", "failed", "aside", "cancelled", "unplaced")
 """Events after which a job is not run again by itself."""
+FAILED = FINAL[1:]
+"""Those that `retry --failed` takes up again."""
 CHECKS = ("check", "checked", "unchecked")
 """What becomes of a finished wheel on a card; the job stays done."""
 

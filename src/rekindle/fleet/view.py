@@ -14,7 +14,7 @@ from rekindle.core.command import pip, rekindle
 from rekindle.core.findings import State
 from rekindle.fleet.job import FleetJob, JobState
 from rekindle.fleet.planning import FleetPlan, guessed, spoken_minutes
-from rekindle.fleet.state import FleetEvent, FleetStatus
+from rekindle.fleet.state import FAILED, FleetEvent, FleetStatus
 from rekindle.model.wheel import read_name
 
 
@@ -120,14 +120,14 @@ def _totals(plan: FleetPlan) -> Iterator[str]:
 def status_lines(status: FleetStatus) -> Iterator[str]:
     """What went wrong with its cause and its fix, what runs, and the sums."""
     for job in status.jobs:
-        if job.state in ("failed", "aside", "unplaced", "cancelled"):
+        if job.state in FAILED:
             yield f"{job.state:<10} {job.name}"
-            yield from (f"           {line}" for line in (job.reason, job.cause, job.fix and f"fix: {job.fix}") if line)
+            yield from (_told(line) for line in (job.reason, job.cause, job.fix and f"fix: {job.fix}") if line)
             if job.log:
                 yield f"           log: {job.log}"
         elif job.state == "done" and job.check and job.check.state is State.UNVERIFIED:
             yield f"UNVERIFIED {job.name}"
-            yield f"           {job.check.reason}"
+            yield _told(job.check.reason)
         elif job.state == "running":
             yield f"running    {job.name}  on {job.worker}, {job.step or 'begun'}"
     order = ("done", "running", "waiting", "failed", "aside", "unplaced", "cancelled", "not-needed", "impossible")
@@ -139,7 +139,7 @@ def status_lines(status: FleetStatus) -> Iterator[str]:
         good = sum(each.state in (State.PASS, State.WARN) for each in checked)
         yield f"{good} of {len(checked)} wheels with GPU code were checked on a card"
     if status.impossible:
-        yield from dict.fromkeys(f"           {job.reason}" for job in status.jobs if job.reason)
+        yield from dict.fromkeys(_told(job.reason) for job in status.jobs if job.reason)
     if status.shelf and status.counts.get("done"):
         yield f"wheels on the shelf {status.shelf}"
         index = (Path(status.shelf).absolute() / "simple").as_uri()
@@ -147,6 +147,10 @@ def status_lines(status: FleetStatus) -> Iterator[str]:
         yield from (f"  {pip('install', '--extra-index-url', index, each)}" for each in every[:3])
         if len(every) > 3:
             yield f"  and {len(every) - 3} more: `{rekindle('shelf', 'list', '--shelf', status.shelf)}`"
+
+
+def _told(text: str) -> str:
+    return console.wrap(text, indent=" " * 11)
 
 
 def _requirements(status: FleetStatus) -> Iterator[str]:

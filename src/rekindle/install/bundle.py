@@ -14,7 +14,7 @@ from rekindle.core.errors import FetchFailed
 from rekindle.core.paths import sha256_of
 from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.install.apply import request_of
-from rekindle.install.installer import last_words
+from rekindle.install.installer import last_words, where_it_works
 from rekindle.stack import plan as lock
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.verdict import Verdict
@@ -103,4 +103,4 @@ def _download(plan: lock.Plan, wanted: tuple[str, ...], folder: Path) -> None:
         where = next((word for word in wanted if word.startswith("https:")), "the configured package index")
         message = f"the wheels could not be downloaded from {where}\n{tail}"
         spoken = pip("download", "--dest", "wheels", *words)
-        raise FetchFailed(message, hint=f"where that index can be reached, run:\n  {spoken}")
+        raise FetchFailed(message, hint=where_it_works(tail, [spoken]))

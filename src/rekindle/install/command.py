@@ -194,7 +194,7 @@ def locate_environment(where: Path | None) -> Environment:
 def environment_notes(environment: Environment, capabilities: tuple[Capability, ...]) -> list[str]:
     """What the owner of this environment has to know before it is changed."""
     root = Path(environment.root)
-    found = [f"changes the Python in `{environment.program}`"]
+    found = [f"is for the Python in `{environment.program}`"]
     if any((folder / "uv.lock").is_file() for folder in (root, root.parent)):
         found.append(
             "this environment belongs to a uv project: the next `uv sync` would undo the install. "

@@ -218,7 +218,13 @@ def _fetch_failed(result: run.Result, request: Request, commands: Sequence[Comma
     tail = last_words(result.err, result.out)
     where = request.index_url or "the configured package index"
     message = f"the wheels could not be downloaded from {where}; the environment is unchanged\n{tail}"
-    return FetchFailed(message, hint="where that index can be reached, run:\n  " + "\n  ".join(commands))
+    return FetchFailed(message, hint=where_it_works(tail, commands))
+
+
+def where_it_works(said: str, commands: Sequence[Command]) -> str:
+    """An index that answered is no matter of the network."""
+    where = "where an index has it" if _NOT_FOUND.search(said) else "where that index can be reached"
+    return f"{where}, run:\n  " + "\n  ".join(commands)
 
 
 def _done(result: run.Result) -> str:

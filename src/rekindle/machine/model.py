@@ -286,6 +286,10 @@ class Unread(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+PARTS = ("toolkits", "studios", "programs", "intel")
+"""Of each a check says by itself that it is not known."""
+
+
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     os: str
     """`windows` or `linux`."""

@@ -21,7 +21,7 @@ from rekindle.inputs.system import read_system
 from rekindle.knowledge.gpu.gpus import find
 from rekindle.machine.gpu.cards import known
 from rekindle.machine.host import Host, Recording, Replay
-from rekindle.machine.model import FoundGpu, Machine, Unread
+from rekindle.machine.model import PARTS, FoundGpu, Machine, Unread
 from rekindle.machine.probe import look
 
 SCHEMA = "rekindle.machine/1"
@@ -87,11 +87,10 @@ def read(data: bytes | str, *, name: str = "the snapshot") -> Machine:
         raise BadInput(message, hint=hint)
     _say_if_misspelt(head["machine"], name)
     machine = _written_down(_possible(snapshot.machine, name))
-    if "driver" in head["machine"] or not machine.gpus:
-        return machine
     # Who leaves it out has not said that there is none.
-    unsaid = Unread(probe="driver", reason=f"{name} does not say")
-    return msgspec.structs.replace(machine, unread=(*machine.unread, unsaid))
+    unsaid = [probe for probe in PARTS if probe not in head["machine"]] + ["driver"] * bool(machine.gpus)
+    told = [Unread(probe=each, reason=f"{name} does not say") for each in unsaid if each not in head["machine"]]
+    return msgspec.structs.replace(machine, unread=(*machine.unread, *told))
 
 
 def _possible(machine: Machine, name: str) -> Machine:

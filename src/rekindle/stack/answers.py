@@ -111,14 +111,11 @@ def nodes(answer: Nodes) -> str:
     """A line for each stack, what each machine runs, and the price of those that have a stack of their own."""
     stacks: dict[tuple[object, ...], list[Node]] = {}
     runs: dict[tuple[Command, ...], list[Node]] = {}
-    reasons: dict[str, list[Node]] = {}
     moved: dict[tuple[object, ...], list[Node]] = {}
     for node in answer.nodes:
         stacks.setdefault((node.key, node.variant, node.route), []).append(node)
         if node.commands:
             runs.setdefault(node.commands, []).append(node)
-        else:
-            reasons.setdefault(node.summary, []).append(node)
         if node.alone:
             moved.setdefault((node.alone, node.torch), []).append(node)
     lines = [_stacks(list(stacks.values()))]
@@ -127,9 +124,9 @@ def nodes(answer: Nodes) -> str:
         told = dict.fromkeys(note for node in same for note in node.notes)
         lines += [console.wrap(note, indent="    ") for note in told]
         if same[0].route is RouteKind.SOURCE_BUILD and len(same) > 1:
-            lines.append("    on one of them; `rekindle install --wheel WHEEL` puts what it made on the others")
-    for summary, same in reasons.items():
-        lines += ["", console.wrap(f"{_several(same)}: {summary}", first="", indent="  ")]
+            lines.append("  on one of them; `rekindle install --wheel WHEEL` puts its wheel on the others")
+    for reason in _reasons(answer):
+        lines += ["", reason]
     count = len(answer.nodes)
     served = sum(node.route is not RouteKind.NONE for node in answer.nodes)
     several = console.plural(answer.stacks, "stack")
@@ -145,9 +142,22 @@ def nodes(answer: Nodes) -> str:
         names = ", ".join(node.name for node in same)
         lines.append(console.wrap(f"torch {_version(same[0])}: {names}", first="  - ", indent="    "))
     if answer.unreadable:
-        lines += ["", f"Not read: {len(answer.unreadable)}; nothing is said of these machines"]
-        lines += _unread(answer.unreadable)
+        lines += ["", *_unread(answer.unreadable)]
     return "\n".join(lines)
+
+
+def left_out(answer: Nodes) -> str:
+    """What a list of machines does not have, beside that list."""
+    return "\n".join([*_reasons(answer), *(_unread(answer.unreadable) if answer.unreadable else ())])
+
+
+def _reasons(answer: Nodes) -> list[str]:
+    """Why a machine has nothing to run."""
+    reasons: dict[str, list[Node]] = {}
+    for node in answer.nodes:
+        if not node.commands:
+            reasons.setdefault(node.summary, []).append(node)
+    return [console.wrap(f"{_several(same)}: {why}", first="", indent="  ") for why, same in reasons.items()]
 
 
 def _unread(problems: Mapping[str, str]) -> list[str]:
@@ -156,7 +166,8 @@ def _unread(problems: Mapping[str, str]) -> list[str]:
     for file, said in problems.items():
         reasons.setdefault(said.removeprefix(f"`{file}` "), []).append(f"`{file}`")
     each = {why: f"{'each of ' if len(files) > 1 else ''}{', '.join(files)}" for why, files in reasons.items()}
-    return [console.wrap(f"{files} {why}", first="  - ", indent="    ") for why, files in each.items()]
+    head = f"Not read: {len(problems)}; nothing is said of these machines"
+    return [head, *(console.wrap(f"{files} {why}", first="  - ", indent="    ") for why, files in each.items())]
 
 
 def _stacks(groups: list[list[Node]]) -> str:

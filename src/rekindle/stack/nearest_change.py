@@ -183,7 +183,8 @@ def _without_one(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> st
 def _apart(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> str:
     """What each card would get alone."""
     gets = {card.name: _gets((card,), situation, wish, shelf) for card in situation.cards}
-    return "; ".join(f"{name} alone gets {answer or 'nothing'}" for name, answer in gets.items())
+    alone = {name: rekindle("plan", "--gpu", name, "--os", situation.system, system=situation.system) for name in gets}
+    return "; ".join(f"{name} alone gets {answer or 'nothing'} (`{alone[name]}`)" for name, answer in gets.items())
 
 
 def _gets(cards: tuple[Card, ...], situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> str:

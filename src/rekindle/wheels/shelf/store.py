@@ -220,9 +220,10 @@ def shelf_text(
         return console.wrap("the shelf is empty; put a wheel on it with `rekindle shelf add WHEEL`")
     blocks = []
     for entry in wheels:
+        unsaid = "unknown" if entry.code else "none"
         rows = [
             ("GPU code", " ".join(sums(entry.code)) or "none"),
-            ("CUDA", f"{entry.cuda or 'none'}, cuDNN {entry.cudnn or 'unknown'}" if entry.cuda else "none"),
+            ("CUDA", f"{entry.cuda}, cuDNN {entry.cudnn or 'unknown'}" if entry.cuda else unsaid),
             ("verified", entry.state.value + (f" on {', '.join(entry.checked_on)}" if entry.checked_on else "")),
             ("signed", "yes" if entry.signed_by else "no"),
             ("size", console.size(entry.size)),
