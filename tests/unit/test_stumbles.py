@@ -612,3 +612,9 @@ def test_the_plan_that_a_question_stands_on_can_be_asked_for() -> None:
     said = " ".join((seen.out + seen.err).split())
     assert '`rekindle plan --gpu "GTX 1060" --os windows --python 3.13 --with xformers`' in said
     assert "with Python 3.12 is what" in said
+
+
+@pytest.mark.parametrize("group", ["extension", "factory", "fleet", "knowledge", "shelf", "toolchain"])
+def test_the_list_of_a_group_is_not_cut_off(group: str) -> None:
+    said = rekindle_command(group, "--help").out.partition("Commands:")[2]
+    assert said and not re.search(r"\.\.\.$", said, re.MULTILINE) and max(len(line) for line in said.splitlines()) <= 80
