@@ -527,7 +527,7 @@ def test_cards_and_a_system_mean_the_torch_that_plan_takes() -> None:
     planned = rekindle_command("plan", *words, "--with", "flash-attn", "--json").json()["recommended"]
     answer = rekindle_command("extension", "find", "flash-attn", *words, "--json").json()
     assert f"{answer['torch']}+{answer['cuda']}" == f"{planned['torch']}+{planned['variant']}"
-    assert answer["python"] == "3.13" and "rekindle plan --with flash-attn" in answer["note"]
+    assert answer["python"] == "3.13" and "--python 3.13 --with flash-attn`" in answer["note"]
     named = rekindle_command("extension", "find", "flash-attn", "--torch", planned["torch"], *words, "--json").json()
     assert named["cuda"] == planned["variant"]
 

@@ -604,3 +604,17 @@ def _checks_of(file: Path, machine: dict[str, object]) -> dict[str, dict[str, st
     file.write_text(json.dumps({"schema": "rekindle.machine/1", "machine": machine}))
     answer = rekindle_command("doctor", "--machine", str(file), "--json").json()
     return {each["id"]: each for each in answer["checks"]}
+
+
+def test_the_plan_that_a_question_stands_on_can_be_asked_for() -> None:
+    """`plan --with xformers` alone knew no card, and that it takes another Python was not said."""
+    seen = rekindle_command("extension", "find", "xformers", "--gpu", "GTX 1060", "--os", "windows", "--python", "3.13")
+    said = " ".join((seen.out + seen.err).split())
+    assert '`rekindle plan --gpu "GTX 1060" --os windows --python 3.13 --with xformers`' in said
+    assert "with Python 3.12 is what" in said
+
+
+@pytest.mark.parametrize("group", ["extension", "factory", "fleet", "knowledge", "shelf", "toolchain"])
+def test_the_list_of_a_group_is_not_cut_off(group: str) -> None:
+    said = rekindle_command(group, "--help").out.partition("Commands:")[2]
+    assert said and not re.search(r"\.\.\.$", said, re.MULTILINE) and max(len(line) for line in said.splitlines()) <= 80

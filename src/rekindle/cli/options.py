@@ -248,6 +248,8 @@ def talking(command: click.Command) -> click.Command:
         command.params.append(option)
     if isinstance(command, click.Group):
         for each in command.commands.values():
+            # The list of a group would cut it off in the middle of its first sentence.
+            each.short_help = " ".join((each.help or "").split()).partition(". ")[0].removesuffix(".") + "."
             talking(each)
     return command
 

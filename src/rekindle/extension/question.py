@@ -131,8 +131,12 @@ def of(name: str, said: TorchNamed, *, place: Path | None = None, gpus: Sequence
         raise NoRoute(planned.summary, hint="`rekindle plan` says more; `--torch` names a torch")
     else:
         release, line, python = str(planned.torch), CudaLine(planned.cuda).name, python or str(planned.python)
-        taken = rekindle("plan", *(word for each in wish.extensions for word in ("--with", each)))
-        notes.append(f"{TorchPin(release, line)} is what `{taken}` takes: `--torch` names another")
+        options = {"gpu": gpus, "os": [said.os], "arch": [said.arch], "python": [said.python], "with": wish.extensions}
+        words = [
+            word for option, values in options.items() for each in values if each for word in (f"--{option}", each)
+        ]
+        taken = str(TorchPin(release, line)) + f" with Python {planned.python}" * (python != str(planned.python))
+        notes.append(f"{taken} is what `{rekindle('plan', *words)}` takes: `--torch` names another")
     if where.system == "windows":
         notes.append("`--env FOLDER` instead of `--torch` answers for the Python of a portable folder (ComfyUI)")
     return ExtensionQuestion(

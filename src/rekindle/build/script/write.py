@@ -18,7 +18,7 @@ from rekindle.build.configure.compiler_cache import ANY
 from rekindle.build.configure.request import BuildFile
 from rekindle.build.configure.usual import completed, usual
 from rekindle.build.script import cmd, ps1, script, sh
-from rekindle.core import command, files, own, paths
+from rekindle.core import command, console, files, own, paths
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding, Fix, warned
 from rekindle.machine.model import Machine
@@ -113,8 +113,8 @@ def text(report: ScriptReport) -> str:
     where = "on that computer" if report.elsewhere else "here"
     return "\n".join(
         [
-            f"{done} `{report.path}`: {report.title}",
-            f"steps   {', '.join(report.steps)}",
+            console.wrap(f"{done} `{report.path}`: {report.title}"),
+            console.wrap(", ".join(report.steps), first="steps   ", indent=" " * 8),
             f"wheel   {report.version}, in {report.work}",
             *(f"later   {each.found}" for each in report.findings if each.id == LATER),
             f"Run it {where}; `{_started(Path(report.path).name)} --help` says how. It needs no Rekindle.",
