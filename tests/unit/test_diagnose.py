@@ -100,7 +100,7 @@ def test_a_person_reads_the_line_the_reason_and_the_fix(tmp_path: Path) -> None:
     assert "Consequences of the cause above" not in seen.out
     assert "`--all` shows why" in seen.out
     # The heading is wrapped, too; what cannot be parted is the path of this test's own folder.
-    assert max(len(line) for line in seen.out.splitlines() if str(log) not in line) <= 80
+    assert max(len(line) for line in seen.out.splitlines() if log.name not in line) <= 80
     everything = rekindle_command("diagnose", str(log), "--all").out
     assert "Consequences of the cause above" in everything
     assert len(everything) > len(seen.out)

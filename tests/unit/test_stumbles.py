@@ -563,7 +563,7 @@ def test_the_heading_of_a_diagnosis_fits_its_window(tmp_path: Path) -> None:
     (tmp_path / "a_rather_long_name_of_a_log.txt").write_text("ModuleNotFoundError: No module named 'torch'\n" * 2)
     seen = rekindle_command("diagnose", str(tmp_path / "a_rather_long_name_of_a_log.txt"))
     heading = seen.out.split("\n\n")[0].splitlines()
-    assert len(heading) > 1 and max(len(line) for line in heading if str(tmp_path) not in line) <= 80
+    assert len(heading) > 1 and max(len(line) for line in heading if "a_rather_long" not in line) <= 80
 
 
 def test_a_base_that_is_not_there_leads_to_the_line_that_downloads_it(tmp_path: Path) -> None:
