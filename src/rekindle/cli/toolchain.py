@@ -51,7 +51,7 @@ def install(as_json: bool, **given: Any) -> int:
         for kit in answer.kits:
             console.out(f"{kit.id}: {kit.folder}")
             for text in kit.missing:
-                console.say(f"missing: {text}")
+                console.say(console.wrap(f"without {text}"))
     return 0
 
 

@@ -292,7 +292,7 @@ def assemble(
         offering,
         files=tuple(files[path] for path in sorted(files)),
         made=tuple(made),
-        missing=(*offering.gone, *(_absent(path, full=offering.full) for path in dangling)),
+        missing=(*offering.gone, *_absent(dangling, full=offering.full)),
         made_at=time.strftime("%Y-%m-%d"),
     )
 
@@ -358,10 +358,12 @@ def _without_dangling(files: dict[str, KitFile]) -> list[str]:
     return sorted(gone)
 
 
-def _absent(path: str, *, full: bool) -> str:
-    """A link without its file: left out on purpose, or truly not there."""
-    name = path.rpartition("/")[2]
-    return name if full else f"{name} (`--full` may bring it)"
+def _absent(paths: Sequence[str], *, full: bool) -> Sequence[str]:
+    """Links without their files: truly not there, or left out on purpose."""
+    names = [path.rpartition("/")[2] for path in paths]
+    if full or not names:
+        return names
+    return (f"{', '.join(names)}: left out with what a build of PyTorch does not need; `--full` may bring them",)
 
 
 def _leads(files: dict[str, KitFile], folders: set[str], path: str) -> bool:
