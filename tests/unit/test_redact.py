@@ -16,6 +16,7 @@ HEX = "0123456789abcdef0123456789abcdef01234567"
 SHAPES = [
     (f"https://conda.example/t/jo-{A}/private/linux-64", A),
     ("https://jane:pa55word@mirror.example/simple", "pa55word"),
+    ("remote: fetching from git+http://jane:pa55word@\n mirror.example/simple", "pa55word"),
     (f"https://{A}@github.com/x/y.git", A),
     ("redis://:hunter22@cache:6379/0", "hunter22"),
     (f"https://hooks.slack.com/services/T000/B000/{A}", A),

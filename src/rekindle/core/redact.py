@@ -94,7 +94,7 @@ _SIGNS = (
     ":*:",
 )  # fmt: skip
 """No secret is without one of these, folded: most lines have none, and the expression is not even compiled."""
-_SIGNS_AS_WRITTEN = re.compile(r"-u[ =\t\n]|\S@\S")
+_SIGNS_AS_WRITTEN = re.compile(r"-u[ =\t\n]|\S@")
 """`-U` is pip's upgrade, `CPU @ 3.60GHz` a clock: they stand in many an answer."""
 _LONG_WORD = 16
 _MOST_OF_A_LINE = 4
