@@ -56,6 +56,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     builder: str | None = None
     location: str | None = None
     """Where the file is: a path on the shelf, a page."""
+    hashes: dict[str, str] = {}
+    """Its SHA-256 by its file name, where a shelf says it."""
     cpu_floor: str | None = None
     beside: tuple[str, ...] = ()
     """What pip must bring for it, since it carries no requirement of its own for them."""
