@@ -147,6 +147,20 @@ def test_a_branch_is_an_alternative() -> None:
     assert verdict(blocks, "pascal", "README.md") == "accepted", "so are the blocks of notes"
 
 
+def test_what_one_branch_sets_goes_together() -> None:
+    """The last branch names the CPU and no release; the program is chosen by another `if`."""
+    text = "if new; then\n  cuda=pytorch-cuda=11.7\n  torch=pytorch==1.13\nelif old; then\n  cuda=cudatoolkit=10.2\n"
+    text += "  torch=pytorch==1.12\nelse\n  cuda=cpuonly\nfi\nif fast; then\n  with=mamba\nelse\n  with=conda\nfi\n"
+    text += "$with install -y -n a -c pytorch -c nvidia $torch $cuda 'numpy<2'\n"
+    assert verdict(text, "ampere") == "accepted"
+    found = sorted(remark.found for remark in reviewed(text, "new").remarks)
+    assert len(found) == 2 and "1.12.0+cu102" in found[0] and "1.13.0+cu117" in found[1]
+    apart = (
+        f"if a; then\n  x={WHL}/cu126\nfi\nif b; then\n  x={WHL}/cu128\nfi\npip install torch==2.8.0 --index-url $x\n"
+    )
+    assert [verdict(apart, each) for each in ("new", "pascal")] == ["accepted"] * 2
+
+
 def test_environments_are_told_apart() -> None:
     text = "conda create -y -n a python=3.10\nconda activate a\npip install torch==2.8.0\n"
     text += "conda create -y -n b python=3.10\nconda activate b\npip install torch==2.0.1\n"

@@ -201,7 +201,7 @@ class ScriptEnvironments:
             return [] if found.torch is not None else None
         if found.torch is None and not any(needs_torch(each.name) for each in found.wanted):
             return None
-        new = found if _upgrades(found) else msgspec.structs.replace(
+        new = found if _upgrades(found) or found.tool == "conda" else msgspec.structs.replace(
             found, wanted=tuple(each for each in found.wanted if each.name not in there or each.name == "torch")
         )  # fmt: skip
         names, mark = {each.name for each in found.wanted}, len(self.replaced)
