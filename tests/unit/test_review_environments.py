@@ -66,6 +66,8 @@ def verdict(text: str, card: str | None = None, name: str = "a.sh", **place: str
         (f"pip install torch==2.7.1 --extra-index-url {WHL}/cu118", "pascal", "accepted"),
         (f"pip install --pre torch --index-url {WHL}/nightly/cu128", "new", "open"),
         (f"pip install --pre torch --index-url {WHL}/nightly/cu118", "new", "refused"),
+        (f"pip install --pre torch --index-url {WHL}/nightly/cu128", "pascal", "refused"),
+        (f"pip install --pre torch --index-url {WHL}/nightly/cu126", "pascal", "open"),
         (f"pip install torch==2.7.1+cpu --index-url {WHL}/cpu", "ampere", "refused"),
         ("pip install torchvision==0.15.2", "new", "refused"),
         ("pip install vllm==0.8.5", "new", "refused"),
@@ -134,6 +136,15 @@ def test_only_the_last_torch_of_an_environment_is_asked_about() -> None:
     text = f"pip install torch==2.0.1\npip install torch==2.8.0 --index-url {WHL}/cu128\n"
     assert verdict(text, "new") == "accepted"
     assert verdict("pip install torch==2.8.0\npip install torch==2.0.1\n", "new") == "refused"
+
+
+def test_uv_goes_back_to_a_day() -> None:
+    inline = '# /// script\n# dependencies = ["torch"]\n# [tool.uv]\n# exclude-newer = "{}T00:00:00Z"\n# ///\n'
+    assert [verdict(inline.format(day), "pascal", "a.py") for day in ("2025-07-31", "2026-09-01")] == [
+        "accepted",
+        "refused",
+    ]
+    assert verdict("uv pip install torch --exclude-newer 2025-02-01\n", "new") == "refused"
 
 
 def test_a_branch_is_an_alternative() -> None:

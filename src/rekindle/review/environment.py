@@ -362,8 +362,9 @@ class ScriptEnvironments:
         others = ((own, None), *(() if local else ((None, base.python),))) if base.by == "torch" else ()
         for asked, python in ((own, base.python), *others):
             version = version or taken(
-                lambda patch: not excludes(plain, patch), line=asked, python=python, system=base.system
-            )
+                lambda patch: not excludes(plain, patch),
+                line=asked, python=python, system=base.system, until=found.until,
+            )  # fmt: skip
         if version is None and exact is not None:
             version = complete(str(exact))
         if version is None:

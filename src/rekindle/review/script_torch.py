@@ -60,6 +60,10 @@ class ScriptTorch(msgspec.Struct, frozen=True, kw_only=True):
         return TorchPin(self.version or "", self.variant).spoken
 
     @property
+    def nightly(self) -> bool:
+        return "/whl/nightly/" in (self.index or "")
+
+    @property
     def of_conda(self) -> bool:
         return self.kind in ("conda", "conda-forge")
 
