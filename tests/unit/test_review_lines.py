@@ -221,6 +221,9 @@ BUILD = (
             TREE.format("bdist_wheel || exit 1"),
         ),
         ("make-line-lost", 2, "Makefile", "a:\n\tcd ext\n\tmake\n", "a:\n\tcd ext && make\n"),
+        ("make-line-lost", 2, "Makefile", "a:\n\tconda activate x\n\tpip list\n", "a:\n\tconda activate x && pip list\n"),
+        ("make-line-lost", 2, "Makefile", "a:\n\t@. v/bin/activate\n\tpip list\n", "a:\n\t. v/bin/activate; pip list\n"),
+        ("activate-not-sourced", 1, "a.sh", "v/bin/activate\npip list\n", ". v/bin/activate\npip list\n"),
         ("make-dollar", 2, "Makefile", "a:\n\techo $PATH\n", "a:\n\techo $$PATH\n"),
         (
             "cudatoolkit-not-read", 1, "a.sh", "conda install pytorch==2.2.0 cudatoolkit=11.8 -c pytorch\n",
