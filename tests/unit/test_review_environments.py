@@ -138,6 +138,13 @@ def test_only_the_last_torch_of_an_environment_is_asked_about() -> None:
     assert verdict("pip install torch==2.8.0\npip install torch==2.0.1\n", "new") == "refused"
 
 
+def test_the_installer_of_uv_installs_uv() -> None:
+    text = "FROM ubuntu:22.04\nADD https://astral.sh/uv/install.sh /uv-installer.sh\nRUN sh /uv-installer.sh\n"
+    text += "RUN uv pip install --system torch==2.6.0\n"
+    assert verdict(text, "ampere", "Dockerfile") == "accepted"
+    assert verdict(text.replace("/uv-", "/our-"), "ampere", "Dockerfile") == "open"
+
+
 def test_uv_goes_back_to_a_day() -> None:
     inline = '# /// script\n# dependencies = ["torch"]\n# [tool.uv]\n# exclude-newer = "{}T00:00:00Z"\n# ///\n'
     assert [verdict(inline.format(day), "pascal", "a.py") for day in ("2025-07-31", "2026-09-01")] == [

@@ -232,7 +232,7 @@ BUILD = (
             "FROM continuumio/miniconda3\nRUN conda tos accept && conda install -y git\n",
         ),
         (
-            "conda-terms", 3, "Dockerfile", f"FROM ubuntu\nRUN curl -LO {MINI} && bash M*.sh -b\nRUN conda create -n a\n",
+            "conda-terms", 3, "Dockerfile", f"FROM ubuntu\nRUN curl {MINI} && bash M.sh -b\nRUN conda create -n a\n",
             f"FROM ubuntu\nRUN curl -LO {MINI} && bash Mini*.sh -b\nRUN conda create -n a --override-channels\n",
         ),
         ("make-dollar", 2, "Makefile", "a:\n\techo $PATH\n", "a:\n\techo $$PATH\n"),

@@ -468,7 +468,10 @@ def nothing_said(subject: Subject) -> str:
 _SAYS = frozenset(
     {"echo", "printf", "print", "cat", "grep", "sed", "awk", "write-host", "write-output", "logger", "raise"}
 )
-_INSTALLER = re.compile(r"(?i)(?:^|[\\/_-])(?:install|setup|bootstrap|deps|dependencies|requirements)[\w-]*\.\w+\Z")
+# `/uv-installer.sh` is uv's own, by the name that its documentation gives it.
+_INSTALLER = re.compile(
+    r"(?i)(?:^|(?<!/uv)[\\/_-])(?:install|setup|bootstrap|deps|dependencies|requirements)[\w-]*\.\w+\Z"
+)
 
 
 def _installs_torch(text: str) -> bool:
