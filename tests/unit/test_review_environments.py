@@ -145,6 +145,13 @@ def test_the_installer_of_uv_installs_uv() -> None:
     assert verdict(text.replace("/uv-", "/our-"), "ampere", "Dockerfile") == "open"
 
 
+@pytest.mark.parametrize("tag", ["0.7.0-cu1241-torch240-ubuntu2004", "3.10-2.0.0-117", "2.1.0-py3.10-cuda11.8.0-devel"])
+def test_runpod_numbers_its_images_apart_from_torch(tag: str) -> None:
+    for card, want in (("new", "refused"), ("ampere", "accepted")):
+        assert verdict(f"FROM runpod/pytorch:{tag}\n", card, "Dockerfile") == want
+    assert verdict("FROM runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404\n", "new", "Dockerfile") == "accepted"
+
+
 def test_uv_goes_back_to_a_day() -> None:
     inline = '# /// script\n# dependencies = ["torch"]\n# [tool.uv]\n# exclude-newer = "{}T00:00:00Z"\n# ///\n'
     assert [verdict(inline.format(day), "pascal", "a.py") for day in ("2025-07-31", "2026-09-01")] == [
