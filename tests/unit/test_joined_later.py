@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 from rekindle.core import console
-from rekindle.core.command import in_sh
+from rekindle.core.command import Command, Shell, in_sh
+from rekindle.core.errors import BadInput
 from rekindle.core.redact import secrets, without_secrets
 from rekindle.core.run import Result
 from rekindle.diagnose.answer import Diagnosis, LogOutcome
@@ -122,3 +124,15 @@ def test_a_secret_is_not_broken_before_it_is_known() -> None:
 def test_a_name_of_a_log_stays_a_name_in_markdown() -> None:
     found = Diagnosis(source="a`<img src=x>`b\n# heading", outcome=LogOutcome.UNKNOWN, summary="nothing")
     assert "`` a`<img src=x>`b # heading ``" in markdown(found)
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="bash reads the line")
+@pytest.mark.parametrize("name", ["en\u202ev", "\x1b]0;x\x07", "a\u202e'b\\c $x\n", "\x85"])
+def test_a_letter_that_is_not_shown_is_not_lost_from_a_command(name: str) -> None:
+    """Without it the command that is pasted would name another folder, which lies beside it."""
+    line = console.clean(Command("printf", "%s", name, system="linux"))
+    told = subprocess.run(["bash", "-c", line], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
+    assert told.stdout.decode() == name
+    for shell in (Shell.CMD, Shell.POWERSHELL):
+        with pytest.raises(BadInput):
+            Command("printf", name, shell=shell)
