@@ -342,6 +342,7 @@ def _of_pip(name: str, environ: Mapping[str, str] | None = None) -> str | None:
     else:
         home = Path(environ.get("HOME", "/"))
         user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+        user = user if user.is_absolute() else home / ".config"  # as the standard says
         folders = (Path("/etc"), home / ".pip", user / "pip", Path(sys.prefix))
         places = [folder / "pip.conf" for folder in folders]
     found = ConfigParser(interpolation=None, strict=False)
