@@ -15,14 +15,18 @@ import pytest
 
 from rekindle.core import console
 from rekindle.core.command import Command, Shell, in_sh
-from rekindle.core.errors import BadInput
+from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.findings import State
 from rekindle.core.redact import secrets, without_secrets
 from rekindle.core.run import Result
 from rekindle.diagnose.answer import Diagnosis, LogOutcome
 from rekindle.diagnose.report import markdown
 from rekindle.install import installer
+from rekindle.install.command import undo
 from rekindle.install.installer import Pip, Request
 from rekindle.web import timeline
+from rekindle.wheels.inspect.inspection import inspect
+from support import small_wheels
 
 _GOOD, _OTHER = "torch-2.6.0-cp311-cp311-linux_x86_64.whl", "torch-2.6.0-1-cp311-cp311-linux_x86_64.whl"
 
@@ -136,3 +140,26 @@ def test_a_letter_that_is_not_shown_is_not_lost_from_a_command(name: str) -> Non
     for shell in (Shell.CMD, Shell.POWERSHELL):
         with pytest.raises(BadInput):
             Command("printf", name, shell=shell)
+
+
+@pytest.mark.parametrize("over", ["platlib", "purelib", "data/lib/python3.11/site-packages"])
+def test_a_file_that_an_installer_lays_over_another_is_named(tmp_path: Path, over: str) -> None:
+    """The torch that is read is not the one that is installed."""
+    files = {**small_wheels.FILES, f"demo-1.0.data/{over}/torch/__init__.py": b"evil"}
+    names = next(
+        each
+        for each in inspect(small_wheels.make(tmp_path, files, name="demo-1.0-cp311-cp311-linux_x86_64.whl")).findings
+        if each.id == "names"
+    )
+    assert names.state is State.FAIL and "are one file" in names.found
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the program is a script")
+def test_an_undo_asks_no_python_of_the_environment(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "python"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}\n", encoding="utf-8")
+    program.chmod(0o755)
+    with pytest.raises(NotFound):
+        undo(program)
+    assert not (tmp_path / "ran").exists()
