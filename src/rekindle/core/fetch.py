@@ -94,8 +94,8 @@ def _downloaded(pool: PoolManager, url: str, to: Path, sha256: str | None, most:
         to.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotWritable(f"cannot write to `{to.parent}`: {error.strerror}", hint="choose another place") from error
-    if is_link(part):
-        part.unlink()
+    if is_link(part) or sha256 is None:  # without a hash nobody would see that what lies there is a stranger's
+        part.unlink(missing_ok=True)
     problem = ""
     for attempt in range(_TRIES):
         if attempt:
