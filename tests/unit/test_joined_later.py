@@ -19,7 +19,7 @@ import pytest
 from rekindle.audit import cache
 from rekindle.core import console, fetch
 from rekindle.core.command import Command, Shell, in_sh
-from rekindle.core.errors import BadInput, NotFound
+from rekindle.core.errors import BadInput, ChecksFailed, NotFound
 from rekindle.core.findings import State
 from rekindle.core.redact import secrets, without_secrets
 from rekindle.core.run import Result
@@ -34,6 +34,7 @@ from rekindle.model.environment import Environment
 from rekindle.source import request
 from rekindle.web import timeline
 from rekindle.wheels.inspect.inspection import inspect
+from rekindle.wheels.shelf import index
 from support import small_wheels
 from support.tarballs import make_tarball
 
@@ -246,3 +247,12 @@ def test_an_answer_is_not_kept_when_tables_change(tmp_path: Path, monkeypatch: p
     over = cache._question(place, ["GTX 1080"], None)
     monkeypatch.setattr(tables, "update_folder", lambda: tmp_path / "bundle-2")
     assert len({before, over, cache._question(place, ["GTX 1080"], None)}) == 3
+
+
+def test_an_older_list_is_known_whoever_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no password of an address is written down."""
+    monkeypatch.setattr(index.paths, "data_folder", lambda name: tmp_path / name)
+    index._not_older("https://me:hunter22x@example.org/shelf", 5, "the list")
+    assert "hunter22x" not in (tmp_path / "shelves.json").read_text(encoding="utf-8")
+    with pytest.raises(ChecksFailed):
+        index._not_older("https://example.org/shelf", 4, "the list")
