@@ -102,38 +102,13 @@ _MOST_OF_A_LINE = 4
 _NO_SECRET = re.compile(r"(?i)\d{1,7}(?:\.\d+)*|true|false|none|null|yes|no|[$%].*|\*+|os\.environ.*|getenv.*")
 """Counts (`max_tokens=2048`), settings, and names of variables: nothing that anybody could use."""
 # Nobody's name: what systems call their own users, and words of the field that a snapshot is made of.
-_ORDINARY = frozenset(
-    {"public", "default", "all users", "root", "user", "admin", "administrator", "<user>", "home", "localhost"}
-    | {"linux", "windows", "debian", "ubuntu", "fedora", "centos", "arch", "alpine", "rocky", "almalinux", "opensuse"}
-    | {
-        "ec2-user",
-        "cloud-user",
-        "runner",
-        "vscode",
-        "docker",
-        "container",
-        "wsl",
-        "system",
-        "venv",
-        "conda",
-        "embedded",
-    }
-    | {
-        "nvidia",
-        "cuda",
-        "cudnn",
-        "torch",
-        "pytorch",
-        "python",
-        "python3",
-        "pip",
-        "gcc",
-        "clang",
-        "msvc",
-        "nvcc",
-        "ninja",
-    }
-)
+_ORDINARY = frozenset({
+    "public", "default", "all users", "root", "user", "admin", "administrator", "<user>", "home", "localhost",
+    "linux", "windows", "debian", "ubuntu", "fedora", "centos", "arch", "alpine", "rocky", "almalinux", "opensuse",
+    "ec2-user", "cloud-user", "runner", "vscode", "docker", "container", "wsl", "system", "venv", "conda",
+    "embedded", "nvidia", "cuda", "cudnn", "torch", "pytorch", "python", "python3", "pip", "gcc", "clang", "msvc",
+    "nvcc", "ninja",
+})  # fmt: skip
 
 
 @cache

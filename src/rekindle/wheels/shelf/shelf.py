@@ -338,19 +338,14 @@ def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
                 reason = index.last_listing(folder).withdrawn.get(_key(entry))
                 entry = msgspec.structs.replace(entry, yanked=reason)
             index.variants([*(each for each in entries(folder) if each.project == entry.project), entry])
-            if _another(folder, entry):
+            place = folder / "wheels" / entry.file
+            if place.is_file() and paths.sha256_of(place) != entry.sha256:
                 if not how.replace or entry.file in how.kept:
                     message = f"there is another build of `{entry.file}` on the shelf"
                     hint = "`--replace` puts this one in its place and keeps the other in `replaced`"
                     raise UsageError(message, hint=hint)
                 store.set_aside(folder, entry.file)
             return _put(folder, source, entry, metadata, verification, how.build, inside)
-
-
-def _another(folder: Path, entry: ShelvedWheel) -> bool:
-    """Is there a file of that name with other bytes?"""
-    place = folder / "wheels" / entry.file
-    return place.is_file() and paths.sha256_of(place) != entry.sha256
 
 
 def _entry(
