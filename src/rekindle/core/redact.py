@@ -99,7 +99,7 @@ _SIGNS_AS_WRITTEN = re.compile(r"-u[ =\t\n]|\S@|//[^/\s:@\[]+:\D")
 _LONG_WORD = 16
 _MOST_OF_A_LINE = 4
 """A program may be given more than one; what stands before the first is then looked at again."""
-_NO_SECRET = re.compile(r"(?i)\d{1,7}(?:\.\d+)*|true|false|none|null|yes|no|[$%].*|\*+|os\.environ.*|getenv.*")
+_NO_SECRET = r"(?i)\d{1,7}(?:\.\d+)*|true|false|none|null|yes|no|[$%].*|\*+|os\.environ.*|getenv.*"
 """Counts (`max_tokens=2048`), settings, and names of variables: nothing that anybody could use."""
 # Nobody's name: what systems call their own users, and words of the field that a snapshot is made of.
 _ORDINARY = frozenset({
@@ -326,7 +326,7 @@ def _mask(match: re.Match[str]) -> str:
         begin = match.group(kind or 0)
         return f"{begin}<secret>{_quotes(match.group()[len(begin) :])}"
     value = match.group("quoted") or match.group("inside") or match.group("value")
-    if _NO_SECRET.fullmatch(value):
+    if re.fullmatch(_NO_SECRET, value):
         return match.group()
     if match.group("sep").strip() == ":" and value.isalpha() and len(value) < _LONG_WORD:
         return match.group()  # `error: before token: expected`

@@ -12,7 +12,7 @@ import msgspec
 from rekindle.core import console, paths
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import ChecksFailed, NoRoute, NotFound, UsageError, lies_elsewhere
-from rekindle.core.processes import reads_only
+from rekindle.core.programs import reads_only
 from rekindle.core.version import Version
 from rekindle.install import apply
 from rekindle.install.apply import InstallReport

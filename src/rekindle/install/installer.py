@@ -16,7 +16,7 @@ from rekindle.core.command import Command
 from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
 from rekindle.core.fetch import setting_behind
 from rekindle.core.paths import sha256_of
-from rekindle.core.processes import which
+from rekindle.core.programs import which
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import since
 from rekindle.model.environment import Environment

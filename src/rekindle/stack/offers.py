@@ -231,12 +231,18 @@ def community(place: Platform) -> tuple[Offer, ...]:
 
 def _observed(version: str, variant: releases.Variant, place: Platform) -> TorchWheel | None:
     """The row of exactly this wheel: the same version, CUDA, system and machine."""
+    return _opened_by_line().get((version, variant.cuda, place))
+
+
+@cached
+def _opened_by_line() -> dict[tuple[str, Version, Platform], TorchWheel]:
+    """The first row of each release, line and platform."""
+    found: dict[tuple[str, Version, Platform], TorchWheel] = {}
     for row in opened_wheels():
-        if row.cuda is None or row.cuda.major_minor != variant.cuda:
-            continue
-        if TorchPin.parse(row.version).release == version and Platform(row.system, row.machine) == place:
-            return row
-    return None
+        if row.cuda is not None:
+            line = TorchPin.parse(row.version).release, row.cuda.major_minor, Platform(row.system, row.machine)
+            found.setdefault(line, row)
+    return found
 
 
 def _sibling(
