@@ -189,13 +189,6 @@ def _programs() -> re.Pattern[str]:
 
 
 @cache
-def _secret_name() -> re.Pattern[str]:
-    return re.compile(
-        rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])|(?<=[A-Z])(?:PASSWORD|PASSWD|TOKEN|SECRET)$|(?:\A|_)(?:PWD|PASS|PAT|PW)$"
-    )
-
-
-@cache
 def _who() -> re.Pattern[str]:
     return re.compile(
         r"""(?x)
@@ -315,7 +308,8 @@ def _of_name(name: str, value: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _is_secret(name: str) -> bool:
-    return bool(_secret_name().search(_SEQUENCE.sub("", name)))
+    shape = rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])|(?<=[A-Z])(?:PASSWORD|PASSWD|TOKEN|SECRET)$"
+    return bool(re.search(rf"{shape}|(?:\A|_)(?:PWD|PASS|PAT|PW)$", _SEQUENCE.sub("", name)))
 
 
 def _mask(match: re.Match[str]) -> str:

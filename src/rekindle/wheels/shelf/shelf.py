@@ -267,7 +267,9 @@ def offers(folder: Path, keys: Sequence[PublicKey] | None = None, *, published: 
             aside[path.name.removesuffix(store.ENTRY)] = str(error)
     told: set[str] = set()
     if keys is not None:
-        withdrawn = _signed_list(folder, keys)
+        withdrawn: dict[tuple[str, str], str | None] = {}
+        with contextlib.suppress(RekindleError):  # none of these keys signed the list
+            withdrawn = index.signed_listing(folder, keys).withdrawn
         good = [msgspec.structs.replace(each, yanked=withdrawn.get(_key(each), each.yanked)) for each in good]
         told = {
             each.file for each in good if _key(each) not in withdrawn or provenance.doubt(folder / "wheels", each, keys)
@@ -278,14 +280,6 @@ def offers(folder: Path, keys: Sequence[PublicKey] | None = None, *, published: 
         for each in found.offers
     )
     return ShelfOffers(offers=offered, set_aside={**aside, **found.set_aside})
-
-
-def _signed_list(folder: Path, keys: Sequence[PublicKey]) -> dict[tuple[str, str], str | None]:
-    """What a signed list says of its wheels: nothing where none of these keys signed it."""
-    try:
-        return index.signed_listing(folder, keys).withdrawn
-    except RekindleError:
-        return {}
 
 
 def _key(entry: ShelvedWheel) -> tuple[str, str]:
