@@ -302,6 +302,19 @@ def test_no_variable_names_a_program_by_where_one_stands(tmp_path: Path, monkeyp
     named = {"NVCC_CCBIN": "./gcc", "CC": "gcc -m64", "CXX": "/usr/bin/g++", "LD_LIBRARY_PATH": ".::/usr/lib"}
     said = call(["/usr/bin/env"], env=named).out
     assert said.splitlines() == ["CC=gcc -m64", "CXX=/usr/bin/g++", "LD_LIBRARY_PATH=/usr/lib"]
+    (tmp_path / "gcc").mkdir()
+    folders = {
+        "NVCC_CCBIN": "gcc",
+        "NVCC_PREPEND_FLAGS": "-ccbin=./g++",
+        "NVCC_APPEND_FLAGS": "-DX=a/b -I./x",
+        "CC": "gcc",
+    }
+    folders |= {"CXX": "ccache ./g++", "CUDAHOSTCXX": "bin/g++", "XDG_CONFIG_HOME": "cfg", "XDG_DATA_HOME": "/data"}
+    said = call(["/usr/bin/env"], env=folders).out
+    assert said.splitlines() == ["NVCC_APPEND_FLAGS=-DX=a/b -I./x", "CC=gcc", "XDG_DATA_HOME=/data"]
+    (tmp_path / "my tools").mkdir()
+    (own := tmp_path / "my tools" / "gcc").write_text("", encoding="utf-8")
+    assert call(["/usr/bin/env"], env={"CC": str(own)}).out == f"CC={own}\n"
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         monkeypatch.setenv(variable, "venv")
         assert Path(environment.find(None).root) != tmp_path / "venv"

@@ -93,8 +93,10 @@ def page() -> str | None:
 
 
 def page_of_clone(folder: Path) -> str | None:
-    remote = _remote(folder)
-    return _as_page(remote) if remote else None
+    with contextlib.suppress(OSError, ValueError):
+        found = re.search(_REMOTE, (folder / ".git" / "config").read_text(encoding="utf-8", errors="replace"))
+        return _as_page(found[1]) if found else None
+    return None
 
 
 def _clone(folder: Path) -> str | None:
@@ -108,13 +110,6 @@ def _clone(folder: Path) -> str | None:
     head = call(["git", "-C", folder, "rev-parse", "HEAD"])
     commit = f"@{head.out.strip()}" if head.ok and known.ok and known.out.strip() else ""
     return f"git+{page}{commit}"
-
-
-def _remote(folder: Path) -> str | None:
-    with contextlib.suppress(OSError, ValueError):
-        found = re.search(_REMOTE, (folder / ".git" / "config").read_text(encoding="utf-8", errors="replace"))
-        return found[1] if found else None
-    return None
 
 
 def _as_page(address: str) -> str | None:

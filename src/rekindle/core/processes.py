@@ -12,6 +12,7 @@ import errno
 import ntpath
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from rekindle.core.programs import absolute_entries, found, in_system, is_absolu
 _BATCH = (".bat", ".cmd")
 _SEPARATORS = frozenset("/\\") if os.name == "nt" else frozenset("/")
 _PLACES = ("PATH", "LD_LIBRARY_PATH")
-_PROGRAMS = ("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "NVCC_CCBIN")
+_PROGRAMS = ("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _BATCH_DANGER = frozenset('"%\r\n\0')
 
 
@@ -172,9 +173,21 @@ def _without_relative_places(env: Mapping[str, str] | None) -> dict[str, str]:
     windows = os.name == "nt"
     for name in [name for name in own if name in _PLACES or (windows and name.upper() == "PATH")]:
         own[name] = os.pathsep.join(absolute_entries(own[name], windows=windows))
-    return {name: value for name, value in own.items() if not (name in _PROGRAMS and _from_here(value, windows))}
+    own = {name: value for name, value in own.items() if not (name in _PROGRAMS and _from_here(name, value, windows))}
+    # The standard says that a relative one is none: pip would take its settings from where one stands.
+    places = [name for name in own if re.fullmatch("XDG_[A-Z]+_HOME", name)]
+    relative = {name for name in places if not is_absolute(own[name], windows=windows)}
+    return {name: value for name, value in own.items() if name not in relative}
 
 
-def _from_here(value: str, windows: bool) -> bool:
-    """Whether it names a program by where one stands: a bare name is looked for along PATH."""
-    return bool(_SEPARATORS & set(value.split(" ")[0])) and not is_absolute(value.strip('"'), windows=windows)
+def _from_here(name: str, value: str, windows: bool) -> bool:
+    """Whether it names a program by where one stands: a bare name is looked for along PATH, but nvcc takes that of a
+    folder for the folder."""
+    whole = value.strip('"')
+    one = windows or Path(whole).is_file()  # its folder may be called with a space
+    words = [whole] if one else [word for word in value.split() if not word.startswith("-D")]
+    for place in (word.rpartition("=")[2] for word in words):
+        folder = name.startswith("NVCC_") and place != "" and Path(place).is_dir()
+        if (folder or (place[:1] != "-" and _SEPARATORS & set(place))) and not is_absolute(place, windows=windows):
+            return True
+    return False

@@ -102,38 +102,13 @@ _MOST_OF_A_LINE = 4
 _NO_SECRET = r"(?i)\d{1,7}(?:\.\d+)*|true|false|none|null|yes|no|[$%].*|\*+|os\.environ.*|getenv.*"
 """Counts (`max_tokens=2048`), settings, and names of variables: nothing that anybody could use."""
 # Nobody's name: what systems call their own users, and words of the field that a snapshot is made of.
-_ORDINARY = frozenset(
-    {"public", "default", "all users", "root", "user", "admin", "administrator", "<user>", "home", "localhost"}
-    | {"linux", "windows", "debian", "ubuntu", "fedora", "centos", "arch", "alpine", "rocky", "almalinux", "opensuse"}
-    | {
-        "ec2-user",
-        "cloud-user",
-        "runner",
-        "vscode",
-        "docker",
-        "container",
-        "wsl",
-        "system",
-        "venv",
-        "conda",
-        "embedded",
-    }
-    | {
-        "nvidia",
-        "cuda",
-        "cudnn",
-        "torch",
-        "pytorch",
-        "python",
-        "python3",
-        "pip",
-        "gcc",
-        "clang",
-        "msvc",
-        "nvcc",
-        "ninja",
-    }
-)
+_ORDINARY = frozenset({
+    "public", "default", "all users", "root", "user", "admin", "administrator", "<user>", "home", "localhost",
+    "linux", "windows", "debian", "ubuntu", "fedora", "centos", "arch", "alpine", "rocky", "almalinux", "opensuse",
+    "ec2-user", "cloud-user", "runner", "vscode", "docker", "container", "wsl", "system", "venv", "conda",
+    "embedded", "nvidia", "cuda", "cudnn", "torch", "pytorch", "python", "python3", "pip", "gcc", "clang", "msvc",
+    "nvcc", "ninja",
+})  # fmt: skip
 
 
 @cache
@@ -143,9 +118,8 @@ def _secrets() -> re.Pattern[str]:
         (?P<pem>-----BEGIN\ [A-Z0-9 ]{{0,40}}PRIVATE\ KEY(?:\ BLOCK)?-----)(?s:(?:(?!-----).){{0,20000}})
           (?:-----END\ [A-Z0-9 ]{{1,60}}-----|\Z)
         | (?P<scheme>\b(?:[a-z][a-z0-9+.-]{{0,30}}://|https?:/))[^/\s:@"'`<>]*:[^/\s"'`<>]+(?=@)  # user:p@ssword@host
-        | (?P<cut>\bhttps?:/{{1,2}}[^/\s:@"'`<>\[]{{1,64}}:)(?![0-9]{{1,5}}(?![^\s/?\#"'`<>,;)])
-            |(?i:port)\b|[$%{{<(\[*])
-          [^\s/@"'`<>]{{4,255}}(?=["'`<>]|\s|\Z)                                        # what followed is cut off
+        | (?P<cut>\bhttps?:/{{1,2}}[^/\s:@"'`<>\[]{{1,64}}:)                                  # what followed is cut off
+          (?![0-9]{{1,5}}(?![^\s/?\#"'`<>,;)])|(?i:port)\b|[$%{{<(\[*])[^\s/@"'`<>]{{4,255}}(?=["'`<>]|\s|\Z)
         | (?P<slashed>\b[a-z][a-z0-9+.-]{{0,30}}://[^/\s:@"'`<>]{{1,64}}:)(?![0-9]{{1,5}}/)[^\s:@"'`<>]{{4,255}}(?=@[\w.-]+)
         | (?P<bare>(?<![\w.:/@%+-])[A-Za-z][\w.-]{{0,63}}:)[^\s:@/"'`<>]{{4,255}}
           (?=@(?!sha\d)[A-Za-z][\w-]*(?:\.[\w.-]+|:[0-9]))
@@ -211,13 +185,6 @@ def _programs() -> re.Pattern[str]:
             |-pass(?:in|out)?\s+pass:|netrc\s+(?:password|file:)\s+|ConvertTo-SecureString\s+(?:-String\s+)?
             |(?i:identified\s+by)\s+(?=["'][^"'\r\n]{{0,255}}[0-9])|machine\s+\S{{1,255}}\s+login\s+\S{{1,255}}\s+password\s+))
           (?:"[^"\r\n]{{1,255}}"|'[^'\r\n]{{1,255}}'|(?![-$%/<])[^\s"'`;&|]{{4,}})"""
-    )
-
-
-@cache
-def _secret_name() -> re.Pattern[str]:
-    return re.compile(
-        rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])|(?<=[A-Z])(?:PASSWORD|PASSWD|TOKEN|SECRET)$|(?:\A|_)(?:PWD|PASS|PAT|PW)$"
     )
 
 
@@ -341,7 +308,8 @@ def _of_name(name: str, value: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _is_secret(name: str) -> bool:
-    return bool(_secret_name().search(_SEQUENCE.sub("", name)))
+    shape = rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])|(?<=[A-Z])(?:PASSWORD|PASSWD|TOKEN|SECRET)$"
+    return bool(re.search(rf"{shape}|(?:\A|_)(?:PWD|PASS|PAT|PW)$", _SEQUENCE.sub("", name)))
 
 
 def _mask(match: re.Match[str]) -> str:

@@ -195,7 +195,8 @@ def undo(environment: Environment) -> InstallReport:
         folder = record.latest(environment)
         kind = record.read(environment, folder).route
         changes = record.restore(environment, folder)
-    _forget_if_empty(environment)
+    if all(path.name == "lock" for path in environment.folder.iterdir()):
+        shutil.rmtree(environment.folder, ignore_errors=True)
     return InstallReport(state="undone", environment=environment, route=kind, changes=changes)
 
 
@@ -319,12 +320,6 @@ def _alone(environment: Environment) -> AbstractContextManager[None]:
     record.check_links(environment)
     message = f"another `rekindle install` is at work in `{environment.root}`"
     return files.locked(environment.folder / "lock", Locked(message, hint="wait until it has ended"))
-
-
-def _forget_if_empty(environment: Environment) -> None:
-    left = [path for path in environment.folder.iterdir() if path.name != "lock"]
-    if not left:
-        shutil.rmtree(environment.folder, ignore_errors=True)
 
 
 def _kept(pins: dict[str, str], route: Route, beside: tuple[Beside, ...]) -> None:

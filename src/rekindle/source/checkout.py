@@ -223,7 +223,7 @@ def _repository(
     with files.scratch("work", root / STATE_FOLDER) as scratch:
         ours = git.make(scratch / "repository")
         came_from = ""
-        if not git.has_commit(job.git_dir, job.commit) or copy(job.git_dir, job.commit, ours, _names_submodules):
+        if not git.has_commit(job.git_dir, job.commit) or copy(job.git_dir, job.commit, ours, ".gitmodules".__eq__):
             came_from = origin.bring(job.url, job.commit, ours, without=here)
         index = _Index(ours, job.commit, work, scratch / "index", here)
         if head is not None and head != job.commit:
@@ -333,10 +333,6 @@ class _Index:
     def _git(self, args: list[str], doing: str, paths: Iterable[str] = ()) -> str:
         names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
         return git.checked(args, objects=self.objects, work_tree=self.work, index=self.file, input=names, doing=doing)
-
-
-def _names_submodules(path: str) -> bool:
-    return path == ".gitmodules"
 
 
 def _leave(root: Path, job: _Job, head: str, index: _Index) -> None:
