@@ -12,6 +12,7 @@ import pytest
 import rekindle
 from rekindle.cli.main import run
 from rekindle.core import paths
+from rekindle.core.errors import UsageError
 from rekindle.knowledge.cuda import library_packages
 from rekindle.model.platform import WINDOWS
 from rekindle.wheels.repair import providers
@@ -78,3 +79,12 @@ def test_the_folders_are_those_that_platformdirs_names(set_to: str | None, monke
             monkeypatch.setenv(variable, set_to)
     assert paths.data_folder("shelf") == Path(platformdirs.user_data_dir("rekindle", appauthor=False), "shelf")
     assert paths.cache_folder("audit") == Path(platformdirs.user_cache_dir("rekindle", appauthor=False), "audit")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Windows asks the system for the folders")
+@pytest.mark.parametrize("home", ["~", ".", "nobody"])
+def test_a_home_that_is_none_is_said_so(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("HOME", home)
+    with pytest.raises(UsageError, match="HOME"):
+        paths.data_folder()

@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+from rekindle.core.errors import UsageError
 from rekindle.core.untrusted import Sha256
 
 STATE_FOLDER = ".rekindle"
@@ -38,7 +39,10 @@ def _home(kind: str, variable: str, usual: str) -> Path:
     depends on where one stands is none, as the standard says: a stranger's folder would give us tables and keys."""
     if system() == "linux":
         named = Path(os.environ.get(variable, "").strip())
-        return (named if named.is_absolute() else Path(usual).expanduser()) / "rekindle"
+        place = named if named.is_absolute() else Path(os.path.expanduser(usual))  # noqa: PTH111, which raises
+        if not place.is_absolute():
+            raise UsageError("`HOME` names no folder of yours", hint="set HOME to its whole path, `/home/NAME`")
+        return place / "rekindle"
     import platformdirs
 
     return Path(getattr(platformdirs, f"user_{kind}_dir")("rekindle", appauthor=False))
