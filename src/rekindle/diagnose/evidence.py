@@ -53,7 +53,7 @@ _TROUBLE = ("unused", "uninstalled", "unbuilt", "broken")
 def judged(facts: Facts) -> tuple[Judged, ...]:
     signs, told = {*facts.signs}, {*facts.told}
     # What only a person says counts where something goes wrong in the way that the pair makes it go wrong.
-    trouble, unbuilt = bool({*_TROUBLE} & signs), {"unbuilt", "cuda_build"} <= signs
+    trouble, unbuilt = bool({*_TROUBLE} & signs), "cuda_build" in signs and bool({"unbuilt", "unused"} & signs)
     sure = trouble or not {"torch", "variant"} & told
     return (*_of_driver(facts, sure), *_of_card(facts, sure, trouble), *_of_torch(facts, trouble, unbuilt))
 
