@@ -66,6 +66,8 @@ def verdict(text: str, card: str | None = None, name: str = "a.sh", **place: str
         (f"pip install torch==2.7.1 --extra-index-url {WHL}/cu118", "pascal", "accepted"),
         (f"pip install --pre torch --index-url {WHL}/nightly/cu128", "new", "open"),
         (f"pip install --pre torch --index-url {WHL}/nightly/cu118", "new", "refused"),
+        (f"pip install --pre torch --index-url {WHL}/nightly/cu128", "pascal", "refused"),
+        (f"pip install --pre torch --index-url {WHL}/nightly/cu126", "pascal", "open"),
         (f"pip install torch==2.7.1+cpu --index-url {WHL}/cpu", "ampere", "refused"),
         ("pip install torchvision==0.15.2", "new", "refused"),
         ("pip install vllm==0.8.5", "new", "refused"),
@@ -136,6 +138,29 @@ def test_only_the_last_torch_of_an_environment_is_asked_about() -> None:
     assert verdict("pip install torch==2.8.0\npip install torch==2.0.1\n", "new") == "refused"
 
 
+def test_the_installer_of_uv_installs_uv() -> None:
+    text = "FROM ubuntu:22.04\nADD https://astral.sh/uv/install.sh /uv-installer.sh\nRUN sh /uv-installer.sh\n"
+    text += "RUN uv pip install --system torch==2.6.0\n"
+    assert verdict(text, "ampere", "Dockerfile") == "accepted"
+    assert verdict(text.replace("/uv-", "/our-"), "ampere", "Dockerfile") == "open"
+
+
+@pytest.mark.parametrize("tag", ["0.7.0-cu1241-torch240-ubuntu2004", "3.10-2.0.0-117", "2.1.0-py3.10-cuda11.8.0-devel"])
+def test_runpod_numbers_its_images_apart_from_torch(tag: str) -> None:
+    for card, want in (("new", "refused"), ("ampere", "accepted")):
+        assert verdict(f"FROM runpod/pytorch:{tag}\n", card, "Dockerfile") == want
+    assert verdict("FROM runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404\n", "new", "Dockerfile") == "accepted"
+
+
+def test_uv_goes_back_to_a_day() -> None:
+    inline = '# /// script\n# dependencies = ["torch"]\n# [tool.uv]\n# exclude-newer = "{}T00:00:00Z"\n# ///\n'
+    assert [verdict(inline.format(day), "pascal", "a.py") for day in ("2025-07-31", "2026-09-01")] == [
+        "accepted",
+        "refused",
+    ]
+    assert verdict("uv pip install torch --exclude-newer 2025-02-01\n", "new") == "refused"
+
+
 def test_a_branch_is_an_alternative() -> None:
     text = 'if [ -n "$OLD" ]; then\n  pip install torch==2.0.1\nelse\n  pip install torch==2.8.0\nfi\n'
     assert verdict(text, "new") == "accepted"
@@ -145,6 +170,20 @@ def test_a_branch_is_an_alternative() -> None:
     assert verdict(text, "pascal") == "accepted", "the same number, another line"
     blocks = f"```bash\n{one}```\n\n```bash\n{other}```\n"
     assert verdict(blocks, "pascal", "README.md") == "accepted", "so are the blocks of notes"
+
+
+def test_what_one_branch_sets_goes_together() -> None:
+    """The last branch names the CPU and no release; the program is chosen by another `if`."""
+    text = "if new; then\n  cuda=pytorch-cuda=11.7\n  torch=pytorch==1.13\nelif old; then\n  cuda=cudatoolkit=10.2\n"
+    text += "  torch=pytorch==1.12\nelse\n  cuda=cpuonly\nfi\nif fast; then\n  with=mamba\nelse\n  with=conda\nfi\n"
+    text += "$with install -y -n a -c pytorch -c nvidia $torch $cuda 'numpy<2'\n"
+    assert verdict(text, "ampere") == "accepted"
+    found = sorted(remark.found for remark in reviewed(text, "new").remarks)
+    assert len(found) == 2 and "1.12.0+cu102" in found[0] and "1.13.0+cu117" in found[1]
+    apart = (
+        f"if a; then\n  x={WHL}/cu126\nfi\nif b; then\n  x={WHL}/cu128\nfi\npip install torch==2.8.0 --index-url $x\n"
+    )
+    assert [verdict(apart, each) for each in ("new", "pascal")] == ["accepted"] * 2
 
 
 def test_environments_are_told_apart() -> None:

@@ -650,3 +650,14 @@ def test_a_function_of_python_that_nobody_calls_installs_nothing() -> None:
 def test_what_a_script_hands_to_python_is_read() -> None:
     code = "import os\nos.system('pip install torch==2.5.1')\n"
     assert torches(f"echo a\npython3 - <<'EOF'\n{code}EOF\n", "a.sh") == [(4, "torch 2.5.1+cu124")]
+
+
+def test_every_line_of_a_recipe_begins_in_the_same_folder(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for folder, torch in ((tmp_path, "2.7.1"), (tmp_path / "sub", "2.0.1")):
+        (folder / "list.txt").write_text(f"torch=={torch}\n")
+    text = "all:\n\tcd sub && pip install -r list.txt\n\tpip install -r list.txt\n"
+    (tmp_path / "Makefile").write_text(text)
+    assert review_script(load(tmp_path / "Makefile")).torch == "2.7.1"
+    (tmp_path / "Makefile").write_text(".ONESHELL:\n" + text)
+    assert review_script(load(tmp_path / "Makefile")).torch == "2.0.1"

@@ -11,6 +11,9 @@ from rekindle.review.review import review_script
 STEPS = "on: push\njobs:\n  b:\n    runs-on: {}\n    steps:\n"
 
 
+MINI = "https://repo.anaconda.com/miniconda/Miniconda3-latest-Linux-x86_64.sh"
+
+
 def ids(text: str, name: str) -> set[tuple[int, str]]:
     return {
         (remark.line, remark.id)
@@ -221,6 +224,17 @@ BUILD = (
             TREE.format("bdist_wheel || exit 1"),
         ),
         ("make-line-lost", 2, "Makefile", "a:\n\tcd ext\n\tmake\n", "a:\n\tcd ext && make\n"),
+        ("make-line-lost", 2, "Makefile", "a:\n\tconda activate x\n\tmake b\n", "a:\n\tconda activate x && make b\n"),
+        ("make-line-lost", 2, "Makefile", "a:\n\t@. v/bin/activate\n\tls\n", "a:\n\t. v/bin/activate; ls\n"),
+        ("activate-not-sourced", 1, "a.sh", "v/bin/activate\npip list\n", ". v/bin/activate\npip list\n"),
+        (
+            "conda-terms", 2, "Dockerfile", "FROM continuumio/miniconda3\nRUN conda install -y git\n",
+            "FROM continuumio/miniconda3\nRUN conda tos accept && conda install -y git\n",
+        ),
+        (
+            "conda-terms", 3, "Dockerfile", f"FROM ubuntu\nRUN curl {MINI} && bash M.sh -b\nRUN conda create -n a\n",
+            f"FROM ubuntu\nRUN curl -LO {MINI} && bash Mini*.sh -b\nRUN conda create -n a --override-channels\n",
+        ),
         ("make-dollar", 2, "Makefile", "a:\n\techo $PATH\n", "a:\n\techo $$PATH\n"),
         (
             "cudatoolkit-not-read", 1, "a.sh", "conda install pytorch==2.2.0 cudatoolkit=11.8 -c pytorch\n",

@@ -18,7 +18,7 @@ from rekindle import __version__
 from rekindle.audit.answer import Audit
 from rekindle.audit.kept import keep, kept_file, stamp_of
 from rekindle.core import codec
-from rekindle.core.processes import reads_only
+from rekindle.core.programs import reads_only
 from rekindle.knowledge import tables
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.environment import Environment

@@ -51,15 +51,24 @@ def ordinary_line(release: TorchRelease, place: Platform) -> str:
 
 
 def taken(
-    admits: Callable[[str], bool], *, line: str | None = None, python: str | None = None, system: str = "linux"
+    admits: Callable[[str], bool],
+    *,
+    line: str | None = None,
+    python: str | None = None,
+    system: str = "linux",
+    until: str | None = None,
 ) -> str | None:
-    """The release that an index takes: the newest one that is admitted, with this line and for this Python."""
+    """The release that an index takes: the newest one that is admitted, with this line and for this Python.
+
+    `until`: a day, as uv's `--exclude-newer` names it.
+    """
     for release in reversed(torch_releases()):
         if python is not None and isinstance(takes(release.newest, python, system), Clash):
             continue
         if line not in (None, CPU) and release.variant(line or "") is None:
             continue
-        found = [patch for patch in release.patches if admits(patch)]
+        days = release.patches.items()
+        found = [patch for patch, day in days if admits(patch) and not (until and day[:10] >= until[:10])]
         if found:
             return max(found, key=Version)
     old = (row for row in reversed(old_wheels()) if python is None or python in row.pythons)
@@ -141,6 +150,18 @@ def any_code(torch: str | None, line: str | None, card: Capability) -> Judgement
         f"{known if known < able[0] else min(cudas)}{older}, and {which} that compiles for {card.sm}",
         source="ptxas --help and nvcc --list-gpu-arch of the toolkits; PyTorch release matrix",
     )
+
+
+def nightly_code(line: str | None, system: str, card: Capability) -> Clash | None:
+    """A nightly build is newer than every release of its line: a card that the newest of them left out is out."""
+    row = next((each for one in reversed(torch_releases()) if (each := one.variant(line or ""))), None)
+    first = min((each.capability for each in (row.targets(system) if row else None) or ()), default=None)
+    if row is None or first is None or card >= first:
+        return None
+    text = (
+        f"a nightly torch of {line} has no code for a GPU of capability {card}: the newest release begins with {first}"
+    )
+    return Clash(sentence=text, source=row.source)
 
 
 def early_code(torch: str | None, line: str | None, card: Capability) -> Judgement | None:

@@ -201,7 +201,7 @@ class ScriptEnvironments:
             return [] if found.torch is not None else None
         if found.torch is None and not any(needs_torch(each.name) for each in found.wanted):
             return None
-        new = found if _upgrades(found) else msgspec.structs.replace(
+        new = found if _upgrades(found) or found.tool == "conda" else msgspec.structs.replace(
             found, wanted=tuple(each for each in found.wanted if each.name not in there or each.name == "torch")
         )  # fmt: skip
         names, mark = {each.name for each in found.wanted}, len(self.replaced)
@@ -362,8 +362,9 @@ class ScriptEnvironments:
         others = ((own, None), *(() if local else ((None, base.python),))) if base.by == "torch" else ()
         for asked, python in ((own, base.python), *others):
             version = version or taken(
-                lambda patch: not excludes(plain, patch), line=asked, python=python, system=base.system
-            )
+                lambda patch: not excludes(plain, patch),
+                line=asked, python=python, system=base.system, until=found.until,
+            )  # fmt: skip
         if version is None and exact is not None:
             version = complete(str(exact))
         if version is None:

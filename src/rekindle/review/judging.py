@@ -12,7 +12,7 @@ from rekindle.compat.container import serves as has_code
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.compat.old_wheels import share
 from rekindle.compat.toolkit_card import able_toolkits, compiles
-from rekindle.compat.torch_cuda import any_code, early_code
+from rekindle.compat.torch_cuda import any_code, early_code, nightly_code
 from rekindle.compat.torch_python import takes
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
@@ -211,7 +211,8 @@ def _only_old_ptx(offer: offers.Offer) -> bool:
 def _otherwise(torch: ScriptTorch, situation: Situation) -> Judgement:
     """A build that is not in the tables: what its CUDA, or its time, rules out is ruled out all the same."""
     for card in situation.capabilities:
-        answer = _early(torch, card) or any_code(torch.version, torch.variant, card)
+        nightly = nightly_code(torch.variant, torch.system, card) if torch.nightly else None
+        answer = nightly or _early(torch, card) or any_code(torch.version, torch.variant, card)
         if isinstance(answer, Clash):
             return answer
     line = CudaLine.parse(torch.variant)
@@ -467,7 +468,10 @@ def nothing_said(subject: Subject) -> str:
 _SAYS = frozenset(
     {"echo", "printf", "print", "cat", "grep", "sed", "awk", "write-host", "write-output", "logger", "raise"}
 )
-_INSTALLER = re.compile(r"(?i)(?:^|[\\/_-])(?:install|setup|bootstrap|deps|dependencies|requirements)[\w-]*\.\w+\Z")
+# `/uv-installer.sh` is uv's own, by the name that its documentation gives it.
+_INSTALLER = re.compile(
+    r"(?i)(?:^|(?<!/uv)[\\/_-])(?:install|setup|bootstrap|deps|dependencies|requirements)[\w-]*\.\w+\Z"
+)
 
 
 def _installs_torch(text: str) -> bool:

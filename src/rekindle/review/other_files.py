@@ -50,31 +50,32 @@ class OtherFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._opened: set[Path] = set()
-        self._texts: dict[str, OtherFile | None] = {}
+        self._opened: dict[Path, OtherFile | None] = {}
+        self._written: dict[str, OtherFile | None] = {}
         self._read = 0
 
     def text(self, spelled: str, directory: str | None) -> OtherFile | None:
         """A list that commands read, as often as they like: where they copied it to, it is looked for by its name."""
-        if spelled not in self._texts:
-            last = re.split(r"[\\/]", spelled.strip("\"'"))[-1]
-            above = ".." in re.split(r"[\\/]", f"{directory or ''}/{spelled}")
-            self._texts[spelled] = self.open(spelled, directory) or (None if above else self.open(last, None))
-        return self._texts[spelled]
+        if spelled in self._written:
+            return self._written[spelled]
+        last = re.split(r"[\\/]", spelled.strip("\"'"))[-1]
+        above = ".." in re.split(r"[\\/]", f"{directory or ''}/{spelled}")
+        found = self.open(spelled, directory, again=True)
+        return found or (None if above else self.open(last, None, again=True))
 
     def write(self, spelled: str, text: str, *, more: bool = False) -> None:
         """What the script writes into a file itself, which is then what its commands read."""
-        before = self._texts.get(spelled) if more else None
+        before = self.text(spelled, None) if more else None
         whole = (before.text if before else "") + text
-        if len(whole) <= _LARGEST and (not more or before is not None or self.text(spelled, None) is None):
-            self._texts[spelled] = OtherFile(spelled, whole)
+        if len(whole) <= _LARGEST:
+            self._written[spelled] = OtherFile(spelled, whole)
 
     def changes(self, spelled: str) -> None:
         """What `sed -i` makes of a file is not known, nor is the file."""
         if self.text(spelled, None) is not None:
-            self._texts[spelled] = None
+            self._written[spelled] = None
 
-    def open(self, spelled: str, directory: str | None) -> OtherFile | None:
+    def open(self, spelled: str, directory: str | None, *, again: bool = False) -> OtherFile | None:
         """A file as the script names it; None where it is not there, leads out of the folder, or costs too much."""
         name = _OWN_FOLDER.sub("", spelled.strip().strip("\"'")).replace("\\", "/")
         if not name or len(name) > 200 or re.search(r"[$%*?`\0:]", name) or name.startswith(("/", "~")):
@@ -82,25 +83,26 @@ class OtherFiles:
         # What lies above the script's folder is not opened, and no other file of that name stands for it.
         own = "" if ".." not in re.split(r"[\\/]", directory or "") else directory or ""
         for place in dict.fromkeys((directory or "", own)):
-            found = self._text(Path(place.replace("\\", "/")) / name, name)
+            found = self._text(Path(place.replace("\\", "/")) / name, name, again=again)
             if found is not None:
                 return found
         return None
 
-    def _text(self, relative: Path, name: str) -> OtherFile | None:
-        if relative.is_absolute() or len(self._opened) >= _MOST:
+    def _text(self, relative: Path, name: str, *, again: bool) -> OtherFile | None:
+        if relative.is_absolute():
             return None
         try:
             root = self._folder.resolve()
             path = (root / relative).resolve()
-            if not path.is_relative_to(root) or path in self._opened:
+            if path in self._opened:
+                return self._opened[path] if again else None
+            if not path.is_relative_to(root) or len(self._opened) >= _MOST:
                 return None
             data = files.plain_bytes(path, limit=min(_LARGEST, _ALL - self._read))
         except (OSError, ValueError, RuntimeError):
             return None
-        self._opened.add(path)
         self._read += len(data)
         text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
-        if "\0" in text:
-            return None
-        return OtherFile(name, "\n".join(clean(line) for line in text.split("\n")))
+        whole = "\n".join(clean(line) for line in text.split("\n"))
+        self._opened[path] = None if "\0" in text else OtherFile(name, whole)
+        return self._opened[path]

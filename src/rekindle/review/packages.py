@@ -21,7 +21,17 @@ _VALUED = frozenset(
     | {"--only-binary", "--platform", "--python-version", "--abi", "--implementation", "--timeout", "--retries"}
     | {"--trusted-host", "--cache-dir", "--channel", "--log", "--progress-bar", "--upgrade-strategy", "--file"}
     | {"--index", "--torch-backend", "--default-index", "--proxy", "--src", "--report", "--group", "-G", "--source"}
-    | {"--project", "--directory", "--extra", "-E", "--requirements", "--constraints", "--override", "--feature"}
+    | {
+        "--exclude-newer",
+        "--project",
+        "--directory",
+        "--extra",
+        "-E",
+        "--requirements",
+        "--constraints",
+        "--override",
+        "--feature",
+    }
     | {"--upgrade-package", "-P", "--manifest-path", "--index-strategy", "--link-mode", "--platform-tag", "--optional"}
 )
 _FLAGS = """
@@ -149,6 +159,13 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
         """Pages of ready-made wheels for one torch."""
         pages = [each for each in (*self.find, self.index or "") if not re.search(r"\.whl\b|pytorch\.org", each)]
         return tuple(page for each in pages if (page := built_for(each)).torch is not None)
+
+    @property
+    def until(self) -> str | None:
+        """The day that uv goes back to; a length of time is none."""
+        words = " ".join(self.item.arguments)
+        found = re.search(r"--exclude-newer[= ](\d{4}-\d\d-\d\d)", words)
+        return found[1] if found else None
 
     def has(self, *options: str) -> bool:
         return any(word.partition("=")[0] in options for word in self.item.arguments)

@@ -21,6 +21,10 @@ _IMAGE = re.compile(
     r"(?:^|/)(?:(?:pytorch|runpod|anibali)/pytorch|pytorch/pytorch-binary)"
     r":v?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)\S*?-cu(?:da)?-?(\d{2}(?:\.?\d))"
 )
+# RunPod counts its images: `runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404`, and once `3.10-2.0.0-117`, by the Python.
+_COUNTED = re.compile(
+    r"(?:^|/)runpod/pytorch:[\d.]+-(?:cu(\d{3})\d*-torch(\d)(\d{1,2})(\d)|(\d\.\d{1,2}\.\d)-(\d{3}))\b"
+)
 _NEWEST_IMAGE = re.compile(r"(?:^|/)pytorch/pytorch(?::latest)?\Z")
 _PROGRAM_IMAGE = re.compile(r"(?:^|/)vllm/vllm-openai(?::|$)")
 _WHEEL = re.compile(
@@ -58,6 +62,10 @@ class ScriptTorch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def spoken(self) -> str:
         return TorchPin(self.version or "", self.variant).spoken
+
+    @property
+    def nightly(self) -> bool:
+        return "/whl/nightly/" in (self.index or "")
 
     @property
     def of_conda(self) -> bool:
@@ -164,6 +172,10 @@ def of_image(image: Image) -> ScriptTorch | None:
     )
     if "rocm" in re.split(r"[/:_-]|(?<=rocm)\d", image.name.lower()):
         return msgspec.structs.replace(base, variant="rocm")
+    counted = _COUNTED.search(image.name)
+    if counted:
+        version = counted[5] or ".".join(counted.group(2, 3, 4))
+        return msgspec.structs.replace(base, version=version, variant=f"cu{counted[1] or counted[6]}")
     match = _IMAGE.search(image.name)
     if match:
         return msgspec.structs.replace(base, version=complete(match[1]), variant="cu" + match[2].replace(".", ""))

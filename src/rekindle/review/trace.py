@@ -148,14 +148,18 @@ class NotUnderstood(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Value(msgspec.Struct, frozen=True):
-    """`branch`: it was set inside of a condition, so that what was set before may hold just as well."""
+    """`bodies`: the branches of conditions that it was set in, so that what was set before may hold just as well."""
 
     text: str
     known: bool
     line: int
     exported: bool
     order: int
-    branch: bool = False
+    bodies: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def branch(self) -> bool:
+        return bool(self.bodies)
 
 
 class Scope:

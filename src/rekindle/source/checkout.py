@@ -35,7 +35,7 @@ from rekindle.core.errors import (
 )
 from rekindle.core.paths import STATE_FOLDER
 from rekindle.core.untrusted import Commit, InsidePath
-from rekindle.source import git, tree
+from rekindle.source import git, patches, tree
 from rekindle.source.git import Network, Origin
 from rekindle.source.git import copy_commit as copy
 from rekindle.source.journal import PatchJournal
@@ -270,9 +270,13 @@ def edited(root: Path, commit: str) -> list[str]:
 
     def ours(path: str) -> bool:
         try:
-            data = journal.original(path, files.plain_bytes(tree.place(root, path)))
+            now = files.plain_bytes(tree.place(root, path))
+            data = journal.original(path, now)
         except OSError:
             return False
+        entry = journal.entry(path)
+        if entry is not None and data != now and now not in patches.made_by(entry.patches, path, data):
+            return False  # the journal, which came with the tree, calls somebody else's edit a patch
         return blobs[path] in (_blob(data, blobs[path]), _blob(data.replace(b"\r\n", b"\n"), blobs[path]))
 
     return sorted(path for path in differing if not ours(path))

@@ -260,6 +260,7 @@ class _ProjectReader:
     def _extra(self) -> list[str]:
         backend = _table(self.uv, "pip").get("torch-backend") or self.uv.get("torch-backend")
         found = ["--torch-backend", str(backend)] if backend else []
+        found += ["--exclude-newer", str(day)] if (day := self.uv.get("exclude-newer")) else []
         # uv installs these last, beside the torch that is there, or gives their build a torch of its own.
         apart = [*_rows(self.uv.get("no-build-isolation-package")), *_table(self.uv, "extra-build-dependencies")]
         found += [f"--no-build-isolation-package={name}" for name in apart]

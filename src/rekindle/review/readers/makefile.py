@@ -22,6 +22,7 @@ _LONGEST, _ROUNDS = 1 << 17, 8
 def read_makefile(trace: Trace, text: str) -> None:
     """Make joins lines at a backslash, reads all of its variables, and then hands every recipe to the shell."""
     reader, inside = _MakeReader(trace), False
+    reader.one_shell = bool(re.search(r"(?m)^\.ONESHELL", text))
     name, body = "", list[str]()
     for row, rows in _logical(text.split("\n")):
         line = " ".join(each.removesuffix("\\").strip() for each in rows)
@@ -70,6 +71,7 @@ class _MakeReader:
         self.open: list[bool | None] = []  # whether the branches hold that this line stands in
         self.taken: list[bool | None] = []  # whether one of the branches so far was
         self.own: dict[str, dict[str, str]] = {}
+        self.one_shell = False
         self.recipes: list[tuple[dict[int, str], dict[str, str], str]] = [({}, {}, "")]
 
     def condition(self, line: str) -> None:
@@ -146,14 +148,17 @@ class _MakeReader:
         trace = self.shared.trace
         known = {name: value for name, value in self.values.items() if name not in self.unknown and "$(" not in value}
         for rows, automatic, target in self.recipes:
-            if not rows or trace.full:
-                continue
-            first = min(rows)
-            recorder = Recorder(trace, scope=trace.open(trace.scopes[0], f"run {first + 1}"))
-            recorder.stops = True
-            text = "\n".join(rows.get(row, "") for row in range(first, max(rows) + 1))
-            text = _filled(text, known | self.own.get(target, {}) | automatic)
-            read_script(recorder, text.replace("$$", "$") + "\n", first + 1)
+            own = known | self.own.get(target, {}) | automatic
+            first = min(rows, default=0)
+            whole = [rows.get(row, "") for row in range(first, max(rows, default=-1) + 1)]
+            # Every line of a recipe has a shell of its own.
+            for row, lines in [(0, whole)] if self.one_shell else _logical(whole):
+                if trace.full or not any(lines):
+                    continue
+                recorder = Recorder(trace, scope=trace.open(trace.scopes[0], f"run {first + row + 1}"))
+                recorder.stops = True
+                text = _filled("\n".join(lines), own)
+                read_script(recorder, text.replace("$$", "$") + "\n", first + row + 1)
 
 
 def _filled(text: str, values: dict[str, str]) -> str:

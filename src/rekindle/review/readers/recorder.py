@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice, product
 from typing import Any
 
 import msgspec
@@ -24,7 +25,9 @@ from rekindle.review.trace import (
     program_of,
 )
 
-_WORLDS = 8
+_WORLDS = 16
+_CHOICES = 1000
+_UNSET = Value("", True, 0, False, 0)
 _NAME = re.compile(r"\w+")
 _DEFINE = re.compile(r"-D([A-Za-z_]\w*)(?::\w+)?=(.*)\Z", re.DOTALL)
 # They name a place before the program.
@@ -82,6 +85,7 @@ class Recorder:
         self.directory: str | None = None
         self.folders: list[str | None] = []
         self.conditional = 0
+        self.bodies: tuple[tuple[int, int], ...] = ()  # which branch of which `if`, the outermost first
         self.reached = True
         self.child = False
         self.stops = False  # the shell ends at the first failure
@@ -91,7 +95,7 @@ class Recorder:
         """For what runs in this place: with a label in a scope of its own, else in this one."""
         scope = self.trace.open(self.scope, label) if label else self.scope
         made = Recorder(self.trace, self.dialect, scope, system=self.system)
-        made.directory, made.conditional = self.directory, self.conditional
+        made.directory, made.conditional, made.bodies = self.directory, self.conditional, self.bodies
         return made
 
     def lookup(self, name: str, at: int | None = None) -> Value | None:
@@ -109,30 +113,32 @@ class Recorder:
         names = set(_NAME.findall(text)) if "install" in text and not self.conditional else set()
         windows, order, outer = self.dialect.windows, self.trace.order, self.scope
         set_in_branches = [name for name in names if (found := self.lookup(name)) is not None and found.branch]
-        several = {name: outer.either(name, order, windows=windows)[:_WORLDS] for name in sorted(set_in_branches)}
-        turns = max(map(len, several.values()), default=1)
-        self.conditional += turns > 1
-        for turn in range(turns):
-            if turns > 1:
+        ways = _ways({name: outer.either(name, order, windows=windows) for name in sorted(set_in_branches)})
+        self.conditional += len(ways) > 1
+        for way in ways:
+            if len(ways) > 1:
                 self.scope = self.trace.open(outer, "")
-            for name, values in several.items():
-                self.scope.put(name, values[min(turn, len(values) - 1)])
+            for name, value in way.items():
+                self.scope.put(name, value)
             yield
         self.scope = outer
-        self.conditional -= turns > 1
+        self.conditional -= len(ways) > 1
 
     def branches(self, parts: Iterable[tuple[Callable[[], bool | None], Callable[[], None]]]) -> None:
         """Whether each holds, and its body: the branch that is taken where that is known, else all that may be."""
         before = after = self.directory
         may = False
         self.conditional += 1
-        for asked, body in parts:
+        outer, group = self.bodies, self.trace.tick()
+        for number, (asked, body) in enumerate(parts):
             self.directory = before  # every branch starts where the `if` stands
             answer = asked()
             if answer is not False:
                 sure = answer is True and not may
                 self.conditional -= sure
+                self.bodies = outer if sure else (*outer, (group, number))
                 body()
+                self.bodies = outer
                 self.conditional += sure
                 after, may = self.directory if after == before else after, True
             if answer:
@@ -199,7 +205,8 @@ class Recorder:
         self.trace.assignments.append(item)
         if item.how in ("environment", "shell"):
             exported = item.how == "environment"
-            self.scope.put(item.name, Value(value, known, item.line, exported, item.order, item.conditional))
+            own = (self.bodies or ((item.order, 0),)) if item.conditional else ()
+            self.scope.put(item.name, Value(value, known, item.line, exported, item.order, own))
         for part in re.split(r";|&&", value) if name.upper() in _RUN_LATER and known else ():
             self.run([Word(word, word, line) for word in part.strip("\"' ").split()], line, line, part)
         return item
@@ -316,6 +323,25 @@ class Recorder:
             self.go(given[0], push=True)
         elif name in ("popd", "pop-location"):
             self.directory = self.folders.pop() if self.folders else None
+
+
+def _ways(several: dict[str, list[Value]]) -> list[dict[str, Value]]:
+    """What variables hold together: what one branch sets goes with what the same branch sets of the others."""
+    groups: dict[int, dict[int, None]] = {}
+    for values in several.values():
+        for group, body in (each for value in values for each in value.bodies):
+            groups.setdefault(group, {})[body] = None
+    for values in several.values():
+        for group in {each for value in values for each, _ in value.bodies}:
+            if not values[-1].branch or len(groups[group]) == 1:
+                groups[group][-1] = None  # none of them, and what stood before
+    found: dict[tuple[str, ...], dict[str, Value]] = {}
+    for choice in islice(product(*groups.values()), _CHOICES):
+        chosen = {*zip(groups, choice, strict=True)}
+        way = {name: next((v for v in values if chosen >= {*v.bodies}), _UNSET) for name, values in several.items()}
+        if len(found) < _WORLDS and not (_UNSET in way.values() and max(choice) < 0):
+            found.setdefault(tuple(value.text for value in way.values()), way)
+    return [*found.values()]
 
 
 def defines(words: Sequence[Word]) -> Iterator[tuple[str, str, Word]]:

@@ -33,6 +33,12 @@ def check(subject: Subject) -> Iterator[Raised]:
         yield from _installer(subject, item)
         yield from _lacks(subject, item)
         yield from _old_key(subject, item)
+        if (
+            item.program == "activate"
+            and not (item.called or item.child or item.dialect.windows)
+            and "/" in item.words[0].text
+        ):
+            yield raised("activate-not-sourced", item.line, what=item.words[0].raw)
         if item.dialect is Dialect.POWERSHELL and item.words[-1].text == "\\":
             yield raised("continuation-powershell", item.words[-1].line)
     yield from _paths(subject)

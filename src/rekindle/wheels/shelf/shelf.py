@@ -303,7 +303,8 @@ def offers_of(wheels: Sequence[ShelvedWheel], location: Callable[[ShelvedWheel],
             # Entries of version 0.1 have no tags; the file name always does.
             tags = entry.tags or tuple(map(str, wheel_tags(Path(entry.file))))
             wheel = msgspec.structs.replace(entry, tags=tags)
-            found.append(of_wheel(wheel, entry.code, location=location(entry), source=source))
+            offer = of_wheel(wheel, entry.code, location=location(entry), source=source)
+            found.append(msgspec.structs.replace(offer, hashes={entry.file: entry.sha256}))
         except RekindleError as error:
             aside[entry.file] = str(error)
     return ShelfOffers(offers=tuple(found), set_aside=aside)
