@@ -106,8 +106,7 @@ _SMALL = re2.compile(
     r"(?: ?ti)?\b|\b(?:9[5-8]|10[5-8]|16[56]|20[678])0 ?ti\b"
     rf"|(?:^|[(/,] ?|\b(?:my|an?|on|with|the|have|kaggle|colab|and) ){_CENTRE}(?:[ ,.;:)/!?]|$)"
 )
-# `1060 GTX`.
-_TURNED = re2.compile(r"\b(\d{3,4}) ((?i:[GR]TX))\b")
+_TURNED = re2.compile(r"\b(\d{3,4}) ((?i:[GR]TX))\b")  # `1060 GTX`
 _PROPER = {"GEFORCE": "GeForce", "TESLA": "Tesla", "QUADRO": "Quadro", "TI": "Ti", "XP": "Xp", "BLACK": "Black"}
 
 
