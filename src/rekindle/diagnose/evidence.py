@@ -152,8 +152,7 @@ def _of_torch(facts: Facts, trouble: bool, unbuilt: bool) -> Iterator[Judged]:
         yield _said("toolkit and GCC", answer, "gcc_too_new_for_cuda", alone=unbuilt)
     if facts.gcc and facts.os != "windows":
         answer = host_compiler.builds_torch(facts.torch, int(facts.gcc))
-        built = {"names_torch", "unbuilt"} <= {*facts.signs}
-        yield _said("GCC and PyTorch", answer, "cxx_standard_too_low", alone=built)
+        yield _said("GCC and torch", answer, "cxx_standard_too_low", alone={"names_torch", "unbuilt"} <= {*facts.signs})
     if cuda and facts.toolset:
         answer = host_compiler.takes_compiler(cuda, msvc(Version(facts.toolset)))
         yield _said("toolkit and MSVC", answer, "msvc_too_new_for_cuda", alone=unbuilt)
