@@ -12,7 +12,7 @@ import pytest
 from rekindle import api
 from rekindle.core.errors import BadInput, UnknownName
 from rekindle.diagnose.answer import Diagnosis
-from rekindle.diagnose.cards import in_line
+from rekindle.diagnose.cards import in_line, of_this_machine
 from rekindle.diagnose.diagnosis import diagnose_file, diagnose_text
 from rekindle.diagnose.facts import facts_from_options, gather
 from rekindle.diagnose.scan import BLOCK, scan
@@ -31,6 +31,7 @@ def test_every_card_of_a_line_and_of_a_title() -> None:
     assert [(card.sm, name) for card, name in in_line("my RTX 5080 and the 1080ti stop")] == both
     assert in_line("GTX 1070 and CUDA errors") == []
     assert [name for _, name in in_line("GTX 1070 and CUDA errors", title=True)] == ["GTX 1070"]
+    assert [name for _, name in in_line(of_this_machine("my 1060 GTX"))] == ["GTX 1060"]
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,7 @@ def _takes_clang(cuda: Version, major: int) -> Judgement:
 
 def builds_torch(torch: str | None, major: int) -> Judgement:
     """Does this GCC compile PyTorch and what is built on it? None: any release of the tables."""
-    rows = [row for row in torch_releases() if torch is None or torch in row.patches]
-    need = min((row.min_gcc for row in rows), default=None)
+    need = min((row.min_gcc for row in torch_releases() if torch is None or torch in row.patches), default=None)
     if need is None or major >= need.major:
         return Fits() if need else Unknown(missing=f"which GCC torch {torch} needs")
     change = Alternative(what="compiler", value=str(need), text=f"use GCC {need} or newer")

@@ -106,6 +106,7 @@ _SMALL = re2.compile(
     r"(?: ?ti)?\b|\b(?:9[5-8]|10[5-8]|16[56]|20[678])0 ?ti\b"
     rf"|(?:^|[(/,] ?|\b(?:my|an?|on|with|the|have|kaggle|colab|and) ){_CENTRE}(?:[ ,.;:)/!?]|$)"
 )
+_TURNED = re2.compile(r"\b(\d{3,4}) ((?i:[GR]TX))\b")  # `1060 GTX`
 _PROPER = {"GEFORCE": "GeForce", "TESLA": "Tesla", "QUADRO": "Quadro", "TI": "Ti", "XP": "Xp", "BLACK": "Black"}
 
 
@@ -113,6 +114,7 @@ def of_this_machine(text: str) -> str:
     """Without the sentences that say that it works on another machine, and without boxes that are not ticked."""
     if text.startswith(_UNTICKED):
         return ""
+    text = _TURNED.sub(r"\2 \1", text)
     text = _SMALL.sub(lambda match: " ".join(_PROPER.get(w, w) for w in match.group(0).upper().split(" ")), text)
     if not _ELSEWHERE.search(text):
         return text

@@ -10,6 +10,7 @@ from rekindle.compat.judgement import Fits
 from rekindle.compat.toolkit_card import able_toolkits
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
+from rekindle.diagnose.driver_facts import version_of
 from rekindle.diagnose.facts import Facts, present
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.logs.extension_homes import distribution, package_of
@@ -104,12 +105,9 @@ def _wanted(fields: Mapping[str, str], facts: Facts) -> str | None:
 
 def _fitting(cuda: str) -> dict[str, str]:
     """The newest compilers that this CUDA takes, where the tables know."""
-    try:
-        version = Version(cuda)
-    except ValueError:
-        return {}
-    toolsets = toolset_range(version)
-    return present(fits_toolset=toolsets and toolsets[1], fits_gcc=newest_gcc(version))
+    version = version_of(cuda)
+    toolsets = toolset_range(version) if version else None
+    return present(fits_toolset=toolsets and toolsets[1], fits_gcc=version and newest_gcc(version))
 
 
 def _gcc(here: str, fits: str | None, facts: Facts) -> dict[str, str]:

@@ -48,31 +48,11 @@ _TELLING = (LineKind.ERROR, LineKind.WRAPPER)
 # Folders that are nobody's name.
 _NO_PACKAGES = frozenset({"src", "csrc", "build", "code", "app", "workspace", "work", "ops", "tmp", "home", "project"})
 # What a diagnosis repeats of the facts: not the whole of a recorded machine.
-_UNTOLD = frozenset(
-    {
-        "situation",
-        "studio",
-        "studio_year",
-        "wsl",
-        "memory_free",
-        "memory_beyond",
-        "status_program",
-        "program",
-        "chip",
-        "amd_card",
-    }
-    | {
-        "library_cuda",
-        "without_gpus",
-        "installs",
-        "demands",
-        "unserved",
-        "least_card",
-        "signs",
-        "told",
-        "runtime_image",
-    }
-)
+_UNTOLD = frozenset((
+    "situation", "studio", "studio_year", "wsl", "memory_free", "memory_beyond", "status_program", "program", "chip",
+    "amd_card", "library_cuda", "without_gpus", "installs", "demands", "unserved", "least_card", "signs", "told",
+    "runtime_image",
+))  # fmt: skip
 _LACKS = "torch_lacks_gpu_arch"
 _TOLD = tuple(name for name in Facts.__struct_fields__ if name not in _UNTOLD)
 

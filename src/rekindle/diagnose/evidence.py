@@ -53,7 +53,7 @@ _TROUBLE = ("unused", "uninstalled", "unbuilt", "broken")
 def judged(facts: Facts) -> tuple[Judged, ...]:
     signs, told = {*facts.signs}, {*facts.told}
     # What only a person says counts where something goes wrong in the way that the pair makes it go wrong.
-    trouble, unbuilt = bool({*_TROUBLE} & signs), {"unbuilt", "cuda_build"} <= signs
+    trouble, unbuilt = bool({*_TROUBLE} & signs), "cuda_build" in signs and bool({"unbuilt", "unused"} & signs)
     sure = trouble or not {"torch", "variant"} & told
     return (*_of_driver(facts, sure), *_of_card(facts, sure, trouble), *_of_torch(facts, trouble, unbuilt))
 
@@ -152,8 +152,7 @@ def _of_torch(facts: Facts, trouble: bool, unbuilt: bool) -> Iterator[Judged]:
         yield _said("toolkit and GCC", answer, "gcc_too_new_for_cuda", alone=unbuilt)
     if facts.gcc and facts.os != "windows":
         answer = host_compiler.builds_torch(facts.torch, int(facts.gcc))
-        alone = {"names_torch", "unbuilt"} <= {*facts.signs}
-        yield _said("GCC and PyTorch", answer, "cxx_standard_too_low", alone=alone)
+        yield _said("GCC and torch", answer, "cxx_standard_too_low", alone={"names_torch", "unbuilt"} <= {*facts.signs})
     if cuda and facts.toolset:
         answer = host_compiler.takes_compiler(cuda, msvc(Version(facts.toolset)))
         yield _said("toolkit and MSVC", answer, "msvc_too_new_for_cuda", alone=unbuilt)

@@ -6,7 +6,7 @@ one), and fixes are written for them. A fact nobody told is None.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -313,10 +313,7 @@ _UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
 
 def _much_free(wanted: str | None, free: str | None) -> bool | None:
     """26 MiB were refused with 21 GiB free: the memory is not what was missing."""
-    if wanted is None or free is None:
-        return None
-    need, have = _mebibytes(wanted), _mebibytes(free)
-    return have > 1024 and have > 4 * need
+    return _mebibytes(free) > max(1024, 4 * _mebibytes(wanted)) if wanted and free else None
 
 
 def _beyond(wanted: str | None, capacity: str | None) -> bool | None:
@@ -361,16 +358,12 @@ def _read(row: FactRow, match: Any) -> dict[str, object]:
         return {name: system[0].id} if system else {}
     if name == "installs":
         return {name: "==".join([value, *filter(None, match.groups()[1:])])}
-    if name == "bits":
-        return {name: int(value)}
     if name == "driver":
         return {name: str(read_driver(value).driver) if "." not in value else value}
-    if name == "least_card":
-        return {name: Capability.parse(value)}
     if name == "status":
         return {name: value.upper().replace("X", "x") if value[:2].lower() == "0x" else f"0x{int(value) % 2**32:08X}"}
-    if name == "variant":
-        return {name: _line(value)}
+    if name in _CONVERTED:
+        return {name: _CONVERTED[name](value)}
     if name == "toolset" and not value.startswith("14."):
         # A Visual Studio has several: where its oldest is too new, all are.
         return {name: str(min(toolsets_of(value)))} if toolsets_of(value) else {}
@@ -385,14 +378,14 @@ def _line(text: str) -> str:
     return CudaLine(Version(text)).name if text[:1].isdigit() else text.lower()
 
 
+_CONVERTED: dict[str, Callable[[str], object]] = {"bits": int, "least_card": Capability.parse, "variant": _line}
+
+
 def _covered(facts: Facts) -> Facts:
     """What the tables say of the cards: of the torch for all of them, of the cuDNN for the oldest one."""
-    chip = only_chip(facts.l4t) if facts.l4t and not facts.gpus and "jetson" in facts.signs else None
-    facts = (
-        msgspec.structs.replace(facts, gpus=tuple({each.capability for each in gpus() if each.chip == chip}))
-        if chip
-        else facts
-    )
+    # A Jetson is told by its system, where one chip alone runs it.
+    boards = {each.capability for each in gpus() if each.chip == only_chip(facts.l4t)} if facts.l4t else ()
+    facts = msgspec.structs.replace(facts, gpus=facts.gpus or tuple(boards))
     if not facts.gpus:
         return facts
     card = min(facts.gpus)

@@ -141,11 +141,8 @@ def _goes_on(spoken: Sequence[Event]) -> bool:
 
 
 def _ended_with_the_last_step(spoken: Sequence[Event]) -> bool:
-    for event in reversed(spoken[-6:]):
-        step = _LAST_STEP.match(event.text)
-        if step:
-            return bool(step.group(1) == step.group(2))
-    return False
+    steps = [step for event in spoken[-6:] if (step := _LAST_STEP.match(event.text))]
+    return bool(steps) and bool(steps[-1].group(1) == steps[-1].group(2))
 
 
 def _most_like_a_failure(spoken: Sequence[Event], failures: Sequence[Event]) -> list[Event]:

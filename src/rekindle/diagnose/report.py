@@ -121,14 +121,10 @@ def _unknown(diagnosis: Diagnosis) -> str:
         ends = " It ends with these lines." if diagnosis.unexplained else ""
         return f"No line says that something went wrong, and none that the work is done.{ends}"
     if diagnosis.wrappers:
-        return (
-            "The log reports a failure, but not one that Rekindle knows. These lines look most like it; read what "
-            "stands above the first of them."
-        )
-    return (
-        "Nothing here says that the work succeeded, and no line is a failure that Rekindle knows. These lines look "
-        "most like one."
-    )
+        known = "The log reports a failure, but not one that Rekindle knows."
+        return f"{known} These lines look most like it; read what stands above the first of them."
+    known = "Nothing here says that the work succeeded, and no line is a failure that Rekindle knows."
+    return f"{known} These lines look most like one."
 
 
 def _following(diagnosis: Diagnosis) -> list[str]:
