@@ -254,8 +254,9 @@ class ScriptEnvironments:
             return msgspec.structs.replace(base, variant=local, question=words)
         requirement = ",".join(part for part in (requirement, limit) if part)
         here = before[-1] if before else None
-        if here is not None and here.version is None and not upgrade and exact_version(requirement) is None:
-            return None  # whichever is there stays
+        stays = not upgrade and exact_version(requirement) is None
+        if here is not None and here.version is None and stays and not (here.of_nvidia and pins_torch(bringer.name)):
+            return None  # whichever is there
         satisfied = here is not None and here.version and not excludes(requirement, here.version)
         local = variant_of(requirement, None)
         if satisfied and not (upgrade and bringer.name == "torch") and local in (None, here.variant if here else None):
@@ -267,7 +268,7 @@ class ScriptEnvironments:
             here is not None
             and item.reached
             and not here.same(torch)
-            and (bringer.name != "torch" or not bringer.requirement)
+            and (bringer.name != "torch" or not bringer.requirement or here.of_nvidia)
         ):
             self.replaced.append(TorchReplaced(before=here, after=torch, found=found, wanted=bringer))
         return torch

@@ -68,6 +68,11 @@ class ScriptTorch(msgspec.Struct, frozen=True, kw_only=True):
         return "/whl/nightly/" in (self.index or "")
 
     @property
+    def of_nvidia(self) -> bool:
+        """NVIDIA's own, in its image of a month."""
+        return (self.name or "").startswith("nvcr.io/nvidia/pytorch:")
+
+    @property
     def of_conda(self) -> bool:
         return self.kind in ("conda", "conda-forge")
 

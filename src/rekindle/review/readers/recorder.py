@@ -12,6 +12,7 @@ import msgspec
 
 from rekindle.review.document import Dialect
 from rekindle.review.other_files import OtherFile
+from rekindle.review.readers.kinds import read_as
 from rekindle.review.trace import (
     GIVEN,
     LONGEST_VALUE,
@@ -30,6 +31,8 @@ _CHOICES = 1000
 _UNSET = Value("", True, 0, False, 0)
 _NAME = re.compile(r"\w+")
 _DEFINE = re.compile(r"-D([A-Za-z_]\w*)(?::\w+)?=(.*)\Z", re.DOTALL)
+# A Dockerfile, or Apptainer's, that a script writes.
+_RECIPE = re.compile(r"(?:[ \t]*(?:#.*|ARG .*)?\n)*(?:FROM[ \t]+\S|Bootstrap:)", re.IGNORECASE)
 # They name a place before the program.
 _INSIDE = ("singularity exec", "apptainer exec")
 # What `uv run` and `uvx` install for one program, as `uv pip install` spells it.
@@ -304,12 +307,14 @@ class Recorder:
             self.folders.append(self.directory)
         self.directory = joined(self.directory, folder)
 
-    def wrote(self, text: str, redirects: Sequence[Redirect], names: Sequence[str] = ()) -> None:
+    def wrote(self, text: str, redirects: Sequence[Redirect], names: Sequence[str] = (), begins: int = 0) -> None:
         """A file that the script writes itself, for the commands that read it."""
         values = {name: self.lookup(name) for name in re.findall(r"\$\{?(\w+)", text)}
         for name, value in values.items():
             for spelled in (f"${{{name}}}", f"${name}") if value is not None else ():
                 text = text.replace(spelled, value.text if value is not None else "")
+        if begins and _RECIPE.match(text):
+            read_as(self.trace, Dialect.DOCKERFILE, "\n" * begins + text.replace("\\\\\n", "\\\n"))
         targets = [(each, False) for each in names if each[:1] != "-"]
         for target, more in [*targets, *((each.target, each.sign == ">>") for each in redirects)]:
             if self.trace.beside is not None:

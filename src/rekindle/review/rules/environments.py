@@ -22,7 +22,8 @@ def check(subject: Subject) -> Iterator[Raised]:
     if subject.document.dialect in LISTS:
         return  # what reads the list makes the environment and works in it
     if subject.notes:
-        yield from (found for found in _activated(subject) if found.rule == "environment-other")
+        said = subject.says("(?i)activate")  # in words, where no block has it
+        yield from (found for found in _activated(subject) if found.rule == "environment-other" or not said)
         yield from _not_made(subject)
         return
     yield from _not_made(subject)

@@ -41,6 +41,7 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _wheels(subject)
     yield from _musl(subject)
     yield from (_replacement(subject, change) for change in _changes(subject))
+    yield from _over_nvidias(subject)
     yield from _kernels(subject)
     yield from _others(subject)
     yield from _local(subject)
@@ -179,6 +180,16 @@ def _changes(subject: Subject) -> Iterator[TorchReplaced]:
             yield change
 
 
+def _over_nvidias(subject: Subject) -> Iterator[Raised]:
+    """A wheel of torch over the one that NVIDIA's image was made around."""
+    every = [each for each in environments_of(subject).replaced if each.before.of_nvidia and each.after.version]
+    for change in every[:1]:
+        torch, line = change.after.spoken, change.wanted.line
+        yield raised(
+            "torch-of-nvidia-replaced", line, name=change.wanted.name, torch=torch, image=change.before.name or ""
+        )
+
+
 def _over_built(subject: Subject) -> Iterator[Raised]:
     """A wheel that asks for a torch of the index, behind one that was built: 2.4.0a0+git is no 2.4.0."""
     named = any(each.name == "PYTORCH_BUILD_VERSION" and each.value for each in subject.trace.assignments)
@@ -227,6 +238,8 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
     elif fitting is not None and exists:
         where = f"in the command of line {before.line}" if before.kind == "wheel" else "here"
         again = f"install {wanted.name}=={fitting} {where} (--index-url {index})"
+    elif before.version is None:
+        again = f"leave line {before.line} out"
     else:
         again = f"take the {wanted.name} made for this torch, or a constraint (-c FILE with torch=={before.version})"
     how = "has neither a pin nor an index here"
@@ -239,7 +252,8 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
     rule = "torch-replaced-not-for-the-card" if isinstance(clash, Clash) else rule
     return raised(
         rule, wanted.line, name=wanted.name, how=how, broken=" and ".join(broken),
-        other="that one" if wanted.requirement else "the newest one", torch=before.spoken.removeprefix("torch "),
+        other="that one" if wanted.requirement else "the newest one",
+        torch=before.spoken.removeprefix("torch ") if before.version else f"({before.variant}, not released)",
         line_torch=before.line, lost=lost, again=again,
     )  # fmt: skip
 
