@@ -158,7 +158,7 @@ def test_a_recipe_that_a_script_writes_is_read() -> None:
     shell = f': "${{SPEC:={spec}}}"\ncat > app.def <<EOF\n{head}    pip install ${{SPEC}}\nEOF\n'
     assert [verdict(shell, each) for each in ("new", "pascal")] == ["accepted", "refused"]
     docker = f"cat > Dockerfile <<'EOF'\nFROM python:3.11\nRUN pip install {spec}\nEOF\ndocker build .\n"
-    assert [remark.line for remark in reviewed(docker, "pascal").remarks if remark.state.value == "fail"] == [3]
+    assert [remark.line for remark in reviewed(docker, "pascal").remarks if remark.state.value == "FAIL"] == [3]
 
 
 def test_the_torch_of_nvidias_image_is_replaced() -> None:
