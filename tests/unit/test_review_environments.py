@@ -179,6 +179,14 @@ def test_a_nightly_build_that_is_replaced_is_named() -> None:
     assert "(cu128, not released)" in said.found and "None" not in said.found + said.why
 
 
+def test_a_torch_that_a_package_takes_leaves_its_companions() -> None:
+    index = f"--index-url {WHL}/cu126"
+    text = f"pip install torch==2.9.0 torchvision==0.24.0 {index}\npip install {{}} {index}\n"
+    assert ids(text.format("-U xformers"))["companion"] == 2
+    assert ids("```\n" + text.format("-U xformers") + "```\n", name="README.md")["companion"] == 3
+    assert "companion" not in ids(text.format("-U --no-deps xformers"))
+
+
 def test_uv_goes_back_to_a_day() -> None:
     inline = '# /// script\n# dependencies = ["torch"]\n# [tool.uv]\n# exclude-newer = "{}T00:00:00Z"\n# ///\n'
     assert [verdict(inline.format(day), "pascal", "a.py") for day in ("2025-07-31", "2026-09-01")] == [

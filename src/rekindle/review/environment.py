@@ -462,6 +462,11 @@ def environments_of(subject: Subject) -> ScriptEnvironments:
     return ScriptEnvironments(subject)
 
 
+def comes_alone(change: TorchReplaced) -> bool:
+    """What asks for no companion of the torch that it takes."""
+    return any(change.wanted.name in row.packages for row in script_rules().torch_alone)
+
+
 def broken_by(subject: Subject, change: TorchReplaced) -> list[str]:
     """What was made for the torch before, is not made again, and does not load with the torch after."""
     before, after, order = change.before, change.after, change.found.item.order
@@ -478,6 +483,5 @@ def broken_by(subject: Subject, change: TorchReplaced) -> list[str]:
         if subject.stage(step.item.scope) == stage and not (step.item.conditional or step.isolated)
     ]
     # What asks for a companion as well brings one that fits.
-    alone = any(change.wanted.name in row.packages for row in script_rules().torch_alone)
-    made = [*(change.left if alone else ()), *built]
+    made = [*(change.left if comes_alone(change) else ()), *built]
     return [] if "torch" in again else [name for name in dict.fromkeys(made) if name and name not in again]

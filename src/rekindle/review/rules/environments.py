@@ -94,7 +94,7 @@ def _activated(subject: Subject) -> Iterator[Raised]:
     every = _made(subject)
     for item in subject.trace.invocations:
         env = made(item)
-        if not env or not item.reached or item.program == "uv":
+        if not env or not item.reached or item.program in ("uv", "mkvirtualenv"):
             continue
         short = last_part(env)
         later = [each for each in subject.trace.after(item) if each.reached]

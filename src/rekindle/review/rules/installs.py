@@ -18,7 +18,7 @@ from rekindle.knowledge.builds.script_rules import needs_python, script_rules
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.document import Dialect
-from rekindle.review.environment import environments_of
+from rekindle.review.environment import comes_alone, environments_of
 from rekindle.review.packages import CUDNN, Install, Wanted, exact_text, exact_version, excludes, parts_of
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.remark import Raised, raised
@@ -137,15 +137,20 @@ def _redirects(subject: Subject) -> Iterator[Raised]:
 def _companions(subject: Subject) -> Iterator[Raised]:
     pinned: Known | None = None
     kept: dict[str, Version] = {}
+    # What only asks for torch, and takes another one, leaves its companions.
+    brings = {change.found.item.order: change for change in environments_of(subject).replaced if comes_alone(change)}
     for found in subject.installs:
         if found.verb not in ("install", "create"):
             continue
         torch = found.named("torch") or found.named("pytorch")
         exact = torch.exact if torch else None
+        change = brings.get(found.item.order) if torch is None else None
+        if change is not None and change.after.version:
+            torch, exact = change.wanted, Version(change.after.version)
         if exact is not None and torch is not None and len(exact.parts) > 2:
             pinned = Known(exact, torch.line)
             # Another torch in the same environment: what was put beside the first one stays.
-            for name, stays in kept.items() if found.verb == "install" and not subject.notes else ():
+            for name, stays in kept.items() if found.verb == "install" and (change or not subject.notes) else ():
                 other = belongs(name, str(stays), str(exact))
                 if not found.named(name) and isinstance(other, Clash):
                     yield raised("companion", torch.line, name=name, sentence=other.sentence)
