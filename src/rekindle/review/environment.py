@@ -44,6 +44,8 @@ _INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_EX
 
 # Something of an index comes from outside.
 _OPEN = re.compile(rf"[$%!]\{{?\(?\w|[{{<]|{GIVEN}")
+# The Python package index, a mirror of it, or a page of files beside it.
+_ORDINARY = re.compile(r"pypi|simple|\.(?:html|whl)\Z")
 # What brings no torch with it.
 _ALONE = re.compile(
     r"python|pip|setuptools|wheel|packaging|ninja|cmake|psutil|numpy|cython|pybind11|gxx|gcc|cuda[\w-]*"
@@ -351,7 +353,7 @@ class ScriptEnvironments:
             words = f"what `{loose.raw[:60]}` adds to this command"
             version = str(exact) if exact else None
             return msgspec.structs.replace(base, version=version, kind="other", question=words)
-        if index and line is None and (_OPEN.search(index) or (strict and not _ordinary(index))):
+        if index and line is None and (_OPEN.search(index) or (strict and not _ORDINARY.search(index))):
             words = f"what the index {index[:60]} has is not known"
             version = str(exact) if exact else None
             return msgspec.structs.replace(base, version=version, kind="other", question=words, index=index)
@@ -410,11 +412,6 @@ def _upgrades(found: Install) -> bool:
     """What is there does not count: it is told so, or a project's own tool resolves its list alone."""
     project = found.item.program in PROJECT_TOOLS or found.item.arguments[:1] == ("add",)
     return project or found.has("-U", "--upgrade", "--force-reinstall", "--upgrade-package", "-P")
-
-
-def _ordinary(index: str) -> bool:
-    """The Python package index, a mirror of it, or a page of files beside it."""
-    return "pypi" in index or "simple" in index or index.endswith((".html", ".whl"))
 
 
 _BASE = re.compile(r"usr|local|(?:ana|mini)?conda\d?|miniforge\d?|mambaforge")

@@ -186,7 +186,10 @@ def _considered(offer: offers.Offer, situation: Situation) -> Judgement:
     sure = [each for each in fatal if each.rule not in _UNKNOWN]
     if sure:
         return Clash(sentence=sure[0].sentence, source=sure[0].source)
-    if fatal and _only_old_ptx(offer):
+    targets = [Target.parse(each) for code in offer.code for each in code.targets]
+    ptx = [each.capability for each in targets if each.ptx]
+    # The Windows wheels of CUDA 11 carry PTX of compute_37 alone.
+    if fatal and ptx and max(ptx) <= _OLD_PTX:
         words = f"{offer.label} reaches a card newer than its CUDA only through PTX for {_OLD_PTX} or older, in which"
         return Clash(sentence=f"{words} torch's own kernels stop: it does not run there", source=_OLD_PTX_SEEN)
     if fatal or route is None:
@@ -199,13 +202,6 @@ _OLD_PTX_SEEN = (
     "TMElyralab/MuseTalk issue 375 (FATAL: this function is for sm80, but was built for sm370); RVC-Boss/GPT-SoVITS "
     "issues 2205 and 2478"
 )
-
-
-def _only_old_ptx(offer: offers.Offer) -> bool:
-    """The Windows wheels of CUDA 11 carry PTX of compute_37 alone."""
-    targets = [Target.parse(each) for code in offer.code for each in code.targets]
-    ptx = [each.capability for each in targets if each.ptx]
-    return bool(ptx) and max(ptx) <= _OLD_PTX
 
 
 def _otherwise(torch: ScriptTorch, situation: Situation) -> Judgement:

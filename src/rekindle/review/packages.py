@@ -163,8 +163,7 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def until(self) -> str | None:
         """The day that uv goes back to; a length of time is none."""
-        words = " ".join(self.item.arguments)
-        found = re.search(r"--exclude-newer[= ](\d{4}-\d\d-\d\d)", words)
+        found = re.search(r"--exclude-newer[= ](\d{4}-\d\d-\d\d)", " ".join(self.item.arguments))
         return found[1] if found else None
 
     def has(self, *options: str) -> bool:

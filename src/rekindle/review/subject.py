@@ -7,7 +7,7 @@ out is said, one that is only part of a folder's name is inferred.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 
@@ -106,11 +106,8 @@ class Subject(ScriptBuilds):
         """PyTorch's own index, where nothing else is asked: `--index-url` takes the Python package index away."""
         index = found.index or ""
         alone = found.has("-i", "--index-url", "--default-index") and not (found.find or found.has("-f"))
-        return index if alone and "download.pytorch.org/whl" in index and not self._adds_indexes else None
-
-    @property
-    def _adds_indexes(self) -> bool:
-        return self.says(r"extra-index-url|EXTRA_INDEX_URL|find-links|(?m:^[ \t]*-f\s)")
+        more = self.says(r"extra-index-url|EXTRA_INDEX_URL|find-links|(?m:^[ \t]*-f\s)")
+        return index if alone and "download.pytorch.org/whl" in index and not more else None
 
     def lies_beside(self, name: str, item: Invocation) -> bool:
         """Can a list that an invocation names be read where the script lies?"""
@@ -204,9 +201,12 @@ class Subject(ScriptBuilds):
             if given and number is not None and self.sees(used.scope, item):
                 points.append((used.order, Known(number.major_minor, given[1])))
         points += [(order, known) for order, known in self._toolkits if order <= item.order]
-        for found in self.installs:
-            if found.tool == "conda" and found.item.order <= item.order:
-                points += self._cuda_package(found)
+        before = (found for found in self.installs if found.tool == "conda" and found.item.order <= item.order)
+        for order, wanted in ((found.item.order, each) for found in before for each in found.wanted):
+            names = ("cuda-toolkit", "cuda-nvcc", "cuda", "cuda-label", "cudatoolkit-dev")
+            named = Version.find(wanted.requirement) if wanted.name in names and wanted.requirement else None
+            if named is not None and len(named.parts) > 1:
+                points.append((order, Known(named.major_minor, wanted.line)))
         path = self.trace.value("PATH", item)
         number = toolkit_in(path.text) if path is not None else None
         if path is not None and number is not None:
@@ -222,14 +222,6 @@ class Subject(ScriptBuilds):
             number = _toolkit_of(each.program, [word.text[:200] for word in each.words])
             found += [(each.order, Known(number, each.line))] if number else []
         return found
-
-    def _cuda_package(self, found: Install) -> Iterator[tuple[int, Known]]:
-        for wanted in found.wanted:
-            names = ("cuda-toolkit", "cuda-nvcc", "cuda", "cuda-label", "cudatoolkit-dev")
-            if wanted.name in names and wanted.requirement:
-                number = Version.find(wanted.requirement)
-                if number is not None and len(number.parts) > 1:
-                    yield found.item.order, Known(number.major_minor, wanted.line)
 
 
 def _toolkit_of(program: str, words: Sequence[str]) -> Version | None:

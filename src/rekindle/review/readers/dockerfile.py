@@ -31,7 +31,12 @@ def read_dockerfile(trace: Trace, text: str) -> None:
     from dockerfile_parse import DockerfileParser  # type: ignore[import-untyped]
 
     logging.getLogger("dockerfile_parse").setLevel(logging.ERROR)
-    text = _as_dockerfile(text) if re.search(r"(?im)^bootstrap[ \t]*:", text) else _continued(text)
+    if re.search(r"(?im)^bootstrap[ \t]*:", text):
+        text = _as_dockerfile(text)
+    elif re.match(r"(?i)(?:#[ \t]*\w+[ \t]*=.*\n)*#[ \t]*escape[ \t]*=[ \t]*`", text):
+        text = re.sub(r"(?m)`[ \t]*$", r"\\", text)  # lines go on at the sign that the first comment names
+    between = r"(?m)(\\[ \t]*\n)((?:[ \t]*\n)+)(?=[ \t]*\S)"  # blank lines in between are left out
+    text = re.sub(between, lambda rows: rows[1] + "\\\n" * rows[2].count("\n"), text)
     plain, bodies = _without_heredocs(text)
     parser = DockerfileParser(fileobj=io.BytesIO(plain.encode("utf-8")))
     reader = _DockerReader(trace, text, bodies)
@@ -42,15 +47,6 @@ def read_dockerfile(trace: Trace, text: str) -> None:
     for (name, _), line in trace.missing.items():
         if (value := reader.above.get(name, trace.order)) is not None:
             trace.slip("arg-above-from", line, name=name, above=str(value.line))
-
-
-def _continued(text: str) -> str:
-    """Lines go on at the sign that the first comment names, and blank ones in between are left out."""
-    if re.match(r"(?i)(?:#[ \t]*\w+[ \t]*=.*\n)*#[ \t]*escape[ \t]*=[ \t]*`", text):
-        text = re.sub(r"(?m)`[ \t]*$", r"\\", text)
-    return re.sub(
-        r"(?m)(\\[ \t]*\n)((?:[ \t]*\n)+)(?=[ \t]*\S)", lambda rows: rows[1] + "\\\n" * rows[2].count("\n"), text
-    )
 
 
 def _as_dockerfile(text: str) -> str:

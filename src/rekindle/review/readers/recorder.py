@@ -253,7 +253,9 @@ class Recorder:
         for word in words[2:] if edits else ():
             if self.trace.beside is not None:
                 self.trace.beside.changes(word.text)
-        self._defines(item)
+        if item.program in ("cmake", "cmake3", "ccmake") or item.words[0].text.startswith("-D"):
+            for name, value, word in defines(item.words):
+                self.set(name, value, word.line, known=word.known, how="cmake", raw=word.raw, text=item.text)
         return item
 
     def _configures(self, words: Sequence[Word]) -> None:
@@ -294,13 +296,6 @@ class Recorder:
             raw=value.raw,
             scope=self.scope.number,
         )
-
-    def _defines(self, item: Invocation) -> None:
-        """-DNAME=VALUE of a CMake call are settings with a line of their own."""
-        if item.program not in ("cmake", "cmake3", "ccmake") and not item.words[0].text.startswith("-D"):
-            return
-        for name, value, word in defines(item.words):
-            self.set(name, value, word.line, known=word.known, how="cmake", raw=word.raw, text=item.text)
 
     def go(self, folder: str, *, push: bool = False) -> None:
         if push:

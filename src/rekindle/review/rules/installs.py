@@ -173,13 +173,6 @@ def _companions(subject: Subject) -> Iterator[Raised]:
                 yield raised("companion", wanted.line, corrected=right, certain=False, **said)
 
 
-def _holds_numpy(subject: Subject) -> bool:
-    """A package that is pinned to a release for NumPy 1 keeps pip from taking NumPy 2."""
-    rows = [parts_of(each) for row in script_rules().numpy_one for each in row.packages]
-    pins = [(item.name, exact_text(item.requirement)) for found in subject.installs for item in found.wanted]
-    return any(row and row[0] == name and exact and not excludes(row[1], exact) for row in rows for name, exact in pins)
-
-
 def _numpy(subject: Subject) -> Iterator[Raised]:
     wanted = [(found, item) for found, item in _asked_for(subject, "numpy") if found.verb != "uninstall"]
     if not wanted and not any(found.lists for found in subject.installs) and not subject.trace.images:
@@ -197,7 +190,12 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
     if first is not None and torch.version >= first:
         return
     every = [item for found in subject.installs for item in found.wanted if item.name == "numpy"]
-    if any(_below_two(item.requirement) for item in every if item.requirement) or _holds_numpy(subject):
+    parts = (parts_of(each) for row in script_rules().numpy_one for each in row.packages)
+    rows = {each[0]: each[1] for each in parts if each}
+    pins = ((rows.get(item.name), exact_text(item.requirement)) for found in subject.installs for item in found.wanted)
+    # A package that is pinned to a release for NumPy 1 keeps pip from taking NumPy 2.
+    holds = any(row is not None and exact and not excludes(row, exact) for row, exact in pins)
+    if holds or any(_below_two(item.requirement) for item in every if item.requirement):
         return
     first_item = wanted[0][0].item
     python, image = _python_at(subject, first_item), image_of(subject, first_item)

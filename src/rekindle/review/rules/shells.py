@@ -53,6 +53,9 @@ def _slips(subject: Subject) -> Iterator[Raised]:
 _OF_IMAGES = re.compile(r"(?:CUDA|NV|NVIDIA|CUDNN|NCCL|CONDA|MAMBA|LD|LIBRARY|PYTHON|PYTORCH|VIRTUAL|ROCM|HIP)(?:_|\Z)")
 
 
+_SAYS = re.compile(r"(?i)\s*@?(?:echo|rem|title|::)")
+
+
 def _undefined(subject: Subject) -> Iterator[Raised]:
     own = {item.name.upper() for item in subject.trace.assignments}
     plain = {re.sub(r"_", "", name): name for name in own}
@@ -68,7 +71,7 @@ def _undefined(subject: Subject) -> Iterator[Raised]:
         batch = dialect is Dialect.BATCH and subject.document.dialect is Dialect.BATCH
         if near and not subject.notes:
             yield raised("undefined-near", line, shown=shown, near=near)
-        elif batch and _matters(subject, line):
+        elif batch and (subject.builds or subject.installs) and not _SAYS.match(subject.document.line(line)):
             yield raised("undefined", line, shown=shown)
         elif name in subject.trace.empty and not _OF_IMAGES.match(upper):
             yield raised("undefined", subject.trace.empty[name], shown=shown)
@@ -84,12 +87,6 @@ def _apart(one: str, other: str) -> bool:
         return sum(a != b for a, b in zip(one, other, strict=True)) == 1
     long, short = (one, other) if len(one) > len(other) else (other, one)
     return any(long[:index] + long[index + 1 :] == short for index in range(len(long)))
-
-
-def _matters(subject: Subject, line: int) -> bool:
-    """In a path, a folder or a setting that the build reads; not in a message."""
-    text = subject.document.line(line)
-    return not re.match(r"(?i)\s*@?(?:echo|rem|title|::)", text) and bool(subject.builds or subject.installs)
 
 
 def _placeholders(subject: Subject) -> Iterator[Raised]:

@@ -152,7 +152,8 @@ def _musl(subject: Subject) -> Iterator[Raised]:
         wanted = next((item for item in named if item.source is None), None)
         if image is None or wanted is None or found.tool == "conda" or found.verb not in ("install", "download"):
             continue
-        name = next((part for part in re.split(r"[/:@_-]", image.name) if _is_musl(part)), None)
+        parts = ((part, wheel_platforms.find(part)) for part in re.split(r"[/:@_-]", image.name))
+        name = next((part for part, found in parts if found is not None and found[0].libc == "musl"), None)
         if name is None or image.line in told:
             continue
         told.add(image.line)
@@ -161,11 +162,6 @@ def _musl(subject: Subject) -> Iterator[Raised]:
             "musl-no-wheel", image.line, image=image.name, name=wanted.name, line_install=wanted.line,
             corrected=right, certain=False,
         )  # fmt: skip
-
-
-def _is_musl(part: str) -> bool:
-    found = wheel_platforms.find(part)
-    return found is not None and found[0].libc == "musl"
 
 
 def _changes(subject: Subject) -> Iterator[TorchReplaced]:
@@ -316,7 +312,9 @@ def _others(subject: Subject) -> Iterator[Raised]:
                         "page-behind", wanted.line, sentence=behind.sentence, name=wanted.name, source=behind.source
                     )
             clash = next((each for each in answers if isinstance(each, Clash)), None)
-            if clash is not None and not _one_of_several(subject, found, wanted.name):
+            ways = [each for each in subject.installs if each.item.conditional and each.named(wanted.name)]
+            # Branches take one release or another of a package, by the torch that is there.
+            if clash is not None and not (found.item.conditional and len(ways) > 1):
                 more = clash.changes[0].text if clash.changes else "take the one made for this torch"
                 yield raised(
                     "package-other-torch", wanted.line, sentence=clash.sentence, more=more, source=clash.source
@@ -332,12 +330,6 @@ def _files_alone(subject: Subject, found: Install) -> Iterator[Raised]:
         if clash is not None:
             more = "take the one made for this Python"
             yield raised("package-other-torch", wanted.line, sentence=clash.sentence, more=more, source=clash.source)
-
-
-def _one_of_several(subject: Subject, found: Install, name: str) -> bool:
-    """Branches that take one release or another of a package, by the torch that is there."""
-    same = [each for each in subject.installs if each.item.conditional and each.named(name)]
-    return found.item.conditional and len(same) > 1
 
 
 _NO_REQUIREMENT = {
