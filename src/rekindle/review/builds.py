@@ -156,11 +156,6 @@ class ScriptBuilds:
         others = r"(?i)conda|mamba|pyenv|\buv\b|deadsnakes|Miniforge|python_version|add_python"
         return None if named or self.says(others) else own
 
-    def system_pip(self, image: Image) -> Version | None:
-        """The pip of an image's distribution, where its own Python is used."""
-        found = image_system(image.name)
-        return found[0].pip.get(found[1]) if found and self.system_python(image) else None
-
     def says(self, pattern: str) -> bool:
         """Something anywhere in the script's text; searched once, however many commands ask."""
         if pattern not in self._said:

@@ -233,7 +233,10 @@ class ScriptEnvironments:
             return by_conda(found, asks, base)
         if asks is not None and asks.wheel is not None:
             return by_file(asks.wheel, base)
-        bringer = asks or self._bringer(found, wanted, before)
+        # The package that brings a torch although none is named: what fixes it, wherever it stands.
+        every = list(self._bringers(found, wanted, before)) if not (asks or found.has("--no-deps")) else []
+        fixes = (each for each in every if exact_version(self._requirement(each, [])) is not None)
+        bringer = asks or next(fixes, every[0] if every else None)
         if bringer is None:
             return None
         if asks is not None and asks.source is not None:
@@ -266,12 +269,8 @@ class ScriptEnvironments:
         torch = self._from_index(found, requirement, base)
         if torch.version is None and here is not None and bringer.name != "torch":
             return None  # there is nothing newer than what is there
-        if (
-            here is not None
-            and item.reached
-            and not here.same(torch)
-            and (bringer.name != "torch" or not bringer.requirement or here.of_nvidia)
-        ):
+        asked = bringer.name == "torch" and bringer.requirement
+        if here is not None and item.reached and not here.same(torch) and (not asked or here.of_nvidia):
             self.replaced.append(TorchReplaced(before=here, after=torch, found=found, wanted=bringer))
         return torch
 
@@ -295,12 +294,6 @@ class ScriptEnvironments:
             value = self.subject.visible(name, found.item)
             lists += [value.text] if value is not None else []
         return next((each for each in lists if not self.subject.lies_beside(each, found.item)), None)
-
-    def _bringer(self, found: Install, wanted: Sequence[Wanted], before: list[ScriptTorch]) -> Wanted | None:
-        """The package that brings a torch although none is named: what fixes it, wherever it stands."""
-        every = list(self._bringers(found, wanted, before)) if not found.has("--no-deps") else []
-        fixes = (each for each in every if exact_version(self._requirement(each, [])) is not None)
-        return next(fixes, every[0] if every else None)
 
     def _bringers(self, found: Install, wanted: Sequence[Wanted], before: list[ScriptTorch]) -> Iterator[Wanted]:
         # conda's half of an environment and pip's are resolved one after the other.
@@ -363,10 +356,11 @@ class ScriptEnvironments:
         own = None if merged else line
         # A torch that no wheel is for is named all the same: first for another Python, then on another line.
         others = ((own, None), *(() if local else ((None, base.python),))) if base.by == "torch" else ()
+        day = re.search(r"--exclude-newer[= ](\d{4}-\d\d-\d\d)", " ".join(found.item.arguments))
         for asked, python in ((own, base.python), *others):
             version = version or taken(
                 lambda patch: not excludes(plain, patch),
-                line=asked, python=python, system=base.system, until=found.until,
+                line=asked, python=python, system=base.system, until=day[1] if day else None,
             )  # fmt: skip
         if version is None and exact is not None:
             version = complete(str(exact))

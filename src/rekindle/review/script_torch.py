@@ -64,12 +64,7 @@ class ScriptTorch(msgspec.Struct, frozen=True, kw_only=True):
         return TorchPin(self.version or "", self.variant).spoken
 
     @property
-    def nightly(self) -> bool:
-        return "/whl/nightly/" in (self.index or "")
-
-    @property
     def of_nvidia(self) -> bool:
-        """NVIDIA's own, in its image of a month."""
         return (self.name or "").startswith("nvcr.io/nvidia/pytorch:")
 
     @property

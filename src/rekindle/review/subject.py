@@ -78,7 +78,11 @@ class Subject(ScriptBuilds):
         """Where the script says which release it means, in order."""
         points: list[tuple[int, Known]] = []
         for item in self.trace.invocations:
-            known = self.checked_out_torch(item) or self._from_install(item)
+            every = (found for found in self.installed_by(item) if found.verb in ("install", "create"))
+            # The torch that it names, in a list that it reads, too.
+            named = (each.named("torch") or (each.named("pytorch") if each.tool == "conda" else None) for each in every)
+            own = (Known(exact, each.line) for each in named if each and (exact := each.exact) is not None)
+            known = self.checked_out_torch(item) or next(own, None)
             if known is not None:
                 points.append((item.order, known))
         for setting in self.trace.assignments:
@@ -126,21 +130,13 @@ class Subject(ScriptBuilds):
         else:
             names = [*words] if {"checkout", "switch"} & {*words} else []
             folders = [last_part(after) for word, after in pairs if word == "-C"]
-            ours = bool(names) and self._is_torch_folder((folders or [self._folder(item, "")])[-1], item)
+            folder = (folders or [self._folder(item, "")])[-1]
+            before = self.trace.before(item)
+            clones = [clone[0] for each in before if each.program == "git" and (clone := self.cloned(each))]
+            plain = not folder and (not clones or (clones[-1] == "pytorch/pytorch" and bool(self.torch_folders)))
+            ours = bool(names) and (plain or self.holds_torch(folder))
         tag = next((match for name in names if (match := _TAG.match(name))), None)
         return Known(Version(tag[1]), item.line) if tag and ours else None
-
-    def _is_torch_folder(self, folder: str, item: Invocation) -> bool:
-        earlier = (each for each in self.trace.before(item) if each.program == "git")
-        clones = [clone[0] for each in earlier if (clone := self.cloned(each))]
-        plain = not folder and (not clones or (clones[-1] == "pytorch/pytorch" and bool(self.torch_folders)))
-        return plain or self.holds_torch(folder)
-
-    def _from_install(self, item: Invocation) -> Known | None:
-        """The torch that it names, in a list that it reads, too."""
-        every = [found for found in self.installed_by(item) if found.verb in ("install", "create")]
-        named = (each.named("torch") or (each.named("pytorch") if each.tool == "conda" else None) for each in every)
-        return next((Known(exact, each.line) for each in named if each and (exact := each.exact) is not None), None)
 
     def release_at(self, item: Invocation | None = None) -> tuple[TorchRelease, Known] | None:
         """The release in the tables; None when none is known or the tables do not have it."""

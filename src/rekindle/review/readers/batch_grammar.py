@@ -288,7 +288,9 @@ class BatchParser:
                     word, raw = "", ""
                 glued = bool(raw)
                 push()
-                targets.append(self._target(glued))
+                sign, line = self._taken(_SIGN), self._line()
+                self._skip(" \t")
+                targets.append(Redirect(sign=sign, target=self._taken(_TARGET).strip('"'), line=line, glued=glued))
                 continue
             elif letter in " \t":
                 push()
@@ -327,9 +329,3 @@ class BatchParser:
         self.at = end + 1
         self._skip(" \t")
         return True
-
-    def _target(self, glued: bool) -> Redirect:
-        line = self._line()
-        sign = self._taken(_SIGN)
-        self._skip(" \t")
-        return Redirect(sign=sign, target=self._taken(_TARGET).strip('"'), line=line, glued=glued)

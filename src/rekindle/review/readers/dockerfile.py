@@ -167,20 +167,17 @@ class _DockerReader:
             return
         for pair in pairs:
             raw = pair[2]
-            if name == "ENV" and raw[:1] != "'":
-                self._missed(recorder, pair[1], raw, self._row(pair[1], start, end))
+            row = self._row(pair[1], start, end)
+            # What ENV reads and nobody set is empty; a base image sets PATH and its like, and X may add to itself.
+            read = re.findall(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))", raw) if name == "ENV" and raw[:1] != "'" else []
+            for used in (braced or plain for braced, plain in read):
+                if used != pair[1] and self.scope.get(used, self.trace.order) is None:
+                    recorder.missed(used, row)
+                    self.trace.empty.setdefault(used, row)
             text, known = self._filled(raw[1:-1] if raw[:1] in "\"'" else raw)
-            recorder.set(pair[1], text, self._row(pair[1], start, end), known=known, raw=raw, text=pair[0])
+            recorder.set(pair[1], text, row, known=known, raw=raw, text=pair[0])
             if name == "ARG":
                 self.trace.asked.add(pair[1])
-
-    def _missed(self, recorder: Recorder, name: str, raw: str, line: int) -> None:
-        """What ENV reads and nobody set is empty; a base image sets PATH and its like, and X may add to itself."""
-        for match in re.finditer(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))", raw):
-            used = match[1] or match[2]
-            if used != name and self.scope.get(used, self.trace.order) is None:
-                recorder.missed(used, line)
-                self.trace.empty.setdefault(used, line)
 
     def _row(self, name: str, start: int, end: int) -> int:
         """ENV over several lines: the line on which a name stands."""

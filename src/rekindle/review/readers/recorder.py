@@ -27,7 +27,6 @@ from rekindle.review.trace import (
 )
 
 _WORLDS = 16
-_CHOICES = 1000
 _UNSET = Value("", True, 0, False, 0)
 _NAME = re.compile(r"\w+")
 _DEFINE = re.compile(r"-D([A-Za-z_]\w*)(?::\w+)?=(.*)\Z", re.DOTALL)
@@ -336,7 +335,7 @@ def _ways(several: dict[str, list[Value]]) -> list[dict[str, Value]]:
             if not values[-1].branch or len(groups[group]) == 1:
                 groups[group][-1] = None  # none of them, and what stood before
     found: dict[tuple[str, ...], dict[str, Value]] = {}
-    for choice in islice(product(*groups.values()), _CHOICES):
+    for choice in islice(product(*groups.values()), 1000):
         chosen = {*zip(groups, choice, strict=True)}
         way = {name: next((v for v in values if chosen >= {*v.bodies}), _UNSET) for name, values in several.items()}
         if len(found) < _WORLDS and not (_UNSET in way.values() and max(choice) < 0):

@@ -17,6 +17,7 @@ from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import needs_python, script_rules
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_releases
+from rekindle.review.builds import image_system
 from rekindle.review.document import Dialect
 from rekindle.review.environment import comes_alone, environments_of
 from rekindle.review.packages import CUDNN, Install, Wanted, exact_text, exact_version, excludes, parts_of
@@ -87,7 +88,8 @@ def _gone_options(subject: Subject) -> Iterator[Raised]:
 def pip_of_the_system(subject: Subject, item: Invocation) -> bool:
     """One that builds what has only a setup.py beside the torch that is there: a pyproject.toml decides."""
     image = None if item.program == "uv" or subject.says("get-pip") else image_of(subject, item)
-    own = subject.system_pip(image) if image is not None else None
+    found = image_system(image.name) if image is not None and subject.system_python(image) else None
+    own = found[0].pip.get(found[1]) if found else None
     newer = any(each.named("pip") for each in subject.installs if each.item.order < item.order)
     return own is not None and own < limits.since("pip-isolates-setup-py") and not newer
 

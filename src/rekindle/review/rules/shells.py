@@ -22,13 +22,17 @@ _SAID = re.compile(
     r"(?i)(?:^|[\s'\"({@])(?:echo|printf?|log(?:ger|_\w+)?|warn\w*|info|error|die|say|msg|message|write-\w+|throw|rem|#|::)"
     r"(?=[\s(:]|#|\Z)|^\s*(?:#|cat )"
 )
+_SAYS = re.compile(r"(?i)\s*@?(?:echo|rem|title|::)")
 
 
 def check(subject: Subject) -> Iterator[Raised]:
     yield from _slips(subject)
     yield from _undefined(subject)
     yield from _placeholders(subject)
-    yield from _delayed(subject)
+    late = subject.trace.options.get("delayed")
+    if late is not None and not re.search(r"!\w+(?::[^!\n]*)?!", subject.document.text):
+        right = subject.rewritten(late, r"(?i)\s*EnableDelayedExpansion", "")
+        yield raised("delayed-expansion", late, corrected=right)
     yield from _secrets(subject)
     if subject.document.dialect is Dialect.SHELL and subject.document.ends == "\r\n":
         yield raised("line-ends", 1)
@@ -51,9 +55,6 @@ def _slips(subject: Subject) -> Iterator[Raised]:
 
 # What base images set themselves.
 _OF_IMAGES = re.compile(r"(?:CUDA|NV|NVIDIA|CUDNN|NCCL|CONDA|MAMBA|LD|LIBRARY|PYTHON|PYTORCH|VIRTUAL|ROCM|HIP)(?:_|\Z)")
-
-
-_SAYS = re.compile(r"(?i)\s*@?(?:echo|rem|title|::)")
 
 
 def _undefined(subject: Subject) -> Iterator[Raised]:
@@ -101,14 +102,6 @@ def _placeholders(subject: Subject) -> Iterator[Raised]:
         named = re.search(rf"(?:-n|--name|activate)[= ]+{re.escape(match[0])}", line)  # an environment like any other
         if not named and "${{" not in line and not re.search(r"[$%{]YOUR_|\bYOUR_[A-Z_]+\s*=", line):
             yield raised("placeholder", number, text=match[0].rstrip("\\"))
-
-
-def _delayed(subject: Subject) -> Iterator[Raised]:
-    line = subject.trace.options.get("delayed")
-    if line is None or re.search(r"!\w+(?::[^!\n]*)?!", subject.document.text):
-        return
-    right = subject.rewritten(line, r"(?i)\s*EnableDelayedExpansion", "")
-    yield raised("delayed-expansion", line, corrected=right)
 
 
 def _secrets(subject: Subject) -> Iterator[Raised]:

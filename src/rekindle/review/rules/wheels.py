@@ -41,13 +41,21 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _wheels(subject)
     yield from _musl(subject)
     yield from (_replacement(subject, change) for change in _changes(subject))
-    yield from _over_nvidias(subject)
+    nvidias = [each for each in environments_of(subject).replaced if each.before.of_nvidia and each.after.version]
+    for change in nvidias[:1]:
+        name, torch = change.wanted.name, change.after.spoken
+        yield raised(
+            "torch-of-nvidia-replaced", change.wanted.line, name=name, torch=torch, image=str(change.before.name)
+        )
     yield from _kernels(subject)
     yield from _others(subject)
     yield from _local(subject)
     yield from _channels(subject)
     yield from _hidden(subject)
-    yield from _without_cards(subject)
+    torches = [each for final in environments_of(subject).final for each in final if each.variant != CPU]
+    for service in subject.trace.without_cards:
+        if any(each.order in service.orders for each in torches):
+            yield raised("service-without-cards", service.line, name=service.name)
     yield from _shown(subject)
     yield from _drivers(subject)
     yield from _over_built(subject)
@@ -174,16 +182,6 @@ def _changes(subject: Subject) -> Iterator[TorchReplaced]:
             continue
         if before.kind != "image" or before.version:
             yield change
-
-
-def _over_nvidias(subject: Subject) -> Iterator[Raised]:
-    """A wheel of torch over the one that NVIDIA's image was made around."""
-    every = [each for each in environments_of(subject).replaced if each.before.of_nvidia and each.after.version]
-    for change in every[:1]:
-        torch, line = change.after.spoken, change.wanted.line
-        yield raised(
-            "torch-of-nvidia-replaced", line, name=change.wanted.name, torch=torch, image=change.before.name or ""
-        )
 
 
 def _over_built(subject: Subject) -> Iterator[Raised]:
@@ -393,14 +391,6 @@ def _hidden(subject: Subject) -> Iterator[Raised]:
         if lacking:
             shown = ", ".join(dict.fromkeys(each.name for each in lacking[:4])) + (" …" if len(lacking) > 4 else "")
             yield raised("index-hides", lacking[0].line, index=index, names=shown)
-
-
-def _without_cards(subject: Subject) -> Iterator[Raised]:
-    """A service with a torch for the GPU that is given none."""
-    for service in subject.trace.without_cards:
-        own = [each for final in environments_of(subject).final for each in final if each.order in service.orders]
-        if any(each.variant != CPU for each in own):
-            yield raised("service-without-cards", service.line, name=service.name)
 
 
 _WITH_TORCH = re.compile(r"(?:^|/)(?:pytorch/pytorch|nvidia/pytorch|vllm/vllm-openai|nvidia/cuda)(?::|$)")
