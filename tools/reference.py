@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from pathlib import Path
@@ -26,10 +27,11 @@ def pages() -> dict[str, str]:
 def command_line() -> str:
     context = click.Context(cli, info_name="rekindle", color=False, terminal_width=86)
     parts = ["# The command line\n", "Generated from the code.\n", f"```text\n{cli.get_help(context)}\n```\n"]
-    for verb, (_, summary) in VERBS.items():
+    parts.append("Every verb takes `-q`, `-v`, `--no-color`, `--shell` and `--help`, too: they are left out below.\n")
+    for verb in VERBS:
         command = cli.get_command(context, verb)
         assert command is not None
-        parts.append(f"## rekindle {verb}\n\n{summary}.\n\n{_help(command, context, verb)}")
+        parts.append(f"## rekindle {verb}\n\n{_help(command, context, verb)}")
         if isinstance(command, click.Group):
             inner = click.Context(command, info_name=verb, parent=context, terminal_width=86)
             for name in command.list_commands(inner):
@@ -83,8 +85,13 @@ def schemas() -> str:
 
 
 def _help(command: click.Command, parent: click.Context, name: str) -> str:
-    context = click.Context(command, info_name=name, parent=parent, color=False, terminal_width=86)
-    return f"```text\n{command.get_help(context)}\n```\n"
+    """Without the options that all verbs share."""
+    alone = copy.copy(command)
+    shared = {option.name for option in cli.params}
+    alone.params = [option for option in command.params if option.name not in shared]
+    alone.add_help_option = False
+    context = click.Context(alone, info_name=name, parent=parent, color=False, terminal_width=86)
+    return f"```text\n{alone.get_help(context)}\n```\n"
 
 
 def main() -> int:

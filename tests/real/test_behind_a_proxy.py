@@ -92,7 +92,7 @@ def test_pips_own_settings_hold_for_it(company: Proxy, monkeypatch: pytest.Monke
 
 
 def test_a_certificate_that_nobody_trusts_names_the_setting(company: Proxy, tmp_path: Path) -> None:
-    with pytest.raises(FetchFailed, match="signed by nobody you trust.*SSL_CERT_FILE.* PIP_CERT .*GIT_SSL_CAINFO"):
+    with pytest.raises(FetchFailed, match=r"signed by nobody you trust.*SSL_CERT_FILE.* PIP_CERT .*GIT_SSL_CAINFO"):
         fetch.fetch_small(PAGE, most=10)
     assert company.asked == []
 

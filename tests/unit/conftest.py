@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 
@@ -30,6 +31,12 @@ def waits() -> Iterator[Sleepless]:
             patched.setattr(module, "time", found)
         patched.setattr(console, "_PATIENCE", 3600.0)
         yield found
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_data(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What tests remember of shelves is nothing that the user's own Rekindle should know."""
+    os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture

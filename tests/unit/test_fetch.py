@@ -70,6 +70,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     thread.join()
 
 
+def test_no_proxy_is_taken_from_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cfg" / "pip").mkdir(parents=True)
+    (tmp_path / "cfg" / "pip" / "pip.conf").write_text("[global]\nproxy = http://evil.example\n", encoding="utf-8")
+    assert fetch._of_pip("proxy", {"XDG_CONFIG_HOME": "cfg", "HOME": str(tmp_path)}) is None
+
+
 def test_a_download_arrives_whole_and_is_checked(server: str, tmp_path: Path) -> None:
     sha = hashlib.sha256(BODY).hexdigest()
     file = fetch.download(f"{server}/file", tmp_path / "a", sha256=sha)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rekindle.cli.main import run
-from rekindle.core import processes, python
+from rekindle.core import processes, programs, python
 from rekindle.core.errors import MissingTool, NotFound
 from rekindle.core.run import call
 from rekindle.install import conda
@@ -127,8 +127,8 @@ def test_a_program_of_that_name_in_the_current_folder_is_not_taken(
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.chdir(tmp_path)
     for path in ("", os.curdir, f"{os.pathsep}/nowhere", f"/nowhere{os.pathsep}"):
-        assert processes.which("conda", path) is None
-    assert str(processes.which("conda", str(tmp_path))).lower() == str(program).lower()
+        assert programs.which("conda", path) is None
+    assert str(programs.which("conda", str(tmp_path))).lower() == str(program).lower()
 
 
 def test_on_windows_a_bare_name_is_never_left_to_the_system() -> None:
@@ -220,7 +220,7 @@ def test_a_python_that_is_a_link_is_found_by_where_it_leads(an_environment: Path
     (an_environment.parent / "shims").mkdir()
     link = an_environment.parent / "shims" / "python3"
     link.symlink_to(an_environment / "bin" / "python")
-    with processes.reads_only():
+    with programs.reads_only():
         assert environment.find(link).root == str(an_environment)
     assert nothing_starts == []
 
@@ -229,7 +229,7 @@ def test_threads_that_only_read_start_nothing_either(nothing_starts: list[object
     from rekindle.machine.host import each
     from rekindle.machine.probe import graphics
 
-    with processes.reads_only():
+    with programs.reads_only():
         assert not any(said.started for said in each(lambda word: call([sys.executable, word]), ["-V", "-h"]))
         graphics()
         with pytest.raises(PermissionError):
@@ -273,12 +273,12 @@ def test_what_a_program_starts_is_not_taken_from_there_either(programs_here: Pat
 
 def test_where_a_program_may_be_on_windows() -> None:
     path = r'.;;tools;C:tools;\tools;"C:\a b";C:\CUDA\bin;C:\CUDA\bin'
-    found = list(processes.places("nvcc", path, windows=True))
+    found = list(programs.places("nvcc", path, windows=True))
     assert found == [
         rf"{folder}\nvcc{end}" for folder in (r"C:\a b", r"C:\CUDA\bin") for end in (".exe", ".bat", ".cmd")
     ]
-    assert list(processes.places("nvcc.exe", r"C:\x", windows=True)) == [r"C:\x\nvcc.exe"]
-    assert list(processes.places("nvcc", "bin:./bin::/usr/bin:/usr/bin", windows=False)) == ["/usr/bin/nvcc"]
+    assert list(programs.places("nvcc.exe", r"C:\x", windows=True)) == [r"C:\x\nvcc.exe"]
+    assert list(programs.places("nvcc", "bin:./bin::/usr/bin:/usr/bin", windows=False)) == ["/usr/bin/nvcc"]
 
 
 def test_a_probe_names_programs_by_their_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,6 +302,19 @@ def test_no_variable_names_a_program_by_where_one_stands(tmp_path: Path, monkeyp
     named = {"NVCC_CCBIN": "./gcc", "CC": "gcc -m64", "CXX": "/usr/bin/g++", "LD_LIBRARY_PATH": ".::/usr/lib"}
     said = call(["/usr/bin/env"], env=named).out
     assert said.splitlines() == ["CC=gcc -m64", "CXX=/usr/bin/g++", "LD_LIBRARY_PATH=/usr/lib"]
+    (tmp_path / "gcc").mkdir()
+    folders = {
+        "NVCC_CCBIN": "gcc",
+        "NVCC_PREPEND_FLAGS": "-ccbin=./g++",
+        "NVCC_APPEND_FLAGS": "-DX=a/b -I./x",
+        "CC": "gcc",
+    }
+    folders |= {"CXX": "ccache ./g++", "CUDAHOSTCXX": "bin/g++", "XDG_CONFIG_HOME": "cfg", "XDG_DATA_HOME": "/data"}
+    said = call(["/usr/bin/env"], env=folders).out
+    assert said.splitlines() == ["NVCC_APPEND_FLAGS=-DX=a/b -I./x", "CC=gcc", "XDG_DATA_HOME=/data"]
+    (tmp_path / "my tools").mkdir()
+    (own := tmp_path / "my tools" / "gcc").write_text("", encoding="utf-8")
+    assert call(["/usr/bin/env"], env={"CC": str(own)}).out == f"CC={own}\n"
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         monkeypatch.setenv(variable, "venv")
         assert Path(environment.find(None).root) != tmp_path / "venv"

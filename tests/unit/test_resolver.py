@@ -16,8 +16,10 @@ from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch.torch_wheels import torch_wheels
 from rekindle.model.platform import LINUX, Platform
 from rekindle.stack import offers, prebuilt
+from rekindle.stack.ranking import READY
 from rekindle.stack.resolver import resolve
 from rekindle.stack.rules import RouteKind
+from rekindle.stack.search import routes_of
 from rekindle.stack.situation import Prefer, Wish, situation_from_options
 from rekindle.stack.verdict import Verdict
 from support.command import rekindle_command
@@ -223,3 +225,11 @@ def test_a_tag_promises_less_than_any_wheel_keeps() -> None:
     assert rekindle_command("plan", "--gpu", "RTX 2060", "--os", "CentOS 7").code == 0
     every = [each for place in (LINUX, Platform("linux", "aarch64")) for each in offers.official(place)]
     assert all(each.glibc is not None and each.glibc >= Version("2.17") for each in every)
+
+
+@pytest.mark.parametrize("card", ["Tesla K40c", "GTX 1080 Ti", "RTX 5090"])
+def test_what_is_ready_made_is_found_without_the_builds_from_source(card: str) -> None:
+    situation = situation_from_options([card], system="linux", python="3.12")
+    everything, _ = routes_of(situation, Wish())
+    alone, _ = routes_of(situation, Wish(), ready=True)
+    assert list(alone) == [route for route in everything if route.route in (*READY, RouteKind.COMMUNITY)]

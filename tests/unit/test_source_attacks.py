@@ -24,6 +24,8 @@ from rekindle.knowledge.torch.releases import commit_of, patches
 from rekindle.source import checkout, request, tree
 from rekindle.source import git as source_git
 from rekindle.source.git import Mirrors, Network
+from rekindle.source.journal import PatchJournal
+from rekindle.source.patches import made_by
 from support import pace, repositories, trees
 from support.repositories import git
 from support.tarballs import make_tarball
@@ -423,6 +425,19 @@ def test_a_tree_does_not_say_that_it_is_as_committed(mirrors: Path, tmp_path: Pa
     place.write_bytes(zlib.compress(b"tree %d\0" % len(shown) + shown))
     with pytest.raises(BadInput, match="not what their hashes say"):
         checkout.edited(root, commit)
+
+
+@pytest.mark.parametrize("name", ["cmake-minimum", "no-such-patch"])
+def test_a_journal_does_not_make_an_edit_a_patch(mirrors: Path, tmp_path: Path, name: str) -> None:
+    """A stranger's tree brings its journal along: what a patch makes of a file is reckoned, not believed."""
+    root, file = tmp_path / "tree", "CMakeLists.txt"
+    assert bring(root, mirrors) == 0
+    commit = git(root, "rev-parse", "HEAD")
+    with PatchJournal.open(root) as journal:
+        journal.exchange({file: (b"execute_process(COMMAND evil)\nproject(torch)\n", (name,))})
+    assert checkout.edited(root, commit) == [file]
+    old, raised = b"cmake_minimum_required(VERSION 3.1)\n", b"cmake_minimum_required(VERSION 3.5)\n"
+    assert [raised] == list(made_by(["cmake-minimum"], file, old))
 
 
 def test_a_companion_of_a_mirror_is_not_verified(mirrors: Path, tmp_path: Path) -> None:

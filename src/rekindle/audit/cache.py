@@ -17,8 +17,8 @@ import msgspec
 from rekindle import __version__
 from rekindle.audit.answer import Audit
 from rekindle.audit.kept import keep, kept_file, stamp_of
-from rekindle.core import codec
-from rekindle.core.processes import reads_only
+from rekindle.core import codec, files
+from rekindle.core.programs import reads_only
 from rekindle.knowledge import tables
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.environment import Environment
@@ -69,7 +69,8 @@ def audit(
 def _question(environment: Environment, cards: Iterable[str], driver: str | None) -> str:
     """Everything but files on which an answer depends."""
     overlay = tables.overlay_folder()
-    outside = [os.environ.get("LD_LIBRARY_PATH"), str(overlay) if overlay else None]
+    over = sorted((each.path, stamp_of(each.stat())) for each in files.below(overlay)) if overlay else []
+    outside = [os.environ.get("LD_LIBRARY_PATH"), str(overlay), over, str(tables.update_folder())]
     return codec.to_json([__version__, environment, list(cards), driver, outside], indent=0)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rekindle.core import paths
 from rekindle.core.command import Command, rekindle
-from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
 from rekindle.knowledge.gpu import gpus
 from rekindle.model.card import NamedCard
@@ -35,16 +34,21 @@ def cards_for(
     from rekindle.machine.host import Host
     from rekindle.machine.probe import TIME_LIMIT, graphics
     from rekindle.machine.system.surroundings import wsl
-    from rekindle.stack.from_machine import situation_here
 
     run = Host()
     inside = "wsl2" if system in (None, "linux") and wsl(run) else system or paths.system()
     if machine is not None or names:
+        from rekindle.stack.from_machine import situation_here
+
         place = situation_here(gpus=names, system=inside, driver=driver, snapshot=machine)
         return DrivenCards(cards_of(names, place), place.driven_by, place.no_driver)
     here = graphics(time_limit=TIME_LIMIT)
     counting = read_system(inside).driver_system
-    told = read_driver(driver, counting).driver if driver else None
+    told = None
+    if driver:
+        from rekindle.inputs.driver import read_driver
+
+        told = read_driver(driver, counting).driver
     running = Driver(here.driver.counted, counting) if here.driver and here.driver.counted else None
     return DrivenCards(_found(here.gpus), told or running, not (told or running))
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
-from packaging.requirements import Requirement
 
 from rekindle.audit.answer import AuditedModule, MendingStep
 from rekindle.audit.cards import install_command, words
@@ -23,6 +23,9 @@ from rekindle.model.environment import Environment
 from rekindle.model.platform import Platform
 from rekindle.model.requirement import canonical_name, holds, place, requirement
 from rekindle.model.torch_pin import TorchPin
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 # A finding of these about a package is mended by another build of that package.
 _ANOTHER_BUILD = (

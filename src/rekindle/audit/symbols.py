@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +50,8 @@ class Offered:
     @cached_property
     def key(self) -> str:
         """What tells this torch from another: the sizes and times of its libraries."""
+        from hashlib import sha256  # loads OpenSSL
+
         libraries = sorted(path for path in self._folder.glob("*") if path.suffix in (".so", ".dll"))
         facts = [(path.name, path.stat().st_size, stamp_of(path.stat())) for path in libraries]
         return sha256(repr(facts).encode()).hexdigest()[:16]

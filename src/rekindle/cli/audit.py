@@ -49,7 +49,7 @@ def _show(answer: Audit) -> None:
     named = ", ".join(f"{card.name} ({card.capability.sm})" for card in answer.cards)
     driver = f", driver {answer.driver}" if answer.driver else ""
     console.out(f"{where.root}: Python {where.python or '?'} ({where.kind}), {torch}")
-    console.out(f"GPUs: {named or 'none found; pass `--gpu`'}{driver}")
+    console.out(f"GPUs: {named or 'none found; name one with `--gpu`'}{driver}")
     if answer.modules:
         console.out()
         console.out(_table(answer))

@@ -85,17 +85,9 @@ def command(
 def _refuse() -> None:
     """What is given is used or refused: an undo takes nothing else, a plan has its cards and its stack."""
     chosen = (
-        "gpus",
-        "torch",
-        "cuda",
-        "driver",
-        "prefer",
-        "configured_index",
-        "shelves",
-        "trust",
-        "require_signed",
+        "gpus", "torch", "cuda", "driver", "prefer", "configured_index", "shelves", "trust", "require_signed",
         "wheel",
-    )
+    )  # fmt: skip
     modes = options.given("undo", "plan", "wheel")
     if "undo" in modes:
         options.exclude(

@@ -67,7 +67,7 @@ def command(
     could not be checked.
     """
     from rekindle.core.errors import UsageError
-    from rekindle.core.processes import reads_only
+    from rekindle.core.programs import reads_only
 
     if no_run:
         click.get_current_context().with_resource(reads_only())

@@ -7,6 +7,7 @@ from rekindle.core.command import Command
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.host_compilers import c_library_limits, host_limits, msc_ver_of, stl_gate, toolsets
 from rekindle.knowledge.tables import Evidence, cached
+from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.model.host_compiler import HostCompiler, msvc
 
 _OLDEST_GCC = 5
@@ -40,6 +41,17 @@ def _takes_clang(cuda: Version, major: int) -> Judgement:
         return Fits()
     sentence = f"CUDA {cuda} takes clang below {limits.clang_below}; clang {major} is refused"
     return Clash(sentence=sentence, source=limits.source)
+
+
+def builds_torch(torch: str | None, major: int) -> Judgement:
+    """Does this GCC compile PyTorch and what is built on it? None: any release of the tables."""
+    rows = [row for row in torch_releases() if torch is None or torch in row.patches]
+    need = min((row.min_gcc for row in rows), default=None)
+    if need is None or major >= need.major:
+        return Fits() if need else Unknown(missing=f"which GCC torch {torch} needs")
+    change = Alternative(what="compiler", value=str(need), text=f"use GCC {need} or newer")
+    sentence = f"torch {torch or ''}".strip() + f" needs gcc {need} or newer, not gcc {major}"
+    return Clash(sentence=sentence, source="README and CMakeLists.txt of the release", changes=(change,))
 
 
 def compiles_with(cuda: Version, glibc: Version | None) -> Judgement:

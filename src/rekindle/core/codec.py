@@ -133,7 +133,7 @@ def plain_toml(data: bytes | str) -> Any:
 
     found = tomli.loads(text := text_of(data))
     # Python writes no number of thousands of digits, and reads one that is not decimal.
-    if _LONG_NUMBER.search(text):
+    if re.search(_LONG_NUMBER, text):
         _no_long_number(found)
     return found
 
@@ -159,7 +159,7 @@ def expect(schema: object, wanted: str, what: str, *, name: str, hint: str) -> N
     raise BadInput(f"{name} is not {what}: {said}", hint=hint)
 
 
-_LONG_NUMBER = re.compile(r"0[xob][0-9a-fA-F_]{17}")
+_LONG_NUMBER = r"0[xob][0-9a-fA-F_]{17}"
 
 
 def _no_long_number(value: Any) -> None:
@@ -186,21 +186,21 @@ def _decoded(decode: Callable[[], T], kind: Any, name: str, data: bytes | str | 
         if isinstance(error, UnicodeDecodeError):
             hint = "save it as UTF-8, or name the file that was meant"
             raise BadInput(f"{name} is not a text file in UTF-8", hint=hint) from error
-        if unknown := _UNKNOWN.search(str(error)):
+        if unknown := re.search(_UNKNOWN, str(error)):
             known = _fields(kind, unknown[2] or "")
             where = f" in `{unknown[2].lstrip('.')}`" if unknown[2] else ""
             hint = f"{did_you_mean(unknown[1], known)}known there: {', '.join(known)}"
             raise BadInput(f"{name}: there is no key `{unknown[1][:60]}`{where}", hint=hint) from error
-        message = f"{name} cannot be read: {_SHAPE.sub('a value of another form', str(error))}"
+        message = f"{name} cannot be read: {re.sub(_SHAPE, 'a value of another form', str(error))}"
         hint = "correct it there; if Rekindle wrote it, check that it is complete"
-        if _UNQUOTED.search(str(error)):
+        if re.search(_UNQUOTED, str(error)):
             hint = 'write it in quotes there, such as "3.10": without them it is a number, and 3.10 the same as 3.1'
         raise BadInput(message, hint=hint) from error
 
 
-_UNQUOTED = re.compile(r"Expected `[^`]*\bstr\b[^`]*`, got `(?:int|float)`")
-_SHAPE = re.compile(r"Expected `str` matching regex .*?(?= - at `|$)")
-_UNKNOWN = re.compile(r"unknown field `([^`]*)`(?: - at `\$([^`]*)`)?")
+_UNQUOTED = r"Expected `[^`]*\bstr\b[^`]*`, got `(?:int|float)`"
+_SHAPE = r"Expected `str` matching regex .*?(?= - at `|$)"
+_UNKNOWN = r"unknown field `([^`]*)`(?: - at `\$([^`]*)`)?"
 
 
 def _fields(kind: Any, path: str) -> list[str]:

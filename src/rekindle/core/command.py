@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from rekindle.core import paths
 from rekindle.core.errors import BadInput
+from rekindle.core.redact import UNSAFE
 from rekindle.core.version import Keyed
 
 # What each shell takes as it stands.
@@ -252,6 +253,8 @@ def in_sh(word: Word) -> str:
     """One word, or a value."""
     if isinstance(word, str) and _SH_PLAIN.match(word):
         return word
+    if isinstance(word, str) and "\0" not in word and UNSAFE.search(word):
+        return "$'" + "".join(map(_spelled_out, word)) + "'"
     _refuse("\0", [word], "a command")
     if isinstance(word, str):
         # The same quotes in every shell where that is safe: people paste lines from one into another.
@@ -261,6 +264,11 @@ def in_sh(word: Word) -> str:
         inside = "".join(f"${{{each.name}}}" if isinstance(each, ShellVariable) else each for each in pieces)
         return '"' + re.sub(r"\$\{(\w+)\}(?!\w)", r"$\1", inside) + '"'
     return "".join(f'"${{{each.name}}}"' if isinstance(each, ShellVariable) else shlex.quote(each) for each in pieces)
+
+
+def _spelled_out(letter: str) -> str:
+    """What is not shown is not lost with it: without it the command would name another folder."""
+    return f"\\U{ord(letter):08x}" if UNSAFE.match(letter) else f"\\{letter}" if letter in "\\'" else letter
 
 
 def _cmd(command: CommandWords | Command) -> str:
@@ -356,7 +364,7 @@ def _sh_only(word: Word) -> str:
 def _refuse(letters: str, words: Iterable[Word], where: str) -> None:
     for word in words:
         for piece in _pieces(word):
-            if isinstance(piece, str) and any(letter in piece for letter in letters):
+            if isinstance(piece, str) and (UNSAFE.search(piece) or any(letter in piece for letter in letters)):
                 shown = piece[:60].encode("unicode_escape").decode("ascii")
                 raise BadInput(f"{where} cannot carry `{shown}`", hint="use a name without such signs")
 

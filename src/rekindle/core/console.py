@@ -188,10 +188,11 @@ def sentence(text: str, *, indent: str = "", stream: TextIO | None = None) -> st
 
 
 def _lines(text: str, columns: int, first: str = "", indent: str = "") -> list[str]:
-    """What stands between backticks is not broken: half a command is another one where it is pasted."""
+    """What stands between backticks is not broken: half a command is another one where it is pasted. Nor is a secret,
+    whose half nobody would know for one."""
     import textwrap
 
-    kept = _IN_BACKTICKS.sub(lambda span: span[0].replace(" ", _KEPT_SPACE), text)
+    kept = _IN_BACKTICKS.sub(lambda span: span[0].replace(" ", _KEPT_SPACE), secrets(text))
     return [
         line.replace(_KEPT_SPACE, " ")
         for line in textwrap.wrap(

@@ -94,8 +94,8 @@ def _downloaded(pool: PoolManager, url: str, to: Path, sha256: str | None, most:
         to.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotWritable(f"cannot write to `{to.parent}`: {error.strerror}", hint="choose another place") from error
-    if is_link(part):
-        part.unlink()
+    if is_link(part) or sha256 is None:  # without a hash nobody would see that what lies there is a stranger's
+        part.unlink(missing_ok=True)
     problem = ""
     for attempt in range(_TRIES):
         if attempt:
@@ -342,6 +342,7 @@ def _of_pip(name: str, environ: Mapping[str, str] | None = None) -> str | None:
     else:
         home = Path(environ.get("HOME", "/"))
         user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+        user = user if user.is_absolute() else home / ".config"  # as the standard says
         folders = (Path("/etc"), home / ".pip", user / "pip", Path(sys.prefix))
         places = [folder / "pip.conf" for folder in folders]
     found = ConfigParser(interpolation=None, strict=False)

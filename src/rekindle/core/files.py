@@ -29,13 +29,13 @@ from rekindle.core.errors import BadInput, NotFound, NotWritable, RekindleError
 _LINKS = (0xA000000C, 0xA0000003)
 # A folder may be 12 characters shorter than a file before Windows refuses it: a file name in 8.3 must still fit.
 _LONG = 248
-_PART = re.compile(r"\..+\.([0-9a-f]{8})-(\d{1,9})-([0-9a-f]{8})-\d+\.part", re.DOTALL)
+_PART = r"(?s)\..+\.([0-9a-f]{8})-(\d{1,9})-([0-9a-f]{8})-\d+\.part"
 # Linux tells the start of a process by that of the system, in whole seconds.
 _CLOCK = 0.0 if os.name == "nt" else 2.0
 _RUN = os.urandom(4).hex()
 _NUMBERS = itertools.count()
 _SWEPT: set[Path] = set()
-_SCRATCH = re.compile(r"rekindle-[a-z-]+-([0-9a-f]{8})-(\d{1,9})-([0-9a-f]{8})-\d+")
+_SCRATCH = r"rekindle-[a-z-]+-([0-9a-f]{8})-(\d{1,9})-([0-9a-f]{8})-\d+"
 _REMOVED: list[int] = []
 """The sizes of the files that were discarded."""
 FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG})
@@ -163,7 +163,7 @@ def left_behind(folder: Path) -> list[Path]:
 
 
 def _left(path: Path) -> bool:
-    made = _PART.fullmatch(path.name) or _SCRATCH.fullmatch(path.name)
+    made = re.fullmatch(_PART, path.name) or re.fullmatch(_SCRATCH, path.name)
     if made is None or made[1] != _computer():
         return False
     return _gone(path, int(made[2]), here=made[3] != _RUN)

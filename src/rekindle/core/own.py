@@ -18,9 +18,8 @@ DISTRIBUTION = "rekindle-torch"
 """The name of the package that is installed. The command and the import are `rekindle`."""
 
 _MODULE = ("-m", "rekindle")
-_REMOTE = re.compile(r'^\[remote "origin"\]\s*$(?:\n\s+.*)*?\n\s+url\s*=\s*(\S+)', re.MULTILINE)
-
-_REPOSITORY = re.compile(
+_REMOTE = r'(?m)^\[remote "origin"\]\s*$(?:\n\s+.*)*?\n\s+url\s*=\s*(\S+)'
+_REPOSITORY = (
     r"(?:(?:git\+)?(?:https?|ssh)://(?:[^/@]*@)?|git@)([\w.-]+\.\w+)[/:]([\w.~-]+(?:/[\w.~-]+?)+)(?:\.git)?(?:@\w+)?/?"
 )
 
@@ -39,9 +38,9 @@ def program() -> tuple[str, ...]:
         return (shown(Path(sys.executable)), *_MODULE)
     if called.stem != "rekindle":
         return ("rekindle",)  # a test, a library's user: nobody typed it
-    from rekindle.core import processes
+    from rekindle.core import programs
 
-    found = processes.which("rekindle")
+    found = programs.which("rekindle")
     return ("rekindle",) if found and _same(Path(found), called) else (shown(called),)
 
 
@@ -94,8 +93,10 @@ def page() -> str | None:
 
 
 def page_of_clone(folder: Path) -> str | None:
-    remote = _remote(folder)
-    return _as_page(remote) if remote else None
+    with contextlib.suppress(OSError, ValueError):
+        found = re.search(_REMOTE, (folder / ".git" / "config").read_text(encoding="utf-8", errors="replace"))
+        return _as_page(found[1]) if found else None
+    return None
 
 
 def _clone(folder: Path) -> str | None:
@@ -111,16 +112,9 @@ def _clone(folder: Path) -> str | None:
     return f"git+{page}{commit}"
 
 
-def _remote(folder: Path) -> str | None:
-    with contextlib.suppress(OSError, ValueError):
-        found = _REMOTE.search((folder / ".git" / "config").read_text(encoding="utf-8", errors="replace"))
-        return found[1] if found else None
-    return None
-
-
 def _as_page(address: str) -> str | None:
     """The page behind what git is given, without a name or a token in it; None: it is no repository of a server."""
-    found = _REPOSITORY.fullmatch(address)
+    found = re.fullmatch(_REPOSITORY, address)
     return f"https://{found[1]}/{found[2]}" if found else None
 
 

@@ -8,12 +8,11 @@ If this process dies, Windows ends the job; on Linux the group lives on and can 
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import errno
 import ntpath
 import os
-import posixpath
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -24,29 +23,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-_READING = contextvars.ContextVar("reading", default=False)
+from rekindle.core.programs import absolute_entries, found, in_system, is_absolute, may_run, path_of, which
+
 _BATCH = (".bat", ".cmd")
 _SEPARATORS = frozenset("/\\") if os.name == "nt" else frozenset("/")
 _PLACES = ("PATH", "LD_LIBRARY_PATH")
-_PROGRAMS = ("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "NVCC_CCBIN")
+_PROGRAMS = ("CC", "CXX", "CUDACXX", "CUDAHOSTCXX", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _BATCH_DANGER = frozenset('"%\r\n\0')
-
-
-@contextlib.contextmanager
-def reads_only() -> Iterator[None]:
-    """Meanwhile nothing is started, whoever asks: for commands that promise to read only.
-
-    A thread that is begun meanwhile must be given this context (`contextvars.copy_context`).
-    """
-    before = _READING.set(True)
-    try:
-        yield
-    finally:
-        _READING.reset(before)
-
-
-def may_run() -> bool:
-    return not _READING.get()
 
 
 def _begun(words: list[str], options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
@@ -173,7 +156,7 @@ def command_line(words: Sequence[str], env: Mapping[str, str] | None) -> str:
     """
     program = words[0]
     if not {"/", "\\"} & set(program):
-        program = _first(program, _path_of(env), windows=True) or _in_system(program)
+        program = which(program, path_of(env), windows=True) or in_system(program)
     if not program.lower().endswith(_BATCH):
         return subprocess.list2cmdline([program, *words[1:]])
     for word in words[1:]:
@@ -184,74 +167,27 @@ def command_line(words: Sequence[str], env: Mapping[str, str] | None) -> str:
     return f'{shell} /d /v:off /s /c "{quoted}"'
 
 
-def which(name: str, path: str | None = None) -> str | None:
-    """The program of that name along `path`, or along this process's own. The current folder is no place to look."""
-    return _first(name, _path_of(None) if path is None else path, windows=os.name == "nt")
-
-
-def found(name: str, env: Mapping[str, str] | None) -> str:
-    """The path of a bare name, along the PATH that the program will have."""
-    path = which(name, _path_of(env))
-    if path is None and os.name == "nt":
-        path = _in_system(name)
-    if path is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-    return path
-
-
-def _path_of(env: Mapping[str, str] | None) -> str:
-    return next((value for name, value in (os.environ if env is None else env).items() if name.upper() == "PATH"), "")
-
-
-def _in_system(name: str) -> str:
-    """Windows finds its own programs without PATH; nothing else may be left to it."""
-    hit = _first(name, ntpath.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32"), windows=True)
-    if hit is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-    return hit
-
-
-def _first(name: str, path: str, *, windows: bool) -> str | None:
-    endings = os.environ.get("PATHEXT") or ".COM;.EXE;.BAT;.CMD"
-    hits = (Path(hit) for hit in places(name, path, windows=windows, endings=endings))
-    return next((str(hit) for hit in hits if hit.is_file() and (windows or os.access(hit, os.X_OK))), None)
-
-
-def places(name: str, path: str, *, windows: bool, endings: str = ".exe;.bat;.cmd") -> Iterator[str]:
-    """Where a program of that name would be along a PATH of Windows or Linux, the one that wins first.
-
-    An entry that is empty or relative means the folder one stands in, which may be anybody's: it is no place to look.
-    """
-    known = [ending.lower() for ending in endings.split(";") if ending] if windows else []
-    tried = [""] if not known or name.lower().endswith(tuple(known)) else known
-    for folder in absolute_entries(path, windows=windows):
-        for ending in tried:
-            yield (ntpath if windows else posixpath).join(folder, name + ending)
-
-
-def absolute_entries(path: str, *, windows: bool) -> list[str]:
-    """The folders of a PATH, each once, without those that depend on where one stands."""
-    entries = [entry.strip().strip('"') for entry in path.split(";" if windows else ":")]
-    return list(dict.fromkeys(entry for entry in entries if is_absolute(entry, windows=windows)))
-
-
-def is_absolute(folder: str, *, windows: bool) -> bool:
-    # On Linux also of a Windows PATH: under test it has ordinary folders.
-    if folder.startswith("/") and (not windows or os.name != "nt"):
-        return True
-    drive, rest = ntpath.splitdrive(folder)
-    return windows and bool(drive) and rest[:1] in ("\\", "/")
-
-
 def _without_relative_places(env: Mapping[str, str] | None) -> dict[str, str]:
     """What a program is given: it looks for others along this PATH, too, and starts what these variables name."""
     own = dict(os.environ if env is None else env)
     windows = os.name == "nt"
     for name in [name for name in own if name in _PLACES or (windows and name.upper() == "PATH")]:
         own[name] = os.pathsep.join(absolute_entries(own[name], windows=windows))
-    return {name: value for name, value in own.items() if not (name in _PROGRAMS and _from_here(value, windows))}
+    own = {name: value for name, value in own.items() if not (name in _PROGRAMS and _from_here(name, value, windows))}
+    # The standard says that a relative one is none: pip would take its settings from where one stands.
+    places = [name for name in own if re.fullmatch("XDG_[A-Z]+_HOME", name)]
+    relative = {name for name in places if not is_absolute(own[name], windows=windows)}
+    return {name: value for name, value in own.items() if name not in relative}
 
 
-def _from_here(value: str, windows: bool) -> bool:
-    """Whether it names a program by where one stands: a bare name is looked for along PATH."""
-    return bool(_SEPARATORS & set(value.split(" ")[0])) and not is_absolute(value.strip('"'), windows=windows)
+def _from_here(name: str, value: str, windows: bool) -> bool:
+    """Whether it names a program by where one stands: a bare name is looked for along PATH, but nvcc takes that of a
+    folder for the folder."""
+    whole = value.strip('"')
+    one = windows or Path(whole).is_file()  # its folder may be called with a space
+    words = [whole] if one else [word for word in value.split() if not word.startswith("-D")]
+    for place in (word.rpartition("=")[2] for word in words):
+        folder = name.startswith("NVCC_") and place != "" and Path(place).is_dir()
+        if (folder or (place[:1] != "-" and _SEPARATORS & set(place))) and not is_absolute(place, windows=windows):
+            return True
+    return False

@@ -94,46 +94,21 @@ _SIGNS = (
     ":*:",
 )  # fmt: skip
 """No secret is without one of these, folded: most lines have none, and the expression is not even compiled."""
-_SIGNS_AS_WRITTEN = re.compile(r"-u[ =\t\n]|\S@")
+_SIGNS_AS_WRITTEN = re.compile(r"-u[ =\t\n]|\S@|//[^/\s:@\[]+:\D")
 """`-U` is pip's upgrade, `CPU @ 3.60GHz` a clock: they stand in many an answer."""
 _LONG_WORD = 16
 _MOST_OF_A_LINE = 4
 """A program may be given more than one; what stands before the first is then looked at again."""
-_NO_SECRET = re.compile(r"(?i)\d{1,7}(?:\.\d+)*|true|false|none|null|yes|no|[$%].*|\*+|os\.environ.*|getenv.*")
+_NO_SECRET = r"(?i)\d{1,7}(?:\.\d+)*|true|false|none|null|yes|no|[$%].*|\*+|os\.environ.*|getenv.*"
 """Counts (`max_tokens=2048`), settings, and names of variables: nothing that anybody could use."""
 # Nobody's name: what systems call their own users, and words of the field that a snapshot is made of.
-_ORDINARY = frozenset(
-    {"public", "default", "all users", "root", "user", "admin", "administrator", "<user>", "home", "localhost"}
-    | {"linux", "windows", "debian", "ubuntu", "fedora", "centos", "arch", "alpine", "rocky", "almalinux", "opensuse"}
-    | {
-        "ec2-user",
-        "cloud-user",
-        "runner",
-        "vscode",
-        "docker",
-        "container",
-        "wsl",
-        "system",
-        "venv",
-        "conda",
-        "embedded",
-    }
-    | {
-        "nvidia",
-        "cuda",
-        "cudnn",
-        "torch",
-        "pytorch",
-        "python",
-        "python3",
-        "pip",
-        "gcc",
-        "clang",
-        "msvc",
-        "nvcc",
-        "ninja",
-    }
-)
+_ORDINARY = frozenset({
+    "public", "default", "all users", "root", "user", "admin", "administrator", "<user>", "home", "localhost",
+    "linux", "windows", "debian", "ubuntu", "fedora", "centos", "arch", "alpine", "rocky", "almalinux", "opensuse",
+    "ec2-user", "cloud-user", "runner", "vscode", "docker", "container", "wsl", "system", "venv", "conda",
+    "embedded", "nvidia", "cuda", "cudnn", "torch", "pytorch", "python", "python3", "pip", "gcc", "clang", "msvc",
+    "nvcc", "ninja",
+})  # fmt: skip
 
 
 @cache
@@ -142,7 +117,9 @@ def _secrets() -> re.Pattern[str]:
         rf"""(?x)
         (?P<pem>-----BEGIN\ [A-Z0-9 ]{{0,40}}PRIVATE\ KEY(?:\ BLOCK)?-----)(?s:(?:(?!-----).){{0,20000}})
           (?:-----END\ [A-Z0-9 ]{{1,60}}-----|\Z)
-        | (?P<scheme>\b[a-z][a-z0-9+.-]{{0,30}}://)[^/\s:@"'`<>]*:[^/\s"'`<>]+(?=@)      # user:p@ssword@host
+        | (?P<scheme>\b(?:[a-z][a-z0-9+.-]{{0,30}}://|https?:/))[^/\s:@"'`<>]*:[^/\s"'`<>]+(?=@)  # user:p@ssword@host
+        | (?P<cut>\bhttps?:/{{1,2}}[^/\s:@"'`<>\[]{{1,64}}:)                                  # what followed is cut off
+          (?![0-9]{{1,5}}(?![^\s/?\#"'`<>,;)])|(?i:port)\b|[$%{{<(\[*])[^\s/@"'`<>]{{4,255}}(?=["'`<>]|\s|\Z)
         | (?P<slashed>\b[a-z][a-z0-9+.-]{{0,30}}://[^/\s:@"'`<>]{{1,64}}:)(?![0-9]{{1,5}}/)[^\s:@"'`<>]{{4,255}}(?=@[\w.-]+)
         | (?P<bare>(?<![\w.:/@%+-])[A-Za-z][\w.-]{{0,63}}:)[^\s:@/"'`<>]{{4,255}}
           (?=@(?!sha\d)[A-Za-z][\w-]*(?:\.[\w.-]+|:[0-9]))
@@ -208,13 +185,6 @@ def _programs() -> re.Pattern[str]:
             |-pass(?:in|out)?\s+pass:|netrc\s+(?:password|file:)\s+|ConvertTo-SecureString\s+(?:-String\s+)?
             |(?i:identified\s+by)\s+(?=["'][^"'\r\n]{{0,255}}[0-9])|machine\s+\S{{1,255}}\s+login\s+\S{{1,255}}\s+password\s+))
           (?:"[^"\r\n]{{1,255}}"|'[^'\r\n]{{1,255}}'|(?![-$%/<])[^\s"'`;&|]{{4,}})"""
-    )
-
-
-@cache
-def _secret_name() -> re.Pattern[str]:
-    return re.compile(
-        rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])|(?<=[A-Z])(?:PASSWORD|PASSWD|TOKEN|SECRET)$|(?:\A|_)(?:PWD|PASS|PAT|PW)$"
     )
 
 
@@ -322,7 +292,7 @@ def without_secrets(value: Any) -> Any:
     if isinstance(value, str):
         return secrets(value)
     if isinstance(value, Mapping):
-        return {key: _of_name(str(key), item) for key, item in value.items()}
+        return {secrets(str(key)): _of_name(str(key), item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [without_secrets(item) for item in value]
     return value
@@ -338,7 +308,8 @@ def _of_name(name: str, value: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _is_secret(name: str) -> bool:
-    return bool(_secret_name().search(_SEQUENCE.sub("", name)))
+    shape = rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])|(?<=[A-Z])(?:PASSWORD|PASSWD|TOKEN|SECRET)$"
+    return bool(re.search(rf"{shape}|(?:\A|_)(?:PWD|PASS|PAT|PW)$", _SEQUENCE.sub("", name)))
 
 
 def _mask(match: re.Match[str]) -> str:
@@ -346,14 +317,23 @@ def _mask(match: re.Match[str]) -> str:
     if kind == "token":
         return "<secret>"
     if kind != "named":
-        return f"{match.group(kind or 0)}<secret>"
+        begin = match.group(kind or 0)
+        return f"{begin}<secret>{_quotes(match.group()[len(begin) :])}"
     value = match.group("quoted") or match.group("inside") or match.group("value")
-    if _NO_SECRET.fullmatch(value):
+    if re.fullmatch(_NO_SECRET, value):
         return match.group()
     if match.group("sep").strip() == ":" and value.isalpha() and len(value) < _LONG_WORD:
         return match.group()  # `error: before token: expected`
     begin, end = match.group("quote") or match.group("escaped") or "", match.group("quote") or ""
-    return f"{match.group('named')}{match.group('sep')}{begin}<secret>{end}"
+    return f"{match.group('named')}{match.group('sep')}{begin}<secret>{_quotes(value)}{end}"
+
+
+def _quotes(text: str) -> str:
+    """The quotes that stay open behind a text: without them a shell takes what follows in a command for another one."""
+    left = ""
+    for letter in re.findall("[\"']", text):
+        left = left[:-1] if left.endswith(letter) else left + letter
+    return left
 
 
 def _nameless(match: re.Match[str]) -> str:

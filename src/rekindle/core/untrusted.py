@@ -268,10 +268,7 @@ def _folded(name: str) -> str:
 
 
 def _has_invisible(name: str) -> bool:
-    # Nearly every name is plain ASCII, and a torch wheel has eleven thousand: one question for the whole name first.
-    return not (name.isascii() and name.isprintable()) and any(_invisible(letter) for letter in name)
-
-
-def _invisible(letter: str) -> bool:
     """Control characters, and those that turn the direction of writing or have no width of their own."""
-    return unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+    # Nearly every name is plain ASCII, and a torch wheel has eleven thousand: one question for the whole name first.
+    plain = name.isascii() and name.isprintable()
+    return not plain and any(unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") for letter in name)

@@ -78,7 +78,7 @@ def _said(route: Route, facts: Facts) -> str:
 
 def _driver(route: Route, facts: Facts) -> str:
     """What the route was chosen without: where nobody told the driver, the one that it needs is said."""
-    if not route.driver or not route.route.ready_made or facts.driver or facts.situation is not None:
+    if not route.driver or not route.route.ready_made or facts.driver or facts.l4t or facts.situation is not None:
         return ""
     return f" It needs the driver {route.driver} (`nvidia-smi` shows yours; `rekindle plan` there chooses by it)."
 

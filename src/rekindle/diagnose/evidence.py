@@ -88,7 +88,8 @@ def _of_driver(facts: Facts, sure: bool) -> Iterator[Judged]:
 
 def _of_card(facts: Facts, sure: bool, trouble: bool) -> Iterator[Judged]:
     card = max(facts.gpus, default=None)
-    torch, signs = f"torch {facts.torch}{f'+{facts.variant}' if facts.variant else ''}", {*facts.signs}
+    line = f"+{facts.variant}" if facts.variant else ""
+    torch, signs = f"torch {facts.torch}{line}" if facts.torch else "this torch", {*facts.signs}
     name = _called(min(facts.gpus), facts) if card else "the card"
     if card and facts.least_card and card < facts.least_card:
         text = f"{name} is a card of {card}, and what is used begins with {facts.least_card}"
@@ -149,6 +150,10 @@ def _of_torch(facts: Facts, trouble: bool, unbuilt: bool) -> Iterator[Judged]:
     if cuda and facts.gcc:
         answer = host_compiler.takes_compiler(cuda, gcc(int(facts.gcc)))
         yield _said("toolkit and GCC", answer, "gcc_too_new_for_cuda", alone=unbuilt)
+    if facts.gcc and facts.os != "windows":
+        answer = host_compiler.builds_torch(facts.torch, int(facts.gcc))
+        alone = {"names_torch", "unbuilt"} <= {*facts.signs}
+        yield _said("GCC and PyTorch", answer, "cxx_standard_too_low", alone=alone)
     if cuda and facts.toolset:
         answer = host_compiler.takes_compiler(cuda, msvc(Version(facts.toolset)))
         yield _said("toolkit and MSVC", answer, "msvc_too_new_for_cuda", alone=unbuilt)

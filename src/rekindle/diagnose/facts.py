@@ -21,7 +21,8 @@ from rekindle.inputs.driver import read_driver
 from rekindle.inputs.system import read_system
 from rekindle.inputs.torch import read_any_torch
 from rekindle.inputs.versions import read_cuda, read_python, read_toolset
-from rekindle.knowledge.gpu.gpus import MatchedBy, capabilities_of, find_all
+from rekindle.knowledge.gpu.gpus import MatchedBy, capabilities_of, find_all, gpus
+from rekindle.knowledge.gpu.jetson import only_chip
 from rekindle.knowledge.logs.signatures import FactRow, aside_of, log_facts
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import wheel_platforms
@@ -259,7 +260,9 @@ def _gather(
             elif name == "installs":
                 asked = ("==".join(filter(None, match.groups())) for match in pattern.finditer(text))
                 words = [each for every in asked for each in every.split()]
-                found[name] = (*found.get(name, ()), *(each for each in words if each[:1].isalpha()))[:_MOST]
+                found[name] = (*found.get(name, ()), *(each.rstrip(".,:)") for each in words if each[:1].isalpha()))[
+                    :_MOST
+                ]
             elif name == "demands":
                 demand = " ".join(pattern.search(text).groups())
                 found[name] = (*found.get(name, ()), *([] if unreal(demand) else [demand]))[:_MOST]
@@ -384,6 +387,12 @@ def _line(text: str) -> str:
 
 def _covered(facts: Facts) -> Facts:
     """What the tables say of the cards: of the torch for all of them, of the cuDNN for the oldest one."""
+    chip = only_chip(facts.l4t) if facts.l4t and not facts.gpus and "jetson" in facts.signs else None
+    facts = (
+        msgspec.structs.replace(facts, gpus=tuple({each.capability for each in gpus() if each.chip == chip}))
+        if chip
+        else facts
+    )
     if not facts.gpus:
         return facts
     card = min(facts.gpus)

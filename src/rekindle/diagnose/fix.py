@@ -156,6 +156,9 @@ def _left_out(fields: Mapping[str, str], facts: Facts, said: str) -> Fix | None:
     if row is None:
         return None
     card = facts.gpu_name or newest.sm
+    if row.begins_since and not row.from_source:
+        text = f"Take a {row.package} before {row.begins_since}: later ones begin with {row.begins}, above {card}."
+        return Fix(text=text, commands=(pip("install", f"{row.package}<{row.begins_since}", system=facts.os),))
     text = f"Leave {row.package} out: it has code from {row.begins} on, and no build of it runs on this card ({card})."
     told = f" {row.instead[:1].upper()}{row.instead[1:]}." if row.instead else ""
     return Fix(text=text + told, commands=(pip("uninstall", "-y", row.package, system=facts.os),))

@@ -57,11 +57,12 @@ def _bundle(diagnosis: Diagnosis) -> str:
 def markdown(diagnosis: Diagnosis) -> str:
     """Headings, the lines in a fence, the commands in another: what an issue tracker renders."""
     roots = _roots(diagnosis)
-    parts = [f"### {diagnosis.summary}", f"`{diagnosis.source or 'log'}`, {_count(diagnosis)}"]
+    parts = [f"### {diagnosis.summary}", f"{_code(diagnosis.source or 'log')}, {_count(diagnosis)}"]
     if roots:
         first = roots[0]
         parts += [
-            f"**Cause:** `{first.label}` ({_sure(first)})" + (f", while making `{first.job}`" if first.job else ""),
+            f"**Cause:** `{first.label}` ({_sure(first)})"
+            + (f", while making {_code(first.job)}" if first.job else ""),
             _fence(_lines(first.evidence[:_SHOWN_LINES])),
             first.explanation,
         ]
@@ -141,6 +142,12 @@ def _following(diagnosis: Diagnosis) -> list[str]:
 
 def _lines(evidence: Sequence[EvidenceLine]) -> list[str]:
     return [f"  line {item.line}: {item.text}" for item in evidence]
+
+
+def _code(text: str) -> str:
+    """A name of somebody's in a sentence, which its own backticks and lines do not end."""
+    ticks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{ticks} {' '.join(text.split())} {ticks}" if "`" in text else f"`{' '.join(text.split())}`"
 
 
 def _fence(lines: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ from rekindle.core import codec, files, python, untrusted
 from rekindle.core.command import Command, rekindle, sh
 from rekindle.core.errors import BadInput, MissingTool, NotFound, StepFailed, UsageError
 from rekindle.core.findings import Finding, State, worst
-from rekindle.core.processes import which
+from rekindle.core.programs import which
 from rekindle.core.run import call, checked
 from rekindle.diagnose import report
 from rekindle.diagnose.answer import Diagnosis
@@ -226,7 +226,7 @@ def satisfied(text: str, environment: Environment, environ: Mapping[str, str]) -
         return True
     for folder in environment.site_packages:
         for path in Path(folder).glob("*-info"):
-            info = DISTRIBUTION_FOLDER.fullmatch(path.name)
+            info = re.fullmatch(DISTRIBUTION_FOLDER, path.name)
             if info and canonical_name(info[1]) == canonical_name(asked.name):
                 return asked.specifier.contains(info[2], prereleases=True)
     return False

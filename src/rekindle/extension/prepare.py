@@ -281,7 +281,7 @@ def _cards(cards: Sequence[NamedCard], architectures: str, kit: FoundToolkit | N
     if not cards:
         return failed(
             "extension.cards",
-            "no GPU selected; pass `--gpu`",
+            "no GPU selected; name one with `--gpu`",
             why="without one, torch uses its own list, which may not include your GPU",
             fix='name it, for example `--gpu "GTX 1080 Ti"`',
         )

@@ -16,7 +16,7 @@ import psutil
 from rekindle import __version__
 from rekindle.compat.host_compiler import takes_compiler
 from rekindle.compat.judgement import Clash
-from rekindle.core import processes, python, signing
+from rekindle.core import programs, python, signing
 from rekindle.core.errors import RekindleError
 from rekindle.core.untrusted import Dotted, SystemName
 from rekindle.core.version import Version
@@ -207,12 +207,12 @@ def pythons_here(machine: Machine) -> dict[str, str]:
 
 
 def _pythons_on_path(system: str) -> list[str]:
-    folders = processes.absolute_entries(os.environ.get("PATH", ""), windows=system == "windows")
+    folders = programs.absolute_entries(os.environ.get("PATH", ""), windows=system == "windows")
     if system == "windows":
         # Store stubs are no Pythons; each version has a folder of its own there.
         names = [str(Path(each, "python.exe")) for each in folders if "windowsapps" not in each.lower()]
         return [name for name in dict.fromkeys(names) if Path(name).is_file()]
-    hits = [processes.which(f"python3.{minor}", each) for minor in _MINORS for each in folders]
+    hits = [programs.which(f"python3.{minor}", each) for minor in _MINORS for each in folders]
     return list(dict.fromkeys(hit for hit in hits if hit))
 
 

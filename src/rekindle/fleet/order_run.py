@@ -23,7 +23,8 @@ from rekindle.build.governor.memory import SHARE
 from rekindle.build.run import journal as build_journal
 from rekindle.core import codec, files, paths, python, signing
 from rekindle.core.errors import ChecksFailed, MissingTool, NotWritable, RekindleError, StepFailed
-from rekindle.core.processes import Started, which
+from rekindle.core.processes import Started
+from rekindle.core.programs import which
 from rekindle.core.untrusted import InsidePath, Sha256
 from rekindle.diagnose.answer import Diagnosis, LogOutcome, shown
 from rekindle.diagnose.diagnosis import diagnose_file

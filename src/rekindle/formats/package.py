@@ -201,7 +201,8 @@ def _tops(record: Path) -> set[str]:
     except OSError:
         return set()
     tops = {line.split("/", 1)[0] for line in lines if "/" in line}
-    return {f"{top}/" for top in tops if top not in ("..", "__pycache__", "") and (record.parent.parent / top).is_dir()}
+    places = ((top, record.parent.parent / top) for top in tops if top not in ("..", "__pycache__", ""))
+    return {f"{top}/" for top, place in places if place.is_dir() and not files.is_link(place)}
 
 
 def _listing(root: Path, only: tuple[str, ...]) -> list[tuple[str, int]]:

@@ -7,8 +7,6 @@ in the read-only data tell what a module was compiled against.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
 from rekindle.formats import elf, fatbin, pe
@@ -66,18 +64,13 @@ def numpy_abi(source: Bytes) -> str | None:
     """
     old = False
     tail = b""
-    for data in _constants(source):
+    for data in (each for at, size in _regions(source) for each in blocks(source, at, min(at + size, source.size))):
         window = tail + data
         if _NUMPY_2 in window:
             return "2"
         old = old or _NUMPY_1 in window
         tail = window[-len(_NUMPY_2) :]
     return "1" if old else None
-
-
-def _constants(source: Bytes) -> Iterator[bytes]:
-    for offset, size in _regions(source):
-        yield from blocks(source, offset, min(offset + size, source.size))
 
 
 def _regions(source: Bytes) -> list[tuple[int, int]]:

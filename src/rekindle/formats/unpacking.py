@@ -52,12 +52,22 @@ class ArchiveEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 def entries(path: Path, budget: Unpacking | None = None) -> Iterator[ArchiveEntry]:
     """What the package at `path` holds, folders left out."""
-    kind = next((ending for ending in ENDINGS if path.name.endswith(ending)), None)
-    if kind is None:
-        message = f"`{path.name}` is not a kind of package that can be unpacked"
-        raise BadInput(message, hint=f"known are {', '.join(ENDINGS)}")
+    kind = _kind(path.name, ENDINGS)
     budget = budget or Unpacking(path.name, path.stat().st_size)
     yield from _checked(_members(path, kind, budget), budget)
+
+
+def of_stream(stream: Any, name: str, budget: Unpacking) -> Iterator[ArchiveEntry]:
+    """What a tar of that name holds, read once from its beginning to its end."""
+    return _checked(_tar(stream, _kind(name, _OPENERS), name, budget), budget)
+
+
+def _kind(name: str, known: Iterable[str]) -> str:
+    kind = next((ending for ending in known if name.endswith(ending)), None)
+    if kind is None:
+        message = f"`{name}` is not a kind of package that can be unpacked"
+        raise BadInput(message, hint=f"known are {', '.join(known)}")
+    return kind
 
 
 def of_tar(data: bytes, name: str) -> Iterator[ArchiveEntry]:

@@ -65,6 +65,8 @@ def jetpack_release(spoken: str) -> str | None:
 def read_system(text: str) -> TypedSystem:
     """`windows`, `win11`, `linux`, `Ubuntu 22.04`, `centos7`, `alpine`, `WSL2`, `JetPack 6.2`, `L4T R36`."""
     name = plain(text).replace("_", " ")
+    if name in ("linux", "windows", "gnu/linux"):
+        return TypedSystem(system=name.removeprefix("gnu/"))
     if name.split(" ")[0] in _MACS:
         message = "macOS has no NVIDIA driver, and Rekindle knows NVIDIA's cards only"
         raise UsageError(message, hint="on a Mac `pip install torch` is enough: it uses the GPU as device `mps`")
@@ -76,8 +78,6 @@ def read_system(text: str) -> TypedSystem:
     wsl = re.fullmatch(_WSL, name) or re.fullmatch(_INSIDE_WSL, name)
     if wsl:
         return _inside_windows(wsl["version"], wsl["linux"])
-    if name in ("linux", "gnu/linux"):
-        return TypedSystem(system="linux")
     if board := re.fullmatch(_JETPACK, name):
         l4t = int(board[3]) if board[3] else jetson.l4t_of(int(board[1]))
         return TypedSystem(system="linux", l4t=l4t, spoken=text.strip()[:40])

@@ -166,9 +166,10 @@ def install(
         return _install(environment, route, installer, request, asked, beside)
 
 
-def _pinned(arrived: list[Path], hashes: dict[str, str], installer: Installer) -> None:
-    """What arrived is what the plan pins, byte for byte; an installer that shows no files cannot be believed."""
-    if not hashes:
+def _pinned(arrived: list[Path], hashes: dict[str, str], installer: Installer, by: str = "plan") -> None:
+    """What arrived is what the plan pins, byte for byte; an installer that shows no files cannot be believed. The wheel
+    of a shelf was looked at where it lies."""
+    if not hashes or (by == "shelf" and not arrived):
         return
     if not arrived:
         message = f"{installer.name} does not show the files it installs, so the plan's hashes cannot be checked"
@@ -177,10 +178,10 @@ def _pinned(arrived: list[Path], hashes: dict[str, str], installer: Installer) -
     for wheel in arrived:
         pin = pins.get(_project(wheel.name))
         if pin is not None and (pin != wheel.name or sha256_of(wheel) != hashes[pin]):
-            message = f"`{wheel.name}` is not the file that the plan pins, `{pin}`; nothing was installed"
-            raise FetchFailed(message, hint="the index or a mirror has replaced it; write the plan again to accept it")
+            message = f"`{wheel.name}` is not the file that the {by} pins, `{pin}`; nothing was installed"
+            raise FetchFailed(message, hint="it was replaced where it lies; write the plan again to accept it")
     free = [wheel.name for wheel in arrived if _project(wheel.name) not in pins]
-    if free:
+    if free and by == "plan":
         console.say(f"not pinned by the plan, taken as the index has them: {', '.join(sorted(free))}")
 
 
@@ -194,7 +195,8 @@ def undo(environment: Environment) -> InstallReport:
         folder = record.latest(environment)
         kind = record.read(environment, folder).route
         changes = record.restore(environment, folder)
-    _forget_if_empty(environment)
+    if all(path.name == "lock" for path in environment.folder.iterdir()):
+        shutil.rmtree(environment.folder, ignore_errors=True)
     return InstallReport(state="undone", environment=environment, route=kind, changes=changes)
 
 
@@ -211,7 +213,7 @@ def _install(
     wheels = cache_folder("downloads", request.key(environment))
     try:
         arrived = installer.download(request, wheels)
-        _pinned(arrived, route.hashes, installer)
+        _pinned(arrived, route.hashes, installer, "shelf" if route.route is RouteKind.SHELF else "plan")
         for wheel in arrived:
             if wheel.name.lower().startswith("torch-"):
                 _serves(wheel, capabilities)
@@ -318,12 +320,6 @@ def _alone(environment: Environment) -> AbstractContextManager[None]:
     record.check_links(environment)
     message = f"another `rekindle install` is at work in `{environment.root}`"
     return files.locked(environment.folder / "lock", Locked(message, hint="wait until it has ended"))
-
-
-def _forget_if_empty(environment: Environment) -> None:
-    left = [path for path in environment.folder.iterdir() if path.name != "lock"]
-    if not left:
-        shutil.rmtree(environment.folder, ignore_errors=True)
 
 
 def _kept(pins: dict[str, str], route: Route, beside: tuple[Beside, ...]) -> None:

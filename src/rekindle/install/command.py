@@ -12,6 +12,7 @@ import msgspec
 from rekindle.core import console, paths
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import ChecksFailed, NoRoute, NotFound, UsageError, lies_elsewhere
+from rekindle.core.programs import reads_only
 from rekindle.core.version import Version
 from rekindle.install import apply
 from rekindle.install.apply import InstallReport
@@ -91,7 +92,9 @@ def _plan(file: Path) -> lock.Plan:
 
 
 def undo(where: Path | None) -> InstallReport:
-    return apply.undo(locate_environment(where))
+    with reads_only():  # it may be a stranger's: what its Python would say of itself is not asked
+        environment = locate_environment(where)
+    return apply.undo(environment)
 
 
 def _situation(environment: Environment, gpus: Sequence[str], driver: str | None) -> Situation:

@@ -9,7 +9,7 @@ from pathlib import Path
 from rekindle.core import files, run
 from rekindle.core.command import Command
 from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
-from rekindle.core.processes import which
+from rekindle.core.programs import which
 from rekindle.model.environment import Environment
 from rekindle.stack.route import Route
 

@@ -16,7 +16,7 @@ from rekindle.core.command import Command
 from rekindle.core.errors import FetchFailed, MissingTool, StepFailed
 from rekindle.core.fetch import setting_behind
 from rekindle.core.paths import sha256_of
-from rekindle.core.processes import which
+from rekindle.core.programs import which
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import since
 from rekindle.model.environment import Environment
@@ -86,7 +86,10 @@ class Pip:
             more = ["--find-links", str(folder), *switch]
             items = self._resolved((requirement, *own, *request.first), request, more)
             found += self._brought([(item, tuple(switch)) for item in items], folder, request)
-        return [path for path in dict.fromkeys(found) if path.is_file()] or sorted(folder.glob("*.whl"))
+        # pip would choose among all that lies there: what an earlier run left, when the index had another file, goes.
+        for path in {*folder.iterdir()} - {*found}:
+            path.unlink()
+        return list(dict.fromkeys(found))
 
     def _brought(
         self, wanted: list[tuple[python.PipWheel, tuple[str, ...]]], folder: Path, request: Request
@@ -130,11 +133,16 @@ class Pip:
 
     def _from(self, folder: Path, request: Request, *options: str) -> list[str]:
         words = [*self._words, "install", "-q", *options, "--no-index", "--find-links", str(folder)]
-        # What was named by an address is the file that came from there.
-        named = [each[0] for each in request.beside]
-        beside = [str(folder / unquote(each.rpartition("/")[2])) if "://" in each else each for each in named]
-        calls = [*request.calls, *((each,) for each in beside)]
-        return [_done(run.call([*words, *wanted], timeout=_LONG)) for wanted in calls]
+        calls = [*request.calls, *((each[0],) for each in request.beside)]
+        return [
+            _done(run.call([*words, *(_arrived(each, folder) for each in wanted)], timeout=_LONG)) for wanted in calls
+        ]
+
+
+def _arrived(word: str, folder: Path) -> str:
+    """What was named by its address or path is the file that came from there: there may be another by now."""
+    path = folder / unquote(re.split(r"[/\\]", word.partition("#")[0])[-1])
+    return str(path) if path.suffix == ".whl" and path.is_file() else word
 
 
 class Uv:

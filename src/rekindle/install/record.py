@@ -304,16 +304,14 @@ def read(environment: Environment, folder: Path) -> InstallRecord:
     name = f"`{folder}`"
     table = codec.from_json(files.read_bytes(folder / "record.json"), dict[str, Any], name=name)
     if isinstance(table.get("files"), dict):  # 0.1 wrote full paths
-        table["files"] = {_relative(key, environment.root): text for key, text in table["files"].items()}
+        whole = [key for key in table["files"] if Path(key).is_absolute()]
+        named = {key: Path(os.path.relpath(key, environment.root)).as_posix() for key in whole}
+        table["files"] = {named.get(key, key): text for key, text in table["files"].items()}
     found = codec.from_json(codec.to_json(table), InstallRecord, name=name)
     if len(found.files) > _MOST_FILES:
         message = f"{name} names {len(found.files):,} files of configuration; Rekindle writes fewer than ten"
         raise BadInput(message, hint="do not undo it: this record was not written by Rekindle")
     return found
-
-
-def _relative(path: str, root: str) -> str:
-    return Path(os.path.relpath(path, root)).as_posix() if Path(path).is_absolute() else path
 
 
 def _write(folder: Path, record: InstallRecord) -> None:

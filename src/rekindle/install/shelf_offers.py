@@ -122,14 +122,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     shelf: tuple[ShelfSetting, ...] = ()
 
 
-def config_file() -> Path:
-    named = os.environ.get("REKINDLE_CONFIG")
-    return Path(named) if named else paths.config_folder() / "config.toml"
-
-
 def user_settings() -> Settings:
     """What the user has set; nothing when there is no file. A file that cannot be read is an error, never ignored."""
-    path = config_file()
+    named = os.environ.get("REKINDLE_CONFIG")
+    path = Path(named) if named else paths.config_folder() / "config.toml"
     if not path.is_file():
         return Settings()
     return codec.from_toml(files.read_bytes(path, limit=1 << 20), Settings, name=f"`{path}`")

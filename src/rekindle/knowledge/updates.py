@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import re
 import shutil
 import zipfile
@@ -22,7 +23,7 @@ import msgspec
 
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput, Locked, NotFound, UsageError
-from rekindle.core.paths import knowledge_folder, sha256_of
+from rekindle.core.paths import knowledge_folder
 from rekindle.core.untrusted import Sha256
 from rekindle.knowledge import keys, refusal, tables
 
@@ -90,20 +91,23 @@ def _content(source: Path, sha256: str | None) -> tuple[dict[str, bytes], str]:
     if not outer.is_file():
         message = f"`{source}` has no `{MANIFEST}`"
         raise BadInput(message, hint="a bundle is written by `python -m tools.observe bundle FILE`")
-    _check_outer(outer, sha256 or _hash_beside(outer), needed=not source.is_dir())
+    # Read once: somebody else may write to where it lies.
+    data = _read(outer)
+    digest = hashlib.sha256(data).hexdigest()
+    _check_outer(outer, digest, sha256 or _hash_beside(outer), needed=not source.is_dir())
     if source.is_dir():
         # Only what the manifest names, and only tables that exist: the folder may be anybody's.
-        named = _manifest(_read(outer), str(source)).tables
+        named = _manifest(data, str(source)).tables
         for name in named:
             kind_of(name)
         there = [name for name in named if (source / name).is_file()]
-        return {name: _read(source / name) for name in (MANIFEST, *there)}, sha256_of(outer)
-    return _unzipped(source), sha256_of(outer)
+        return {MANIFEST: data} | {name: _read(source / name) for name in there}, digest
+    return _unzipped(source, data), digest
 
 
-def _unzipped(source: Path) -> dict[str, bytes]:
+def _unzipped(source: Path, data: bytes) -> dict[str, bytes]:
     try:
-        with zipfile.ZipFile(source) as archive:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
             if sum(member.file_size for member in members) > _LARGEST or len(members) > _MOST_MEMBERS:
                 message = f"`{source}` unpacks to more than {_LARGEST >> 20} MB"
@@ -121,7 +125,7 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
         return stream.read(member.file_size + 1)
 
 
-def _check_outer(path: Path, wanted: str | None, *, needed: bool) -> None:
+def _check_outer(path: Path, found: str, wanted: str | None, *, needed: bool) -> None:
     if wanted is None:
         if needed:
             message = f"nothing says what `{path.name}` should hash to"
@@ -129,7 +133,6 @@ def _check_outer(path: Path, wanted: str | None, *, needed: bool) -> None:
         return
     if not re.fullmatch(r"[0-9a-fA-F]{64}", wanted):
         raise UsageError(f"`{wanted[:80]}` is not a SHA-256", hint="it has 64 hexadecimal digits")
-    found = sha256_of(path)
     if found != wanted.lower():
         message = f"`{path}` has another hash than expected: {found}"
         raise BadInput(message, hint="do not use it; download it again from a place you trust")

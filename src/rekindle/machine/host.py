@@ -21,8 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rekindle.core import codec, files, paths, processes
-from rekindle.core import run as programs
+from rekindle.core import codec, files, paths, programs, run
 from rekindle.core.run import Result
 from rekindle.machine.system import windows as windows_calls
 
@@ -183,7 +182,7 @@ class Run(ABC):
 
     def which(self, name: str) -> list[str]:
         """Every `name` on PATH, the one that wins first."""
-        hits = processes.places(name, self.env("PATH") or "", windows=self.windows)
+        hits = programs.places(name, self.env("PATH") or "", windows=self.windows)
         return [hit for hit in hits if self.exists(hit)]
 
 
@@ -238,7 +237,7 @@ class Host(Run):
         if self.paths.isabs(args[0]):
             with files.scratch("probe") if apart else contextlib.nullcontext() as own:
                 env |= {name: str(own) for name in ("TMPDIR", "TEMP", "TMP") if own}
-                result = programs.call(args, env=env, timeout=min(timeout, self.longest))
+                result = run.call(args, env=env, timeout=min(timeout, self.longest))
         else:
             result = Result(args=args, code=None, err="a program must be named by its full path")
         said = codec.like(Said, result, seconds=round(result.seconds, 4))
@@ -249,7 +248,7 @@ class Host(Run):
     def text(self, path: str) -> str | None:
         try:
             with Path(path).open("rb") as stream:
-                found = programs.decode(stream.read(_TEXT_LIMIT))
+                found = run.decode(stream.read(_TEXT_LIMIT))
         except OSError:
             return None
         with self._lock:

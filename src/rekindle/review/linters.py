@@ -15,7 +15,7 @@ import msgspec
 from rekindle.core import codec
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import State
-from rekindle.core.processes import which
+from rekindle.core.programs import which
 from rekindle.core.redact import redact
 from rekindle.core.run import Result, call
 from rekindle.review.document import Dialect, Document, load

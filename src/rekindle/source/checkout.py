@@ -35,7 +35,7 @@ from rekindle.core.errors import (
 )
 from rekindle.core.paths import STATE_FOLDER
 from rekindle.core.untrusted import Commit, InsidePath
-from rekindle.source import git, tree
+from rekindle.source import git, patches, tree
 from rekindle.source.git import Network, Origin
 from rekindle.source.git import copy_commit as copy
 from rekindle.source.journal import PatchJournal
@@ -223,7 +223,7 @@ def _repository(
     with files.scratch("work", root / STATE_FOLDER) as scratch:
         ours = git.make(scratch / "repository")
         came_from = ""
-        if not git.has_commit(job.git_dir, job.commit) or copy(job.git_dir, job.commit, ours, _names_submodules):
+        if not git.has_commit(job.git_dir, job.commit) or copy(job.git_dir, job.commit, ours, ".gitmodules".__eq__):
             came_from = origin.bring(job.url, job.commit, ours, without=here)
         index = _Index(ours, job.commit, work, scratch / "index", here)
         if head is not None and head != job.commit:
@@ -270,9 +270,13 @@ def edited(root: Path, commit: str) -> list[str]:
 
     def ours(path: str) -> bool:
         try:
-            data = journal.original(path, files.plain_bytes(tree.place(root, path)))
+            now = files.plain_bytes(tree.place(root, path))
+            data = journal.original(path, now)
         except OSError:
             return False
+        entry = journal.entry(path)
+        if entry is not None and data != now and now not in patches.made_by(entry.patches, path, data):
+            return False  # the journal, which came with the tree, calls somebody else's edit a patch
         return blobs[path] in (_blob(data, blobs[path]), _blob(data.replace(b"\r\n", b"\n"), blobs[path]))
 
     return sorted(path for path in differing if not ours(path))
@@ -329,10 +333,6 @@ class _Index:
     def _git(self, args: list[str], doing: str, paths: Iterable[str] = ()) -> str:
         names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
         return git.checked(args, objects=self.objects, work_tree=self.work, index=self.file, input=names, doing=doing)
-
-
-def _names_submodules(path: str) -> bool:
-    return path == ".gitmodules"
 
 
 def _leave(root: Path, job: _Job, head: str, index: _Index) -> None:

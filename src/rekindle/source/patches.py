@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
@@ -172,6 +172,16 @@ def undo(root: Path, setting: PatchSetting) -> PatchReport:
     return PatchReport(
         root=str(root), torch=str(setting.torch), action="undo", changed=tuple(sorted(restored)), kept=tuple(kept)
     )
+
+
+def made_by(ids: Iterable[str], path: str, data: bytes) -> Iterator[bytes]:
+    """What patches of the catalogue make of one file, one after the other; a journal can name any."""
+    for patch in (each for id in ids for each in catalogue.patches() if each.id == id):
+        for edit in patch.edit:
+            data = edits.make(data, edit).data if edit.file == path else data
+        if patch.cmake_minimum is not None and tree.is_cmake(path.rpartition("/")[2]):
+            data = raised_minimum(data, patch.cmake_minimum.floor)
+        yield data
 
 
 def refuse_mismatches(standings: Sequence[PatchStanding]) -> None:

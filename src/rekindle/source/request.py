@@ -5,10 +5,12 @@ A release tarball is unpacked whole or not at all: its SHA-256 checked, nothing 
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import IO, Any
 
 import msgspec
 
@@ -149,7 +151,7 @@ def unpack(where: str, root: Path, *, sha256: str | None, say: Callable[[str], N
     part = root.with_name(f".{root.name}.part")
     files.discard(part)
     try:
-        count = _extract(archive, part)
+        count = _extract(archive, part, found)
         if root.exists():
             root.rmdir()
         part.replace(root)
@@ -177,10 +179,28 @@ def _fetched(url: str, root: Path, sha256: str | None, say: Callable[[str], None
     return fetch.download(url, target, sha256=sha256, most=MOST_PACKED)
 
 
-def _extract(archive: Path, part: Path) -> int:
+class _Hashing:
+    """A stream, and the hash of what was read of it: somebody else may write to the file between two readings."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self.digest = stream, hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.digest.update(data)
+        return data
+
+
+def _extract(archive: Path, part: Path, sha256: str) -> int:
     """What lies below the one top folder of a release; how many files and links that was."""
     try:
-        written = unpacking.write(_members(archive), part)
+        with archive.open("rb") as raw:
+            stream = _Hashing(raw)
+            written = unpacking.write(_members(archive, stream), part)
+            while stream.read(1 << 20):
+                pass
+        if stream.digest.hexdigest() != sha256:
+            raise BadInput(f"`{archive}` was exchanged while it was read")
         _resolve(part, [path for path in written if path.is_symlink()])
     except FileExistsError as error:
         message = f"`{archive}` holds `{error.filename}` twice"
@@ -190,12 +210,12 @@ def _extract(archive: Path, part: Path) -> int:
     return len(written)
 
 
-def _members(archive: Path) -> Iterator[ArchiveEntry]:
+def _members(archive: Path, stream: Any) -> Iterator[ArchiveEntry]:
     packed = archive.stat().st_size
     members = min(MOST_MEMBERS, _SPARE_MEMBERS + packed // _BYTES_PER_MEMBER)
     budget = Unpacking(str(archive), packed, members=members, most=min(MOST_BYTES, _FLOOR + MOST_RATIO * packed))
     tops = set()
-    for entry in unpacking.entries(archive, budget):
+    for entry in unpacking.of_stream(stream, archive.name, budget):
         top, _, name = entry.name.partition("/")
         tops.add(top)
         if len(tops) > 1 or not name:

@@ -40,8 +40,13 @@ from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
 from rekindle.stack.situation import Card, Installed, Situation, Wish, place_words
 
 
-def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) -> tuple[list[Ranked], list[Rejection]]:
-    """Every route that works, at most one per kind and release, and every rule that was broken."""
+def candidates(
+    situation: Situation, wish: Wish, shelf: Sequence[Offer] = (), *, ready: bool = False
+) -> tuple[list[Ranked], list[Rejection]]:
+    """Every route that works, at most one per kind and release, and every rule that was broken.
+
+    `ready`: only what somebody has built already.
+    """
     _checked(situation, wish)
     window = window_of(situation)
     rejections = [*against_place(situation, wish), *cards_driven(situation, window)]
@@ -69,6 +74,8 @@ def candidates(situation: Situation, wish: Wish, shelf: Sequence[Offer] = ()) ->
                     broken("community-consent", candidate, row=offer.row, wheel=offer.label, builder=offer.builder)
                 )
         found.append(_ready(route, offer, situation.capabilities))
+    if ready:
+        return found, rejections
     if not wish.extensions:
         built, broken_rules = _source_builds(situation, wish, window)
         found += built

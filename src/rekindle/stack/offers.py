@@ -56,6 +56,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     builder: str | None = None
     location: str | None = None
     """Where the file is: a path on the shelf, a page."""
+    hashes: dict[str, str] = {}
+    """Its SHA-256 by its file name, where a shelf says it."""
     cpu_floor: str | None = None
     beside: tuple[str, ...] = ()
     """What pip must bring for it, since it carries no requirement of its own for them."""
@@ -229,12 +231,18 @@ def community(place: Platform) -> tuple[Offer, ...]:
 
 def _observed(version: str, variant: releases.Variant, place: Platform) -> TorchWheel | None:
     """The row of exactly this wheel: the same version, CUDA, system and machine."""
+    return _opened_by_line().get((version, variant.cuda, place))
+
+
+@cached
+def _opened_by_line() -> dict[tuple[str, Version, Platform], TorchWheel]:
+    """The first row of each release, line and platform."""
+    found: dict[tuple[str, Version, Platform], TorchWheel] = {}
     for row in opened_wheels():
-        if row.cuda is None or row.cuda.major_minor != variant.cuda:
-            continue
-        if TorchPin.parse(row.version).release == version and Platform(row.system, row.machine) == place:
-            return row
-    return None
+        if row.cuda is not None:
+            line = TorchPin.parse(row.version).release, row.cuda.major_minor, Platform(row.system, row.machine)
+            found.setdefault(line, row)
+    return found
 
 
 def _sibling(

@@ -48,52 +48,19 @@ from rekindle.stack.verdict import Verdict
 
 SCHEMA = "rekindle.lock/1"
 LOCKED = (
-    "route",
-    "torch",
-    "variant",
-    "cuda",
-    "cudnn",
-    "arch_list",
-    "index_url",
-    "torchvision",
-    "torchaudio",
-    "numpy",
-    "conda",
-    "system",
-    "machine",
-    "cards",
-    "profile",
-    "cpu",
-    "backend",
-    "commit",
-    "wheel",
-    "requires",
-    "wheels",
-    "options",
-    "patches",
-)
+    "route", "torch", "variant", "cuda", "cudnn", "arch_list", "index_url", "torchvision", "torchaudio", "numpy",
+    "conda", "system", "machine", "cards", "profile", "cpu", "backend", "commit", "wheel", "requires", "wheels",
+    "options", "patches",
+)  # fmt: skip
 """What nobody edits by hand. Which Python and toolset of a machine are taken may be changed there."""
 _AGAIN = "write the plan again with `rekindle plan -o`; `rekindle build --unlocked` takes it as it is"
 _STANDS_ON = (
-    "builds/building.toml",
-    "gpu/capabilities.toml",
-    "torch/community_wheels.toml",
-    "gpu/driver_branches.toml",
-    "builds/rules.toml",
-    "torch/aarch64_lines.toml",
-    "torch/old_lines.toml",
-    "torch/companions.json",
-    "torch/conda_forge.json",
-    "cuda/cudnn.json",
-    "cuda/host_compilers.json",
-    "cuda/mathlibs.json",
-    "cuda/toolkits.json",
-    "torch/torch_releases.json",
-    "torch/torch_wheels.json",
-    "torch/torch_wheels_aarch64.json",
-    "torch/line_platforms.toml",
-    "torch/wheel_platforms.json",
-)
+    "builds/building.toml", "gpu/capabilities.toml", "torch/community_wheels.toml", "gpu/driver_branches.toml",
+    "builds/rules.toml", "torch/aarch64_lines.toml", "torch/old_lines.toml", "torch/companions.json",
+    "torch/conda_forge.json", "cuda/cudnn.json", "cuda/host_compilers.json", "cuda/mathlibs.json",
+    "cuda/toolkits.json", "torch/torch_releases.json", "torch/torch_wheels.json", "torch/torch_wheels_aarch64.json",
+    "torch/line_platforms.toml", "torch/wheel_platforms.json",
+)  # fmt: skip
 
 
 # Plain texts once they are checked: a build writes them into its scripts.

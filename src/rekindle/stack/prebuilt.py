@@ -227,6 +227,7 @@ def _route(offer: Offer, situation: Situation, wish: Wish, driving: Driving, fou
         builder=offer.builder,
         strangers=tuple(f"{name} ({file.by})" for name, file in brought.items() if file and file.stranger),
         location=offer.location,
+        hashes=offer.hashes,
         requirements=requirements,
         afterwards=afterwards,
         conda=conda,

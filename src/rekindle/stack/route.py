@@ -134,7 +134,7 @@ class Route(Stack, frozen=True, kw_only=True):
     missing: tuple[Missing, ...] = ()
     estimate: RouteEstimate | None = None
     hashes: dict[str, str] = {}
-    """SHA-256 by file name, where a plan pins them."""
+    """SHA-256 by file name, where a plan or a shelf pins them."""
     targets: tuple[str, ...] = ()
     on_configured_index: bool = False
     driver_jit: bool = True

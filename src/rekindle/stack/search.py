@@ -188,7 +188,7 @@ def _without_a_card(situation: Situation, wish: Wish) -> Iterator[Trial]:
 def _after(steps: tuple[Trial, ...], asked: Wish, *, ready: bool = True) -> Iterator[Way]:
     """The best route after these changes, with what they take; a ready-made one where there are others."""
     last = steps[-1]
-    routes, rejections = routes_of(last.situation, last.wish)
+    routes, rejections = routes_of(last.situation, last.wish, ready=ready)
     made = (RouteKind.COMMUNITY,) if last.what == "community" else READY
     open_ = [each for each in routes if each.consent and (not ready or each.route in made)]
     whole = [each for each in open_ if not each.loses] if ready else []
@@ -231,9 +231,11 @@ def _after(steps: tuple[Trial, ...], asked: Wish, *, ready: bool = True) -> Iter
 
 
 @cached_questions
-def routes_of(situation: Situation, wish: Wish) -> tuple[tuple[Route, ...], tuple[Rejection, ...]]:
+def routes_of(
+    situation: Situation, wish: Wish, *, ready: bool = False
+) -> tuple[tuple[Route, ...], tuple[Rejection, ...]]:
     """Kept: every driver that is asked about, and every release, leads to the same question without it."""
-    found, rejections = candidates(situation, wish)
+    found, rejections = candidates(situation, wish, ready=ready)
     return tuple(ranked(found, situation, wish)), tuple(rejections)
 
 

@@ -226,8 +226,8 @@ def choose_cudnn(release: TorchRelease, version: str, toolkit: Toolkit, situatio
 
     def fits(candidate: Version) -> bool:
         major = toolkit.version.major
-        judged = [cudnn_serves(candidate, capability, cuda_major=major) for capability in situation.capabilities]
-        return all(isinstance(each, Fits) for each in (compiles_with(version, candidate), *judged))
+        judged = (cudnn_serves(candidate, capability, cuda_major=major) for capability in situation.capabilities)
+        return isinstance(compiles_with(version, candidate), Fits) and all(isinstance(each, Fits) for each in judged)
 
     official = next((row.cudnn for row in release.variants if row.cuda == toolkit.version and row.cudnn), None)
     if official is not None and fits(official):
@@ -236,7 +236,7 @@ def choose_cudnn(release: TorchRelease, version: str, toolkit: Toolkit, situatio
     if situation.cudnns:
         made = [*made, *situation.cudnns]
     ends = [last for capability in situation.capabilities if (last := last_cudnn(capability))]
-    return max((each for each in [*made, *ends] if fits(each)), default=None)
+    return next((each for each in sorted([*made, *ends], reverse=True) if fits(each)), None)
 
 
 class _Toolset(msgspec.Struct, frozen=True, kw_only=True):

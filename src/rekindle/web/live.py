@@ -30,6 +30,7 @@ from rekindle.build.run import journal
 from rekindle.build.run.folders import Folders
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
+from rekindle.core.redact import without_secrets
 from rekindle.core.web_server import WebServer
 from rekindle.formats import ninja_log
 from rekindle.web import page, report
@@ -162,11 +163,12 @@ async def _events(build: LiveBuild) -> AsyncIterator[str]:
     seen, told, sent = 0, "", 0.0
     while True:
         state = await asyncio.to_thread(build.state, seen)
-        text = codec.to_json(state, indent=0)
+        text = codec.to_json(without_secrets(codec.to_builtins(state)), indent=0)
         if text != told or time.monotonic() - sent > _ALIVE:
             # Waits here while the viewer does not read; meanwhile nothing piles up.
             yield f"data: {text}\n\n"
-            told = codec.to_json(msgspec.structs.replace(state, bars=()), indent=0)
+            bare = msgspec.structs.replace(state, bars=())
+            told = codec.to_json(without_secrets(codec.to_builtins(bare)), indent=0)
             sent, seen = time.monotonic(), state.count
         if state.ended:
             return

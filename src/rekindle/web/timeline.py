@@ -13,6 +13,7 @@ import msgspec
 
 from rekindle.build.governor.record import Compile
 from rekindle.build.progress import outputs
+from rekindle.core.redact import without_secrets
 from rekindle.formats.ninja_log import NinjaStep
 
 KINDS = {"cuda": "CUDA", "cxx": "C++", "c": "C", "link": "link", "other": "other"}
@@ -191,4 +192,4 @@ def trace(found: Timeline) -> dict[str, object]:
         }
         for bar in found.bars
     ]
-    return {"traceEvents": events, "displayTimeUnit": "ms"}
+    return {"traceEvents": without_secrets(events), "displayTimeUnit": "ms"}

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.build.configure.request import BuildRequest
-from rekindle.core import codec, files, processes, run
+from rekindle.core import codec, files, programs, run
 from rekindle.core.errors import MissingTool
 from rekindle.core.findings import Finding, Fix, failed, passed, unverified
 from rekindle.core.version import Version
@@ -61,7 +61,7 @@ def find(request: BuildRequest, environ: Mapping[str, str]) -> Tools:
 def which(name: str, environ: Mapping[str, str]) -> str | None:
     """The program of that name along the PATH of `environ`."""
     path = next((value for key, value in environ.items() if key.upper() == "PATH"), "")
-    return processes.which(name, path)
+    return programs.which(name, path)
 
 
 def _on_path(name: str, environ: Mapping[str, str], hint: str) -> str:

@@ -65,6 +65,13 @@ def l4t_of(jetpack: int) -> int | None:
 
 
 @cached
+def only_chip(l4t: str) -> str | None:
+    """The chip of every board that runs this L4T, where it is one: 36 is Orin's."""
+    found = {row.chip for row in _board() for each in jetpacks(row.chip) if str(each.l4t) == l4t}
+    return found.pop() if len(found) == 1 else None
+
+
+@cached
 def only_on_arm(name: str) -> bool:
     """Is this GPU sold with an Arm processor only?"""
     plain = name.removeprefix("NVIDIA ")

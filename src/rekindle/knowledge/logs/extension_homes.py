@@ -4,7 +4,6 @@ system's for a header or a library that is missed; and which torch has a name of
 
 from __future__ import annotations
 
-import difflib
 import re
 from fnmatch import fnmatchcase
 
@@ -169,6 +168,8 @@ def distribution(module: str) -> str | None:
 
 def meant(module: str) -> str | None:
     """`dectron2` is most likely detectron2. None for a name that is known, or too short to tell."""
+    import difflib
+
     top, known = module.partition(".")[0].lower(), import_names().keys() | _by_name().keys()
     close = difflib.get_close_matches(top, known, n=1, cutoff=0.88) if len(top) > 6 and top not in known else []
     return close[0] if close else None

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rekindle.core import files, paths
 from rekindle.core.errors import NotFound
-from rekindle.core.processes import may_run, which
+from rekindle.core.programs import may_run, which
 from rekindle.core.untrusted import on_another_computer
 from rekindle.core.version import Version
 from rekindle.machine.python.interpreters import in_order

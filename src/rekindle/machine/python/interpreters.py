@@ -15,7 +15,7 @@ import msgspec
 
 from rekindle.core import codec
 from rekindle.core.errors import BadInput
-from rekindle.core.processes import is_absolute
+from rekindle.core.programs import is_absolute
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each, spell
 from rekindle.machine.model import Environments, FoundPython, FoundTorch
@@ -29,15 +29,12 @@ MATTERING = frozenset(
         *("nvidia-cudnn-cu13", "astunparse", "requests", "jinja2", "sympy", "filelock", "networkx", "six"),
     }
 )
-_PTH = re.compile(r"python\d+\._pth", re.IGNORECASE)
-_MATTERING_INFO = re.compile(
-    rf"(?:{'|'.join(sorted(name.replace('-', '[-_.]') for name in MATTERING))})-\d.*\.(?:dist-info|egg-info)",
-    re.IGNORECASE,
+_PTH = r"(?i)python\d+\._pth"
+_MATTERING_INFO = (
+    rf"(?i)(?:{'|'.join(sorted(name.replace('-', '[-_.]') for name in MATTERING))})-\d.*\.(?:dist-info|egg-info)"
 )
 # `torch-2.6.0.dist-info`; Debian's packages often have `setuptools-78.1.1.egg-info`.
-DISTRIBUTION_FOLDER = re.compile(
-    r"([A-Za-z0-9][\w.]*)-(\d[\w.+!]*?)(?:-py[\d.]+)?\.(?:dist-info|egg-info)", re.IGNORECASE
-)
+DISTRIBUTION_FOLDER = r"(?i)([A-Za-z0-9][\w.]*)-(\d[\w.+!]*?)(?:-py[\d.]+)?\.(?:dist-info|egg-info)"
 
 
 def probe(run: Run) -> tuple[FoundPython, ...]:
@@ -97,8 +94,8 @@ def installed(run: Run, folders: tuple[str, ...]) -> dict[str, str]:
     """The packages that matter to a build, by the names of their `.dist-info` folders: nothing is imported for this."""
     found: dict[str, str] = {}
     for folder in folders:
-        for name in run.names(folder, _MATTERING_INFO):
-            match = DISTRIBUTION_FOLDER.fullmatch(name)
+        for name in run.names(folder, re.compile(_MATTERING_INFO)):
+            match = re.fullmatch(DISTRIBUTION_FOLDER, name)
             project = canonical_name(match[1]) if match else ""
             if match and project in MATTERING:
                 found.setdefault(project, match[2])
@@ -124,7 +121,7 @@ def parse(run: Run, path: str, text: str) -> FoundPython:
         said = codec.from_json(text, _Account)
     except BadInput as error:
         raise CouldNotRead("a Python gave no account of itself") from error
-    embedded = run.windows and bool(run.names(said.prefix, _PTH))
+    embedded = run.windows and bool(run.names(said.prefix, re.compile(_PTH)))
     venv = "venv" if said.prefix != said.base_prefix else "system"
     letters = "cp" if said.implementation in ("cpython", None) else "pp"
     own = said.executable

@@ -17,7 +17,6 @@ from rekindle.knowledge.cuda.libraries import cudnn_parts
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.machine.host import CouldNotRead, Run
 from rekindle.machine.model import FoundCudnn, FoundPython, FoundTorch
-from rekindle.machine.toolchain import toolkits
 from rekindle.model.card import Target
 
 _VARIABLES = ("CUDNN_ROOT", "CUDNN_PATH", "CUDNN_HOME", "CUDNN_ROOT_DIR")
@@ -41,6 +40,8 @@ def probe(run: Run, site_packages: tuple[str, ...] = ()) -> tuple[FoundCudnn, ..
 
 
 def places(run: Run, site_packages: tuple[str, ...]) -> list[tuple[str, str]]:
+    from rekindle.machine.toolchain import toolkits  # audit reads a torch by this module, and no toolkit
+
     found: list[tuple[str, str]] = []
     found += [(value, name) for name in _VARIABLES if (value := run.env(name))]
     include = run.env("CUDNN_INCLUDE_DIR") or run.env("CUDNN_INCLUDE_PATH")

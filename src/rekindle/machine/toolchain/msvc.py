@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import ntpath
+import os
 import re
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -212,7 +212,7 @@ def capture(
     before = unvisited(environ)
     comspec = _get(before, "COMSPEC")
     shell = comspec if ntpath.basename(comspec).lower() == "cmd.exe" else _system_cmd(before)
-    mark = f"rekindle-{secrets.token_hex(8)}"
+    mark = f"rekindle-{os.urandom(8).hex()}"
     asked = {**before, _COMMAND: command_line(studio, toolset=toolset)}
     # Telemetry starts a PowerShell that outlives the batch file and holds our pipes open.
     asked |= {"VSCMD_SKIP_SENDTELEMETRY": "1", "NoDefaultCurrentDirectoryInExePath": "1"}

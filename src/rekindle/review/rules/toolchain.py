@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rekindle.compat.host_compiler import newest_gcc, takes_compiler, toolset_range, toolsets_of
+from rekindle.compat.host_compiler import builds_torch, newest_gcc, takes_compiler, toolset_range, toolsets_of
 from rekindle.compat.judgement import Clash, Fits
 from rekindle.compat.library_card import compiles_with, cudnn_serves, lines_serve
 from rekindle.core.regex import re2
@@ -162,7 +162,7 @@ def _gcc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[Ra
                 most=newest_gcc(cuda.version), source=answer.source,
             )  # fmt: skip
     release = subject.release_at(step.item)
-    if release is not None and step.what == "torch" and major < release[0].min_gcc.major:
+    if release and step.what == "torch" and isinstance(builds_torch(release[0].newest, major), Clash):
         yield raised("gcc-too-old", line, torch=release[1].version, need=release[0].min_gcc, compiler=compiler)
 
 

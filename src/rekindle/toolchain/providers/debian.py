@@ -19,7 +19,7 @@ from filelock import FileLock
 from rekindle.core import fetch as fetching
 from rekindle.core import files, run, untrusted
 from rekindle.core.errors import FetchFailed, MissingTool, NotFound
-from rekindle.core.processes import which
+from rekindle.core.programs import which
 from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.toolchains import DebianSet, debian_sets

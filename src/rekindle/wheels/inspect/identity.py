@@ -21,7 +21,7 @@ from rekindle.compat.variant import judged
 from rekindle.core import codec
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import Finding, failed, passed, unverified
-from rekindle.core.processes import reads_only
+from rekindle.core.programs import reads_only
 from rekindle.core.version import Version
 from rekindle.formats import package
 from rekindle.formats.binary import Binary, codes, is_binary

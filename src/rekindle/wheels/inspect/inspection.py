@@ -15,7 +15,7 @@ from rekindle.core import codec, files
 from rekindle.core.codec import JsonAnswer
 from rekindle.core.errors import BadInput, RekindleError, UsageError
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
-from rekindle.core.processes import reads_only
+from rekindle.core.programs import reads_only
 from rekindle.core.version import Version
 from rekindle.formats import archive, binary, package
 from rekindle.formats.access import File

@@ -20,6 +20,7 @@ _GPU_WORDS = ("cuda", "cudnn", "cublas", "cufft", "cusparse", "cusolver", "curan
 _SITE = re.compile(
     r"(?:[^/]+\.data/(?:purelib|platlib)/)?(?:[^/]+\.pth|(?:sitecustomize|usercustomize)(?:\.py|/__init__\.py))"
 )
+_OVERLAY = re.compile(r"[^/]+\.data/(?:purelib/|platlib/|data/(?:.*/)?(?:site|dist)-packages/)", re.IGNORECASE)
 _IMPORTS = re.compile(rb"^(?:\xef\xbb\xbf)?import[ \t]", re.MULTILINE)
 UNLISTED = (".dist-info/RECORD", ".dist-info/RECORD.jws", ".dist-info/RECORD.p7s")
 
@@ -75,11 +76,16 @@ def name_findings(found: Package) -> list[Finding]:
     """Names that cannot lie on a disk as they lie in the wheel: on Windows, or beside one another."""
     if found.kind != "wheel":
         return []
+    over = _laid_over(found.files)
     problems = [text for name in found.files if (text := untrusted.impossible_on_windows(name))]
-    problems += [f"`{printable(one)}` and `{printable(two)}` are one file" for one, two in untrusted.twins(found.files)]
+    problems += [
+        f"`{printable(one)}` and `{printable(two)}` are one file" for one, two in (*untrusted.twins(found.files), *over)
+    ]
     if not problems:
         return []
-    linux = all("linux" in tag.rpartition("-")[2] for tag in package.headers(found, "WHEEL").get("Tag", ["any"]))
+    linux = not over and all(
+        "linux" in tag.rpartition("-")[2] for tag in package.headers(found, "WHEEL").get("Tag", ["any"])
+    )
     return [
         Finding(
             id="names",
@@ -87,10 +93,17 @@ def name_findings(found: Package) -> list[Finding]:
             found="; ".join(problems[:3]) + (f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""),
             why="it installs only on Linux, on a disk that tells upper from lower case"
             if linux
-            else "on Windows an installer fails or overwrites one file with another",
+            else f"{'' if over else 'on Windows '}an installer fails or overwrites one file with another",
             fix=Fix(text="rename the files and build the wheel again"),
         )
     ]
+
+
+def _laid_over(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs that are one file when installed: an installer lays what is in a `.data` folder over the rest."""
+    first: dict[str, str] = {}
+    pairs = [(first.setdefault(_OVERLAY.sub("", name), name), name) for name in names]
+    return [(one, two) for one, two in pairs if one != two]
 
 
 def startup_findings(found: Package) -> list[Finding]:

@@ -20,7 +20,7 @@ from rekindle.core import own as own_install
 from rekindle.core.command import rekindle
 from rekindle.core.errors import MissingTool
 from rekindle.core.findings import Finding, Fix, State, failed, passed, warned
-from rekindle.core.processes import which
+from rekindle.core.programs import which
 from rekindle.core.run import call, checked
 from rekindle.core.version import Version
 from rekindle.formats import elf

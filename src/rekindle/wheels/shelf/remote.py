@@ -31,7 +31,12 @@ def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], byte
     root = address.rstrip("/").removesuffix("/simple")
     name = f"the list of the shelf {root}"
     data = get(f"{root}/{LISTING}")
-    signed_state(data, _signature(root, get), trusted, name=name, place=root)
+    try:
+        signature = get(f"{root}/{SIGNED_LISTING}")
+    except FetchFailed as error:
+        message = f"the list of the shelf {root} is not signed: {error.message}"
+        raise ChecksFailed(message, hint="its owner signs it with `rekindle shelf mend`") from error
+    signed_state(data, signature, trusted, name=name, place=root)
     listing = codec.from_json(data, Listing, name=name)
     until = time.monotonic() + _PATIENCE
     good: list[ShelvedWheel] = []
@@ -54,14 +59,6 @@ def offers(address: str, trusted: Sequence[PublicKey], get: Callable[[str], byte
     base = listing.base if listing.base and listing.base.startswith(("http://", "https://")) else f"{root}/wheels"
     found = offers_of(good, lambda entry: f"{base}/{quote(entry.file)}#sha256={entry.sha256}", f"at {root}")
     return ShelfOffers(offers=found.offers, set_aside={**aside, **found.set_aside})
-
-
-def _signature(root: str, get: Callable[[str], bytes]) -> bytes:
-    try:
-        return get(f"{root}/{SIGNED_LISTING}")
-    except FetchFailed as error:
-        message = f"the list of the shelf {root} is not signed: {error.message}"
-        raise ChecksFailed(message, hint="its owner signs it with `rekindle shelf mend`") from error
 
 
 def _get(url: str) -> bytes:

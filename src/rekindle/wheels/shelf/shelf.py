@@ -267,7 +267,9 @@ def offers(folder: Path, keys: Sequence[PublicKey] | None = None, *, published: 
             aside[path.name.removesuffix(store.ENTRY)] = str(error)
     told: set[str] = set()
     if keys is not None:
-        withdrawn = _signed_list(folder, keys)
+        withdrawn: dict[tuple[str, str], str | None] = {}
+        with contextlib.suppress(RekindleError):  # none of these keys signed the list
+            withdrawn = index.signed_listing(folder, keys).withdrawn
         good = [msgspec.structs.replace(each, yanked=withdrawn.get(_key(each), each.yanked)) for each in good]
         told = {
             each.file for each in good if _key(each) not in withdrawn or provenance.doubt(folder / "wheels", each, keys)
@@ -278,14 +280,6 @@ def offers(folder: Path, keys: Sequence[PublicKey] | None = None, *, published: 
         for each in found.offers
     )
     return ShelfOffers(offers=offered, set_aside={**aside, **found.set_aside})
-
-
-def _signed_list(folder: Path, keys: Sequence[PublicKey]) -> dict[tuple[str, str], str | None]:
-    """What a signed list says of its wheels: nothing where none of these keys signed it."""
-    try:
-        return index.signed_listing(folder, keys).withdrawn
-    except RekindleError:
-        return {}
 
 
 def _key(entry: ShelvedWheel) -> tuple[str, str]:
@@ -303,7 +297,8 @@ def offers_of(wheels: Sequence[ShelvedWheel], location: Callable[[ShelvedWheel],
             # Entries of version 0.1 have no tags; the file name always does.
             tags = entry.tags or tuple(map(str, wheel_tags(Path(entry.file))))
             wheel = msgspec.structs.replace(entry, tags=tags)
-            found.append(of_wheel(wheel, entry.code, location=location(entry), source=source))
+            offer = of_wheel(wheel, entry.code, location=location(entry), source=source)
+            found.append(msgspec.structs.replace(offer, hashes={entry.file: entry.sha256}))
         except RekindleError as error:
             aside[entry.file] = str(error)
     return ShelfOffers(offers=tuple(found), set_aside=aside)
@@ -337,19 +332,14 @@ def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
                 reason = index.last_listing(folder).withdrawn.get(_key(entry))
                 entry = msgspec.structs.replace(entry, yanked=reason)
             index.variants([*(each for each in entries(folder) if each.project == entry.project), entry])
-            if _another(folder, entry):
+            place = folder / "wheels" / entry.file
+            if place.is_file() and paths.sha256_of(place) != entry.sha256:
                 if not how.replace or entry.file in how.kept:
                     message = f"there is another build of `{entry.file}` on the shelf"
                     hint = "`--replace` puts this one in its place and keeps the other in `replaced`"
                     raise UsageError(message, hint=hint)
                 store.set_aside(folder, entry.file)
             return _put(folder, source, entry, metadata, verification, how.build, inside)
-
-
-def _another(folder: Path, entry: ShelvedWheel) -> bool:
-    """Is there a file of that name with other bytes?"""
-    place = folder / "wheels" / entry.file
-    return place.is_file() and paths.sha256_of(place) != entry.sha256
 
 
 def _entry(

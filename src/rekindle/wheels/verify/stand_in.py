@@ -92,7 +92,7 @@ def stand_in(subject: Path | None, request: StandInRequest) -> StandIn:
     return StandIn(
         subject=wheel.name if wheel else str(home.environment.root if home else subject),
         sha256=sha256_of(wheel) if wheel else None,
-        old_card=_old_card(old),
+        old_card=limits.card if (limits := capabilities.launch_limits(old.capability)) else old.capability.sm,
         ptx=str(old),
         stand_in=here.name if here else None,
         headline=_headline(old, here, lines),
@@ -321,7 +321,8 @@ def _nvrtc_line(plain: RunResult, masked: RunResult | None, old: Target) -> Find
 def _static(opened: Package, code: OwnCode, old: Target, request: StandInRequest) -> list[Finding]:
     kernels, unreadable = reading.readable(opened, code, old)
     limits = capabilities.launch_limits(old.capability)
-    branch = _last_branch(old.capability)
+    facts = capabilities.facts(old.capability)
+    branch = f"R{facts.last_driver_branch}" if facts and facts.last_driver_branch else "of the old card"
     exported = _exported(request.old_driver) if request.old_driver else None
     read = [reading.launch_limits(kernels, limits, old), reading.kernel_names(kernels, old)]
     found = [*([unreadable] if unreadable else read), reading.vendor_libraries(code.vendor, old)]
@@ -353,11 +354,6 @@ def _old_target(code: OwnCode, gpu: str | None) -> Target:
     return Target(min(own), ptx=True)
 
 
-def _old_card(old: Target) -> str:
-    limits = capabilities.launch_limits(old.capability)
-    return limits.card if limits else old.capability.sm
-
-
 def _headline(old: Target, here: NamedCard | None, lines: list[Finding]) -> str:
     family = _FAMILIES.get(old.capability.major, old.capability.sm)
     if any(line.id == "refused" for line in lines):
@@ -366,11 +362,6 @@ def _headline(old: Target, here: NamedCard | None, lines: list[Finding]) -> str:
     if here is None or not ran:
         return f"UNVERIFIED on {family} (nothing was run)"
     return f"UNVERIFIED on {family} (ran on {here.name} through {old})"
-
-
-def _last_branch(capability: Capability) -> str:
-    facts = capabilities.facts(capability)
-    return f"R{facts.last_driver_branch}" if facts and facts.last_driver_branch else "of the old card"
 
 
 def _exported(library: Path) -> frozenset[str]:

@@ -18,7 +18,7 @@ import msgspec
 
 from rekindle.core.findings import Finding, failed, passed, unverified
 from rekindle.core.paths import system
-from rekindle.core.processes import which
+from rekindle.core.programs import which
 from rekindle.core.python import ask
 from rekindle.core.run import Result, call
 from rekindle.knowledge.gpu.capabilities import LaunchLimits

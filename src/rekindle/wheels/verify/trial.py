@@ -26,7 +26,7 @@ from rekindle.core import codec, files
 from rekindle.core.errors import MissingTool, NotFound
 from rekindle.core.findings import Finding, Fix, State, failed, passed, unverified, warned
 from rekindle.core.paths import venv_python
-from rekindle.core.processes import may_run
+from rekindle.core.programs import may_run
 from rekindle.core.python import ask, isolated, pip
 from rekindle.core.run import Result, call
 from rekindle.machine.probe import graphics

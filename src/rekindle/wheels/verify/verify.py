@@ -19,7 +19,7 @@ from rekindle.core import codec, console
 from rekindle.core.errors import NotFound
 from rekindle.core.findings import Finding, State, passed, unverified, worst
 from rekindle.core.paths import sha256_of
-from rekindle.core.processes import reads_only
+from rekindle.core.programs import reads_only
 from rekindle.core.run import call
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.gpu.capabilities import throughput
