@@ -152,6 +152,41 @@ def test_runpod_numbers_its_images_apart_from_torch(tag: str) -> None:
     assert verdict("FROM runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404\n", "new", "Dockerfile") == "accepted"
 
 
+def test_a_recipe_that_a_script_writes_is_read() -> None:
+    spec = f"torch==2.7.0 --index-url {WHL}/cu128"
+    head = "Bootstrap: docker\nFrom: ubuntu:22.04\n\n%post\n"
+    shell = f': "${{SPEC:={spec}}}"\ncat > app.def <<EOF\n{head}    pip install ${{SPEC}}\nEOF\n'
+    assert [verdict(shell, each) for each in ("new", "pascal")] == ["accepted", "refused"]
+    docker = f"cat > Dockerfile <<'EOF'\nFROM python:3.11\nRUN pip install {spec}\nEOF\ndocker build .\n"
+    assert [remark.line for remark in reviewed(docker, "pascal").remarks if remark.state.value == "FAIL"] == [3]
+
+
+def test_the_torch_of_nvidias_image_is_replaced() -> None:
+    start = "FROM nvcr.io/nvidia/pytorch:24.05-py3\n"
+    for line in (
+        "pip install torch==2.5.1",
+        f"pip install -U xformers --index-url {WHL}/cu121",
+        "pip install xformers",
+    ):
+        assert "torch-of-nvidia-replaced" in ids(f"{start}RUN {line}\n", name="Dockerfile")
+    for line in ("pip install --no-deps xformers", "pip install torch", "pip install transformers"):
+        assert "torch-of-nvidia-replaced" not in ids(f"{start}RUN {line}\n", name="Dockerfile")
+
+
+def test_a_nightly_build_that_is_replaced_is_named() -> None:
+    text = f"pip install --pre torch --index-url {WHL}/nightly/cu128\npip install vllm==0.15.1\n"
+    said = next(each for each in reviewed(text, "new").remarks if each.id == "torch-replaced")
+    assert "(cu128, not released)" in said.found and "None" not in said.found + said.why
+
+
+def test_a_torch_that_a_package_takes_leaves_its_companions() -> None:
+    index = f"--index-url {WHL}/cu126"
+    text = f"pip install torch==2.9.0 torchvision==0.24.0 {index}\npip install {{}} {index}\n"
+    assert ids(text.format("-U xformers"))["companion"] == 2
+    assert ids("```\n" + text.format("-U xformers") + "```\n", name="README.md")["companion"] == 3
+    assert "companion" not in ids(text.format("-U --no-deps xformers"))
+
+
 def test_uv_goes_back_to_a_day() -> None:
     inline = '# /// script\n# dependencies = ["torch"]\n# [tool.uv]\n# exclude-newer = "{}T00:00:00Z"\n# ///\n'
     assert [verdict(inline.format(day), "pascal", "a.py") for day in ("2025-07-31", "2026-09-01")] == [

@@ -235,6 +235,14 @@ BUILD = (
             "conda-terms", 3, "Dockerfile", f"FROM ubuntu\nRUN curl {MINI} && bash M.sh -b\nRUN conda create -n a\n",
             f"FROM ubuntu\nRUN curl -LO {MINI} && bash Mini*.sh -b\nRUN conda create -n a --override-channels\n",
         ),
+        (
+            "expression-without-sign", 6, "ci.yml", RUNNER + "      - name: {{ x.y }}\n        run: make\n",
+            RUNNER + "      - name: ${{ x.y }}\n        run: make\n",
+        ),
+        (
+            "environment-not-activated", 2, "README.md", "```sh\nconda create -n x python=3.8\npip list\n```\n",
+            "Activate it.\n```sh\nconda create -n x python=3.8\npip list\n```\n",
+        ),
         ("make-dollar", 2, "Makefile", "a:\n\techo $PATH\n", "a:\n\techo $$PATH\n"),
         (
             "cudatoolkit-not-read", 1, "a.sh", "conda install pytorch==2.2.0 cudatoolkit=11.8 -c pytorch\n",

@@ -77,7 +77,8 @@ def runs(driver: Driver, cuda: Version) -> Judgement:
         lost = f"a driver older than {spelled(wanted.full)} compiles none of the PTX of CUDA {cuda.major_minor}"
         return Fits(loses=(f"{lost}: only native code runs",))
     best = newest_native(driver)
-    changes = [_driver_change(wanted)]
+    least = spelled(wanted.floor)
+    changes = [Alternative(what="driver", value=least, text=f"update the driver to {least} or newer")]
     if best is not None:
         changes.append(Alternative(what="cuda", value=str(best), text=f"take CUDA {best} or older"))
     return Clash(
@@ -85,11 +86,6 @@ def runs(driver: Driver, cuda: Version) -> Judgement:
         source=_SOURCE,
         changes=tuple(changes),
     )
-
-
-def _driver_change(wanted: DriverNeed) -> Alternative:
-    least = spelled(wanted.floor)
-    return Alternative(what="driver", value=least, text=f"update the driver to {least} or newer")
 
 
 @cached

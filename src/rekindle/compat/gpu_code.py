@@ -67,7 +67,8 @@ def served(
             jit += group.count
     if native + jit and _is_vendors(code):
         return Served(coverage=Coverage.SERVES, native=native, jit=0 if native else jit, containers=total)
-    return Served(coverage=_grade(native + jit, total), native=native, jit=jit, containers=total)
+    grade = Coverage.NO if not native + jit else Coverage.SERVES if native + jit == total else Coverage.PARTIAL
+    return Served(coverage=grade, native=native, jit=jit, containers=total)
 
 
 def counted(code: GpuCode) -> list[Group]:
@@ -107,9 +108,3 @@ def _empty(target: Target, card: Capability, torch: Version | None) -> bool:
 
 def _spans(group: Group) -> bool:
     return len({target.capability.major for target in group.targets}) > 1
-
-
-def _grade(runnable: int, total: int) -> Coverage:
-    if runnable == 0:
-        return Coverage.NO
-    return Coverage.SERVES if runnable == total else Coverage.PARTIAL

@@ -16,14 +16,10 @@ _OLDEST_GCC = 5
 @cached
 def takes_compiler(cuda: Version, compiler: HostCompiler) -> Judgement:
     if compiler.kind == "msvc":
-        return _takes_msvc(cuda, compiler.version)
+        # Both gates: the toolset is refused if either refuses it; the STL's is known also where nvcc's is not.
+        gates = _nvcc_gate(cuda, compiler.version), _stl_gate(cuda, compiler.version)
+        return next((each for each in gates if isinstance(each, Clash)), gates[0])
     return (_takes_gcc if compiler.kind == "gcc" else _takes_clang)(cuda, compiler.version.major)
-
-
-def _takes_msvc(cuda: Version, toolset: Version) -> Judgement:
-    """Both gates. The toolset is refused if either refuses it; the STL's is known also where nvcc's is not."""
-    by_nvcc, by_stl = _nvcc_gate(cuda, toolset), _stl_gate(cuda, toolset)
-    return next((each for each in (by_nvcc, by_stl) if isinstance(each, Clash)), by_nvcc)
 
 
 def _takes_gcc(cuda: Version, major: int) -> Judgement:

@@ -156,11 +156,6 @@ class ScriptBuilds:
         others = r"(?i)conda|mamba|pyenv|\buv\b|deadsnakes|Miniforge|python_version|add_python"
         return None if named or self.says(others) else own
 
-    def system_pip(self, image: Image) -> Version | None:
-        """The pip of an image's distribution, where its own Python is used."""
-        found = image_system(image.name)
-        return found[0].pip.get(found[1]) if found and self.system_python(image) else None
-
     def says(self, pattern: str) -> bool:
         """Something anywhere in the script's text; searched once, however many commands ask."""
         if pattern not in self._said:
@@ -269,7 +264,9 @@ class ScriptBuilds:
     def _what(self, item: Invocation, name: str) -> tuple[str, bool]:
         if self.holds_torch(name):
             return "torch", True
-        if self._checked_out(item) == "pytorch/pytorch":
+        used = [each for each in self.trace.used if each.order < item.order and not each.given.get("path", ("",))[0]]
+        out = (each.repository for each in reversed(used) if self.sees(each.scope, item))
+        if next((each for each in out if each is not None), None) == "pytorch/pytorch":
             return "torch", True
         if script_rules.extension(name) is not None:
             return "extension", True
@@ -328,12 +325,6 @@ class ScriptBuilds:
         if folder == ".":
             folder = last_part(item.directory or "")
         return f"{match[1]}/{match[2]}".lower(), folder
-
-    def _checked_out(self, item: Invocation) -> str | None:
-        """What a workflow checked out for this command."""
-        found = [used for used in self.trace.used if used.order < item.order and not used.given.get("path", ("",))[0]]
-        named = (used.repository for used in reversed(found) if self.sees(used.scope, item))
-        return next((name for name in named if name is not None), None)
 
     def stage(self, scope: int) -> int:
         """The stage, the job or the script that a scope belongs to: not its own RUN or step."""

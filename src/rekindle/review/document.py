@@ -183,15 +183,11 @@ def _dialect(name: str, text: str) -> Dialect | None:
     pins = _CONDA_PIN.search(text) and not re.search(r"[<>=!~]=[ \d]", text)
     if suffix in (".txt", ".in", ".pip") and (by_conda or pins):
         return Dialect.ENVIRONMENT
-    if suffix in (".txt", ".in", ".pip") and (named or _is_list(text)):
+    rows = (re.sub(r"(?:^|\s)#.*", "", line).strip()[:300] for line in text.replace("\\\n", " ").split("\n"))
+    # Every line that says something is a requirement, an option of pip or an address.
+    if suffix in (".txt", ".in", ".pip") and (named or {bool(_LISTED.match(row)) for row in rows if row} == {True}):
         return Dialect.REQUIREMENTS
     return _guessed(text)
-
-
-def _is_list(text: str) -> bool:
-    """Every line that says something is a requirement, an option of pip or an address."""
-    rows = [row for line in text.replace("\\\n", " ").split("\n") if (row := re.sub(r"(?:^|\s)#.*", "", line).strip())]
-    return bool(rows) and all(_LISTED.match(row[:300]) for row in rows)
 
 
 _COMMANDS = re.compile(

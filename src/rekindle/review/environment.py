@@ -44,6 +44,8 @@ _INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_EX
 
 # Something of an index comes from outside.
 _OPEN = re.compile(rf"[$%!]\{{?\(?\w|[{{<]|{GIVEN}")
+# The Python package index, a mirror of it, or a page of files beside it.
+_ORDINARY = re.compile(r"pypi|simple|\.(?:html|whl)\Z")
 # What brings no torch with it.
 _ALONE = re.compile(
     r"python|pip|setuptools|wheel|packaging|ninja|cmake|psutil|numpy|cython|pybind11|gxx|gcc|cuda[\w-]*"
@@ -231,7 +233,10 @@ class ScriptEnvironments:
             return by_conda(found, asks, base)
         if asks is not None and asks.wheel is not None:
             return by_file(asks.wheel, base)
-        bringer = asks or self._bringer(found, wanted, before)
+        # The package that brings a torch although none is named: what fixes it, wherever it stands.
+        every = list(self._bringers(found, wanted, before)) if not (asks or found.has("--no-deps")) else []
+        fixes = (each for each in every if exact_version(self._requirement(each, [])) is not None)
+        bringer = asks or next(fixes, every[0] if every else None)
         if bringer is None:
             return None
         if asks is not None and asks.source is not None:
@@ -254,8 +259,9 @@ class ScriptEnvironments:
             return msgspec.structs.replace(base, variant=local, question=words)
         requirement = ",".join(part for part in (requirement, limit) if part)
         here = before[-1] if before else None
-        if here is not None and here.version is None and not upgrade and exact_version(requirement) is None:
-            return None  # whichever is there stays
+        stays = not upgrade and exact_version(requirement) is None
+        if here is not None and here.version is None and stays and not (here.of_nvidia and pins_torch(bringer.name)):
+            return None  # whichever is there
         satisfied = here is not None and here.version and not excludes(requirement, here.version)
         local = variant_of(requirement, None)
         if satisfied and not (upgrade and bringer.name == "torch") and local in (None, here.variant if here else None):
@@ -263,12 +269,8 @@ class ScriptEnvironments:
         torch = self._from_index(found, requirement, base)
         if torch.version is None and here is not None and bringer.name != "torch":
             return None  # there is nothing newer than what is there
-        if (
-            here is not None
-            and item.reached
-            and not here.same(torch)
-            and (bringer.name != "torch" or not bringer.requirement)
-        ):
+        asked = bringer.name == "torch" and bringer.requirement
+        if here is not None and item.reached and not here.same(torch) and (not asked or here.of_nvidia):
             self.replaced.append(TorchReplaced(before=here, after=torch, found=found, wanted=bringer))
         return torch
 
@@ -292,12 +294,6 @@ class ScriptEnvironments:
             value = self.subject.visible(name, found.item)
             lists += [value.text] if value is not None else []
         return next((each for each in lists if not self.subject.lies_beside(each, found.item)), None)
-
-    def _bringer(self, found: Install, wanted: Sequence[Wanted], before: list[ScriptTorch]) -> Wanted | None:
-        """The package that brings a torch although none is named: what fixes it, wherever it stands."""
-        every = list(self._bringers(found, wanted, before)) if not found.has("--no-deps") else []
-        fixes = (each for each in every if exact_version(self._requirement(each, [])) is not None)
-        return next(fixes, every[0] if every else None)
 
     def _bringers(self, found: Install, wanted: Sequence[Wanted], before: list[ScriptTorch]) -> Iterator[Wanted]:
         # conda's half of an environment and pip's are resolved one after the other.
@@ -350,7 +346,7 @@ class ScriptEnvironments:
             words = f"what `{loose.raw[:60]}` adds to this command"
             version = str(exact) if exact else None
             return msgspec.structs.replace(base, version=version, kind="other", question=words)
-        if index and line is None and (_OPEN.search(index) or (strict and not _ordinary(index))):
+        if index and line is None and (_OPEN.search(index) or (strict and not _ORDINARY.search(index))):
             words = f"what the index {index[:60]} has is not known"
             version = str(exact) if exact else None
             return msgspec.structs.replace(base, version=version, kind="other", question=words, index=index)
@@ -360,10 +356,11 @@ class ScriptEnvironments:
         own = None if merged else line
         # A torch that no wheel is for is named all the same: first for another Python, then on another line.
         others = ((own, None), *(() if local else ((None, base.python),))) if base.by == "torch" else ()
+        day = re.search(r"--exclude-newer[= ](\d{4}-\d\d-\d\d)", " ".join(found.item.arguments))
         for asked, python in ((own, base.python), *others):
             version = version or taken(
                 lambda patch: not excludes(plain, patch),
-                line=asked, python=python, system=base.system, until=found.until,
+                line=asked, python=python, system=base.system, until=day[1] if day else None,
             )  # fmt: skip
         if version is None and exact is not None:
             version = complete(str(exact))
@@ -411,11 +408,6 @@ def _upgrades(found: Install) -> bool:
     return project or found.has("-U", "--upgrade", "--force-reinstall", "--upgrade-package", "-P")
 
 
-def _ordinary(index: str) -> bool:
-    """The Python package index, a mirror of it, or a page of files beside it."""
-    return "pypi" in index or "simple" in index or index.endswith((".html", ".whl"))
-
-
 _BASE = re.compile(r"usr|local|(?:ana|mini)?conda\d?|miniforge\d?|mambaforge")
 
 
@@ -461,6 +453,11 @@ def environments_of(subject: Subject) -> ScriptEnvironments:
     return ScriptEnvironments(subject)
 
 
+def comes_alone(change: TorchReplaced) -> bool:
+    """What asks for no companion of the torch that it takes."""
+    return any(change.wanted.name in row.packages for row in script_rules().torch_alone)
+
+
 def broken_by(subject: Subject, change: TorchReplaced) -> list[str]:
     """What was made for the torch before, is not made again, and does not load with the torch after."""
     before, after, order = change.before, change.after, change.found.item.order
@@ -477,6 +474,5 @@ def broken_by(subject: Subject, change: TorchReplaced) -> list[str]:
         if subject.stage(step.item.scope) == stage and not (step.item.conditional or step.isolated)
     ]
     # What asks for a companion as well brings one that fits.
-    alone = any(change.wanted.name in row.packages for row in script_rules().torch_alone)
-    made = [*(change.left if alone else ()), *built]
+    made = [*(change.left if comes_alone(change) else ()), *built]
     return [] if "torch" in again else [name for name in dict.fromkeys(made) if name and name not in again]

@@ -186,7 +186,10 @@ def _considered(offer: offers.Offer, situation: Situation) -> Judgement:
     sure = [each for each in fatal if each.rule not in _UNKNOWN]
     if sure:
         return Clash(sentence=sure[0].sentence, source=sure[0].source)
-    if fatal and _only_old_ptx(offer):
+    targets = [Target.parse(each) for code in offer.code for each in code.targets]
+    ptx = [each.capability for each in targets if each.ptx]
+    # The Windows wheels of CUDA 11 carry PTX of compute_37 alone.
+    if fatal and ptx and max(ptx) <= _OLD_PTX:
         words = f"{offer.label} reaches a card newer than its CUDA only through PTX for {_OLD_PTX} or older, in which"
         return Clash(sentence=f"{words} torch's own kernels stop: it does not run there", source=_OLD_PTX_SEEN)
     if fatal or route is None:
@@ -201,17 +204,10 @@ _OLD_PTX_SEEN = (
 )
 
 
-def _only_old_ptx(offer: offers.Offer) -> bool:
-    """The Windows wheels of CUDA 11 carry PTX of compute_37 alone."""
-    targets = [Target.parse(each) for code in offer.code for each in code.targets]
-    ptx = [each.capability for each in targets if each.ptx]
-    return bool(ptx) and max(ptx) <= _OLD_PTX
-
-
 def _otherwise(torch: ScriptTorch, situation: Situation) -> Judgement:
     """A build that is not in the tables: what its CUDA, or its time, rules out is ruled out all the same."""
     for card in situation.capabilities:
-        nightly = nightly_code(torch.variant, torch.system, card) if torch.nightly else None
+        nightly = "/nightly/" in (torch.index or "") and nightly_code(torch.variant, torch.system, card)
         answer = nightly or _early(torch, card) or any_code(torch.version, torch.variant, card)
         if isinstance(answer, Clash):
             return answer
@@ -413,7 +409,10 @@ def questions(subject: Subject) -> Iterator[str]:
         if not unread.text or {"torch", *INSTALLERS} & {*re.findall(r"[\w.]+", unread.text)}:
             yield f"line {unread.line}: what it installs: {unread.why}"
     for item in subject.trace.invocations:
-        if item.program not in _SAYS and _installs_torch(item.text) and install_of(item) is None:
+        parts = iter(re.split(r"[\s;|&'\"=<>~!@,\[\]()]+", item.text) if "torch" in item.text else ())
+        # `pip`, `install` and `torch` stand in it, in this order.
+        may = all(any(part in each for part in parts) for each in (INSTALLERS, ("install", "add"), ("torch",)))
+        if may and item.program not in _SAYS and install_of(item) is None:
             yield f"line {item.line}: what `{' '.join(item.text[:80].split())}` installs: it was not read"
     unknown = unsaid(subject)
     alone = [word for found in subject.installs if not (found.wanted or found.lists) for word in found.item.words]
@@ -470,15 +469,8 @@ _SAYS = frozenset(
 )
 # `/uv-installer.sh` is uv's own, by the name that its documentation gives it.
 _INSTALLER = re.compile(
-    r"(?i)(?:^|(?<!/uv)[\\/_-])(?:install|setup|bootstrap|deps|dependencies|requirements)[\w-]*\.\w+\Z"
+    r"(?i)(?:^|(?<!/uv)[\\/_-])(?:install|setup|bootstrap|dep(?:s|endenc)|requirements)[\w-]*\.\w+\Z"
 )
-
-
-def _installs_torch(text: str) -> bool:
-    """What a command that was not understood may do: `pip`, `install` and `torch` stand in it, in this order."""
-    words = iter(re.split(r"[\s;|&'\"=<>~!@,\[\]()]+", text) if "torch" in text else ())
-    order = (INSTALLERS, ("install", "add"), ("torch",))
-    return all(any(word in each for word in words) for each in order)
 
 
 def _unread_script(name: str, line: int) -> str:

@@ -160,13 +160,6 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
         pages = [each for each in (*self.find, self.index or "") if not re.search(r"\.whl\b|pytorch\.org", each)]
         return tuple(page for each in pages if (page := built_for(each)).torch is not None)
 
-    @property
-    def until(self) -> str | None:
-        """The day that uv goes back to; a length of time is none."""
-        words = " ".join(self.item.arguments)
-        found = re.search(r"--exclude-newer[= ](\d{4}-\d\d-\d\d)", words)
-        return found[1] if found else None
-
     def has(self, *options: str) -> bool:
         return any(word.partition("=")[0] in options for word in self.item.arguments)
 

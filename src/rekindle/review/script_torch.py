@@ -64,8 +64,8 @@ class ScriptTorch(msgspec.Struct, frozen=True, kw_only=True):
         return TorchPin(self.version or "", self.variant).spoken
 
     @property
-    def nightly(self) -> bool:
-        return "/whl/nightly/" in (self.index or "")
+    def of_nvidia(self) -> bool:
+        return (self.name or "").startswith("nvcr.io/nvidia/pytorch:")
 
     @property
     def of_conda(self) -> bool:

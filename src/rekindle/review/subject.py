@@ -7,7 +7,7 @@ out is said, one that is only part of a folder's name is inferred.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 
@@ -78,7 +78,11 @@ class Subject(ScriptBuilds):
         """Where the script says which release it means, in order."""
         points: list[tuple[int, Known]] = []
         for item in self.trace.invocations:
-            known = self.checked_out_torch(item) or self._from_install(item)
+            every = (found for found in self.installed_by(item) if found.verb in ("install", "create"))
+            # The torch that it names, in a list that it reads, too.
+            named = (each.named("torch") or (each.named("pytorch") if each.tool == "conda" else None) for each in every)
+            own = (Known(exact, each.line) for each in named if each and (exact := each.exact) is not None)
+            known = self.checked_out_torch(item) or next(own, None)
             if known is not None:
                 points.append((item.order, known))
         for setting in self.trace.assignments:
@@ -106,11 +110,8 @@ class Subject(ScriptBuilds):
         """PyTorch's own index, where nothing else is asked: `--index-url` takes the Python package index away."""
         index = found.index or ""
         alone = found.has("-i", "--index-url", "--default-index") and not (found.find or found.has("-f"))
-        return index if alone and "download.pytorch.org/whl" in index and not self._adds_indexes else None
-
-    @property
-    def _adds_indexes(self) -> bool:
-        return self.says(r"extra-index-url|EXTRA_INDEX_URL|find-links|(?m:^[ \t]*-f\s)")
+        more = self.says(r"extra-index-url|EXTRA_INDEX_URL|find-links|(?m:^[ \t]*-f\s)")
+        return index if alone and "download.pytorch.org/whl" in index and not more else None
 
     def lies_beside(self, name: str, item: Invocation) -> bool:
         """Can a list that an invocation names be read where the script lies?"""
@@ -129,21 +130,13 @@ class Subject(ScriptBuilds):
         else:
             names = [*words] if {"checkout", "switch"} & {*words} else []
             folders = [last_part(after) for word, after in pairs if word == "-C"]
-            ours = bool(names) and self._is_torch_folder((folders or [self._folder(item, "")])[-1], item)
+            folder = (folders or [self._folder(item, "")])[-1]
+            before = self.trace.before(item)
+            clones = [clone[0] for each in before if each.program == "git" and (clone := self.cloned(each))]
+            plain = not folder and (not clones or (clones[-1] == "pytorch/pytorch" and bool(self.torch_folders)))
+            ours = bool(names) and (plain or self.holds_torch(folder))
         tag = next((match for name in names if (match := _TAG.match(name))), None)
         return Known(Version(tag[1]), item.line) if tag and ours else None
-
-    def _is_torch_folder(self, folder: str, item: Invocation) -> bool:
-        earlier = (each for each in self.trace.before(item) if each.program == "git")
-        clones = [clone[0] for each in earlier if (clone := self.cloned(each))]
-        plain = not folder and (not clones or (clones[-1] == "pytorch/pytorch" and bool(self.torch_folders)))
-        return plain or self.holds_torch(folder)
-
-    def _from_install(self, item: Invocation) -> Known | None:
-        """The torch that it names, in a list that it reads, too."""
-        every = [found for found in self.installed_by(item) if found.verb in ("install", "create")]
-        named = (each.named("torch") or (each.named("pytorch") if each.tool == "conda" else None) for each in every)
-        return next((Known(exact, each.line) for each in named if each and (exact := each.exact) is not None), None)
 
     def release_at(self, item: Invocation | None = None) -> tuple[TorchRelease, Known] | None:
         """The release in the tables; None when none is known or the tables do not have it."""
@@ -204,9 +197,12 @@ class Subject(ScriptBuilds):
             if given and number is not None and self.sees(used.scope, item):
                 points.append((used.order, Known(number.major_minor, given[1])))
         points += [(order, known) for order, known in self._toolkits if order <= item.order]
-        for found in self.installs:
-            if found.tool == "conda" and found.item.order <= item.order:
-                points += self._cuda_package(found)
+        before = (found for found in self.installs if found.tool == "conda" and found.item.order <= item.order)
+        for order, wanted in ((found.item.order, each) for found in before for each in found.wanted):
+            names = ("cuda-toolkit", "cuda-nvcc", "cuda", "cuda-label", "cudatoolkit-dev")
+            named = Version.find(wanted.requirement) if wanted.name in names and wanted.requirement else None
+            if named is not None and len(named.parts) > 1:
+                points.append((order, Known(named.major_minor, wanted.line)))
         path = self.trace.value("PATH", item)
         number = toolkit_in(path.text) if path is not None else None
         if path is not None and number is not None:
@@ -222,14 +218,6 @@ class Subject(ScriptBuilds):
             number = _toolkit_of(each.program, [word.text[:200] for word in each.words])
             found += [(each.order, Known(number, each.line))] if number else []
         return found
-
-    def _cuda_package(self, found: Install) -> Iterator[tuple[int, Known]]:
-        for wanted in found.wanted:
-            names = ("cuda-toolkit", "cuda-nvcc", "cuda", "cuda-label", "cudatoolkit-dev")
-            if wanted.name in names and wanted.requirement:
-                number = Version.find(wanted.requirement)
-                if number is not None and len(number.parts) > 1:
-                    yield found.item.order, Known(number.major_minor, wanted.line)
 
 
 def _toolkit_of(program: str, words: Sequence[str]) -> Version | None:

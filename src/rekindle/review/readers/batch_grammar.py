@@ -129,14 +129,11 @@ class BatchParser:
         else:
             self.complaints.append(Complaint(kind="unread", line=line, text="a parenthesis is never closed"))
         node = BatchNode(kind="block", line=line, last=last, body=body)
-        self._redirections(node)
-        return node
-
-    def _redirections(self, node: BatchNode) -> None:
-        """`( … ) > log.txt 2>&1`"""
+        # `( … ) > log.txt 2>&1`
         while match := re.compile(r"[ \t]*\d?(>>?|<)[ \t]*(&\d|\"[^\"\n]*\"|[^\s&|()]+)").match(self.text, self.at):
             node.targets.append(Redirect(sign=match[1], target=match[2].strip('"'), line=self._line()))
             self.at = match.end()
+        return node
 
     def _to_end(self, kind: str) -> BatchNode:
         end = self.text.find("\n", self.at)
@@ -291,7 +288,9 @@ class BatchParser:
                     word, raw = "", ""
                 glued = bool(raw)
                 push()
-                targets.append(self._target(glued))
+                sign, line = self._taken(_SIGN), self._line()
+                self._skip(" \t")
+                targets.append(Redirect(sign=sign, target=self._taken(_TARGET).strip('"'), line=line, glued=glued))
                 continue
             elif letter in " \t":
                 push()
@@ -330,9 +329,3 @@ class BatchParser:
         self.at = end + 1
         self._skip(" \t")
         return True
-
-    def _target(self, glued: bool) -> Redirect:
-        line = self._line()
-        sign = self._taken(_SIGN)
-        self._skip(" \t")
-        return Redirect(sign=sign, target=self._taken(_TARGET).strip('"'), line=line, glued=glued)

@@ -31,7 +31,12 @@ def read_dockerfile(trace: Trace, text: str) -> None:
     from dockerfile_parse import DockerfileParser  # type: ignore[import-untyped]
 
     logging.getLogger("dockerfile_parse").setLevel(logging.ERROR)
-    text = _as_dockerfile(text) if re.search(r"(?im)^bootstrap[ \t]*:", text) else _continued(text)
+    if re.search(r"(?im)^bootstrap[ \t]*:", text):
+        text = _as_dockerfile(text)
+    elif re.match(r"(?i)(?:#[ \t]*\w+[ \t]*=.*\n)*#[ \t]*escape[ \t]*=[ \t]*`", text):
+        text = re.sub(r"(?m)`[ \t]*$", r"\\", text)  # lines go on at the sign that the first comment names
+    between = r"(?m)(\\[ \t]*\n)((?:[ \t]*\n)+)(?=[ \t]*\S)"  # blank lines in between are left out
+    text = re.sub(between, lambda rows: rows[1] + "\\\n" * rows[2].count("\n"), text)
     plain, bodies = _without_heredocs(text)
     parser = DockerfileParser(fileobj=io.BytesIO(plain.encode("utf-8")))
     reader = _DockerReader(trace, text, bodies)
@@ -42,15 +47,6 @@ def read_dockerfile(trace: Trace, text: str) -> None:
     for (name, _), line in trace.missing.items():
         if (value := reader.above.get(name, trace.order)) is not None:
             trace.slip("arg-above-from", line, name=name, above=str(value.line))
-
-
-def _continued(text: str) -> str:
-    """Lines go on at the sign that the first comment names, and blank ones in between are left out."""
-    if re.match(r"(?i)(?:#[ \t]*\w+[ \t]*=.*\n)*#[ \t]*escape[ \t]*=[ \t]*`", text):
-        text = re.sub(r"(?m)`[ \t]*$", r"\\", text)
-    return re.sub(
-        r"(?m)(\\[ \t]*\n)((?:[ \t]*\n)+)(?=[ \t]*\S)", lambda rows: rows[1] + "\\\n" * rows[2].count("\n"), text
-    )
 
 
 def _as_dockerfile(text: str) -> str:
@@ -171,20 +167,17 @@ class _DockerReader:
             return
         for pair in pairs:
             raw = pair[2]
-            if name == "ENV" and raw[:1] != "'":
-                self._missed(recorder, pair[1], raw, self._row(pair[1], start, end))
+            row = self._row(pair[1], start, end)
+            # What ENV reads and nobody set is empty; a base image sets PATH and its like, and X may add to itself.
+            read = re.findall(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))", raw) if name == "ENV" and raw[:1] != "'" else []
+            for used in (braced or plain for braced, plain in read):
+                if used != pair[1] and self.scope.get(used, self.trace.order) is None:
+                    recorder.missed(used, row)
+                    self.trace.empty.setdefault(used, row)
             text, known = self._filled(raw[1:-1] if raw[:1] in "\"'" else raw)
-            recorder.set(pair[1], text, self._row(pair[1], start, end), known=known, raw=raw, text=pair[0])
+            recorder.set(pair[1], text, row, known=known, raw=raw, text=pair[0])
             if name == "ARG":
                 self.trace.asked.add(pair[1])
-
-    def _missed(self, recorder: Recorder, name: str, raw: str, line: int) -> None:
-        """What ENV reads and nobody set is empty; a base image sets PATH and its like, and X may add to itself."""
-        for match in re.finditer(r"(?<!\\)\$(?:\{(\w+)\}|(\w+))", raw):
-            used = match[1] or match[2]
-            if used != name and self.scope.get(used, self.trace.order) is None:
-                recorder.missed(used, line)
-                self.trace.empty.setdefault(used, line)
 
     def _row(self, name: str, start: int, end: int) -> int:
         """ENV over several lines: the line on which a name stands."""

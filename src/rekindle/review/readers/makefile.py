@@ -22,7 +22,6 @@ _LONGEST, _ROUNDS = 1 << 17, 8
 def read_makefile(trace: Trace, text: str) -> None:
     """Make joins lines at a backslash, reads all of its variables, and then hands every recipe to the shell."""
     reader, inside = _MakeReader(trace), False
-    reader.one_shell = bool(re.search(r"(?m)^\.ONESHELL", text))
     name, body = "", list[str]()
     for row, rows in _logical(text.split("\n")):
         line = " ".join(each.removesuffix("\\").strip() for each in rows)
@@ -49,7 +48,7 @@ def read_makefile(trace: Trace, text: str) -> None:
     for name in sorted(reader.unknown.union(re.findall(r"\$[({]eval\s+([\w.-]+)", text))):
         reader.unknown.add(name)
         reader.shared.set(name, f"${{{name}}}", 1, known=False)
-    reader.run()
+    reader.run(one_shell=bool(re.search(r"(?m)^\.ONESHELL", text)))
 
 
 def _logical(rows: list[str]) -> Iterator[tuple[int, list[str]]]:
@@ -71,7 +70,6 @@ class _MakeReader:
         self.open: list[bool | None] = []  # whether the branches hold that this line stands in
         self.taken: list[bool | None] = []  # whether one of the branches so far was
         self.own: dict[str, dict[str, str]] = {}
-        self.one_shell = False
         self.recipes: list[tuple[dict[int, str], dict[str, str], str]] = [({}, {}, "")]
 
     def condition(self, line: str) -> None:
@@ -144,7 +142,7 @@ class _MakeReader:
         first = re.sub(r"^\t([@+ -]*)", lambda match: " " * len(match[1]), rows[0])
         self.recipes[-1][0].update(enumerate([first, *(each.removeprefix("\t") for each in rows[1:])], start=row))
 
-    def run(self) -> None:
+    def run(self, *, one_shell: bool) -> None:
         trace = self.shared.trace
         known = {name: value for name, value in self.values.items() if name not in self.unknown and "$(" not in value}
         for rows, automatic, target in self.recipes:
@@ -152,7 +150,7 @@ class _MakeReader:
             first = min(rows, default=0)
             whole = [rows.get(row, "") for row in range(first, max(rows, default=-1) + 1)]
             # Every line of a recipe has a shell of its own.
-            for row, lines in [(0, whole)] if self.one_shell else _logical(whole):
+            for row, lines in [(0, whole)] if one_shell else _logical(whole):
                 if trace.full or not any(lines):
                     continue
                 recorder = Recorder(trace, scope=trace.open(trace.scopes[0], f"run {first + row + 1}"))

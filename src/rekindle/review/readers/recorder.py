@@ -12,6 +12,7 @@ import msgspec
 
 from rekindle.review.document import Dialect
 from rekindle.review.other_files import OtherFile
+from rekindle.review.readers.kinds import read_as
 from rekindle.review.trace import (
     GIVEN,
     LONGEST_VALUE,
@@ -26,10 +27,11 @@ from rekindle.review.trace import (
 )
 
 _WORLDS = 16
-_CHOICES = 1000
 _UNSET = Value("", True, 0, False, 0)
 _NAME = re.compile(r"\w+")
 _DEFINE = re.compile(r"-D([A-Za-z_]\w*)(?::\w+)?=(.*)\Z", re.DOTALL)
+# A Dockerfile, or Apptainer's, that a script writes.
+_RECIPE = re.compile(r"(?:[ \t]*(?:#.*|ARG .*)?\n)*(?:FROM[ \t]+\S|Bootstrap:)", re.IGNORECASE)
 # They name a place before the program.
 _INSIDE = ("singularity exec", "apptainer exec")
 # What `uv run` and `uvx` install for one program, as `uv pip install` spells it.
@@ -250,7 +252,9 @@ class Recorder:
         for word in words[2:] if edits else ():
             if self.trace.beside is not None:
                 self.trace.beside.changes(word.text)
-        self._defines(item)
+        if item.program in ("cmake", "cmake3", "ccmake") or item.words[0].text.startswith("-D"):
+            for name, value, word in defines(item.words):
+                self.set(name, value, word.line, known=word.known, how="cmake", raw=word.raw, text=item.text)
         return item
 
     def _configures(self, words: Sequence[Word]) -> None:
@@ -292,24 +296,19 @@ class Recorder:
             scope=self.scope.number,
         )
 
-    def _defines(self, item: Invocation) -> None:
-        """-DNAME=VALUE of a CMake call are settings with a line of their own."""
-        if item.program not in ("cmake", "cmake3", "ccmake") and not item.words[0].text.startswith("-D"):
-            return
-        for name, value, word in defines(item.words):
-            self.set(name, value, word.line, known=word.known, how="cmake", raw=word.raw, text=item.text)
-
     def go(self, folder: str, *, push: bool = False) -> None:
         if push:
             self.folders.append(self.directory)
         self.directory = joined(self.directory, folder)
 
-    def wrote(self, text: str, redirects: Sequence[Redirect], names: Sequence[str] = ()) -> None:
+    def wrote(self, text: str, redirects: Sequence[Redirect], names: Sequence[str] = (), begins: int = 0) -> None:
         """A file that the script writes itself, for the commands that read it."""
         values = {name: self.lookup(name) for name in re.findall(r"\$\{?(\w+)", text)}
         for name, value in values.items():
             for spelled in (f"${{{name}}}", f"${name}") if value is not None else ():
                 text = text.replace(spelled, value.text if value is not None else "")
+        if begins and _RECIPE.match(text):
+            read_as(self.trace, Dialect.DOCKERFILE, "\n" * begins + text.replace("\\\\\n", "\\\n"))
         targets = [(each, False) for each in names if each[:1] != "-"]
         for target, more in [*targets, *((each.target, each.sign == ">>") for each in redirects)]:
             if self.trace.beside is not None:
@@ -336,7 +335,7 @@ def _ways(several: dict[str, list[Value]]) -> list[dict[str, Value]]:
             if not values[-1].branch or len(groups[group]) == 1:
                 groups[group][-1] = None  # none of them, and what stood before
     found: dict[tuple[str, ...], dict[str, Value]] = {}
-    for choice in islice(product(*groups.values()), _CHOICES):
+    for choice in islice(product(*groups.values()), 1000):
         chosen = {*zip(groups, choice, strict=True)}
         way = {name: next((v for v in values if chosen >= {*v.bodies}), _UNSET) for name, values in several.items()}
         if len(found) < _WORLDS and not (_UNSET in way.values() and max(choice) < 0):

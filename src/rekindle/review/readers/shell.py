@@ -221,7 +221,7 @@ class _ShellReader(TreeReader):
                     elif inner.type == "file_redirect":
                         redirects.append(self._redirect(inner))
         if text is not None and body is not None and self._name(body) in ("cat", "tee"):
-            self.recorder.wrote(text, redirects, [text_of(each) for each in body.named_children[1:]])
+            self.recorder.wrote(text, redirects, [text_of(each) for each in body.named_children[1:]], begins)
         if (
             text is not None
             and body is not None

@@ -22,7 +22,8 @@ def check(subject: Subject) -> Iterator[Raised]:
     if subject.document.dialect in LISTS:
         return  # what reads the list makes the environment and works in it
     if subject.notes:
-        yield from (found for found in _activated(subject) if found.rule == "environment-other")
+        said = subject.says("(?i)activate")  # in words, where no block has it
+        yield from (found for found in _activated(subject) if found.rule == "environment-other" or not said)
         yield from _not_made(subject)
         return
     yield from _not_made(subject)
@@ -93,7 +94,7 @@ def _activated(subject: Subject) -> Iterator[Raised]:
     every = _made(subject)
     for item in subject.trace.invocations:
         env = made(item)
-        if not env or not item.reached or item.program == "uv":
+        if not env or not item.reached or item.program in ("uv", "mkvirtualenv"):
             continue
         short = last_part(env)
         later = [each for each in subject.trace.after(item) if each.reached]

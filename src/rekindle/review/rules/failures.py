@@ -64,11 +64,8 @@ def _hidden(subject: Subject, step: ScriptBuild) -> bool:
     own = [item for item in own if item.program not in ("cd", "popd", *_TEES) and item.line != step.item.line]
     if dialect is Dialect.WORKFLOW:
         return bool(own) and step.item.dialect.windows
-    return bool(own) or (step.what == "torch" and _blind(subject, step))
-
-
-def _blind(subject: Subject, step: ScriptBuild) -> bool:
-    """A build of hours that starts in the wrong folder, or without its packages, when a step before it failed."""
+    # A build of hours starts in the wrong folder, or without its packages, when a step before it failed.
     before = [item for item in subject.trace.before(step.item) if item.reached and not item.child]
     steps = [each for each in before if each.program in ("git", "cd", "set-location") or subject.install(each)]
-    return len(steps) > 1 and not any(item.checked for item in steps)
+    blind = step.what == "torch" and len(steps) > 1 and not any(item.checked for item in steps)
+    return bool(own) or blind

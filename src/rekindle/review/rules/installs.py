@@ -17,8 +17,9 @@ from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import needs_python, script_rules
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_releases
+from rekindle.review.builds import image_system
 from rekindle.review.document import Dialect
-from rekindle.review.environment import environments_of
+from rekindle.review.environment import comes_alone, environments_of
 from rekindle.review.packages import CUDNN, Install, Wanted, exact_text, exact_version, excludes, parts_of
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.remark import Raised, raised
@@ -87,7 +88,8 @@ def _gone_options(subject: Subject) -> Iterator[Raised]:
 def pip_of_the_system(subject: Subject, item: Invocation) -> bool:
     """One that builds what has only a setup.py beside the torch that is there: a pyproject.toml decides."""
     image = None if item.program == "uv" or subject.says("get-pip") else image_of(subject, item)
-    own = subject.system_pip(image) if image is not None else None
+    found = image_system(image.name) if image is not None and subject.system_python(image) else None
+    own = found[0].pip.get(found[1]) if found else None
     newer = any(each.named("pip") for each in subject.installs if each.item.order < item.order)
     return own is not None and own < limits.since("pip-isolates-setup-py") and not newer
 
@@ -137,15 +139,20 @@ def _redirects(subject: Subject) -> Iterator[Raised]:
 def _companions(subject: Subject) -> Iterator[Raised]:
     pinned: Known | None = None
     kept: dict[str, Version] = {}
+    # What only asks for torch, and takes another one, leaves its companions.
+    brings = {change.found.item.order: change for change in environments_of(subject).replaced if comes_alone(change)}
     for found in subject.installs:
         if found.verb not in ("install", "create"):
             continue
         torch = found.named("torch") or found.named("pytorch")
         exact = torch.exact if torch else None
+        change = brings.get(found.item.order) if torch is None else None
+        if change is not None and change.after.version:
+            torch, exact = change.wanted, Version(change.after.version)
         if exact is not None and torch is not None and len(exact.parts) > 2:
             pinned = Known(exact, torch.line)
             # Another torch in the same environment: what was put beside the first one stays.
-            for name, stays in kept.items() if found.verb == "install" and not subject.notes else ():
+            for name, stays in kept.items() if found.verb == "install" and (change or not subject.notes) else ():
                 other = belongs(name, str(stays), str(exact))
                 if not found.named(name) and isinstance(other, Clash):
                     yield raised("companion", torch.line, name=name, sentence=other.sentence)
@@ -168,13 +175,6 @@ def _companions(subject: Subject) -> Iterator[Raised]:
                 yield raised("companion", wanted.line, corrected=right, certain=False, **said)
 
 
-def _holds_numpy(subject: Subject) -> bool:
-    """A package that is pinned to a release for NumPy 1 keeps pip from taking NumPy 2."""
-    rows = [parts_of(each) for row in script_rules().numpy_one for each in row.packages]
-    pins = [(item.name, exact_text(item.requirement)) for found in subject.installs for item in found.wanted]
-    return any(row and row[0] == name and exact and not excludes(row[1], exact) for row in rows for name, exact in pins)
-
-
 def _numpy(subject: Subject) -> Iterator[Raised]:
     wanted = [(found, item) for found, item in _asked_for(subject, "numpy") if found.verb != "uninstall"]
     if not wanted and not any(found.lists for found in subject.installs) and not subject.trace.images:
@@ -192,7 +192,12 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
     if first is not None and torch.version >= first:
         return
     every = [item for found in subject.installs for item in found.wanted if item.name == "numpy"]
-    if any(_below_two(item.requirement) for item in every if item.requirement) or _holds_numpy(subject):
+    parts = (parts_of(each) for row in script_rules().numpy_one for each in row.packages)
+    rows = {each[0]: each[1] for each in parts if each}
+    pins = ((rows.get(item.name), exact_text(item.requirement)) for found in subject.installs for item in found.wanted)
+    # A package that is pinned to a release for NumPy 1 keeps pip from taking NumPy 2.
+    holds = any(row is not None and exact and not excludes(row, exact) for row, exact in pins)
+    if holds or any(_below_two(item.requirement) for item in every if item.requirement):
         return
     first_item = wanted[0][0].item
     python, image = _python_at(subject, first_item), image_of(subject, first_item)

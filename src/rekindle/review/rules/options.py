@@ -32,7 +32,9 @@ def check(subject: Subject) -> Iterator[Raised]:
                 yield from _option(subject, setting)
         yield from _contradictions(settings)
         yield from _renamed(subject, settings)
-        yield from _build_number(subject, settings)
+        version = next((item for item in settings if item.name == "PYTORCH_BUILD_VERSION" and item.value), None)
+        if version and not (subject.notes or any(item.name == "PYTORCH_BUILD_NUMBER" for item in settings)):
+            yield raised("build-number-missing", version.line)
     yield from _flags(subject, settings)
     yield from _off(subject)
 
@@ -125,12 +127,6 @@ def _renamed(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
                 yield raised(
                     "option-renamed", item.line, torch=torch.version, right=row.new if old else row.old, name=item.name
                 )
-
-
-def _build_number(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:
-    version = next((item for item in settings if item.name == "PYTORCH_BUILD_VERSION" and item.value), None)
-    if version is not None and not any(item.name == "PYTORCH_BUILD_NUMBER" for item in settings) and not subject.notes:
-        yield raised("build-number-missing", version.line)
 
 
 def _flags(subject: Subject, settings: list[Assignment]) -> Iterator[Raised]:

@@ -22,13 +22,17 @@ _SAID = re.compile(
     r"(?i)(?:^|[\s'\"({@])(?:echo|printf?|log(?:ger|_\w+)?|warn\w*|info|error|die|say|msg|message|write-\w+|throw|rem|#|::)"
     r"(?=[\s(:]|#|\Z)|^\s*(?:#|cat )"
 )
+_SAYS = re.compile(r"(?i)\s*@?(?:echo|rem|title|::)")
 
 
 def check(subject: Subject) -> Iterator[Raised]:
     yield from _slips(subject)
     yield from _undefined(subject)
     yield from _placeholders(subject)
-    yield from _delayed(subject)
+    late = subject.trace.options.get("delayed")
+    if late is not None and not re.search(r"!\w+(?::[^!\n]*)?!", subject.document.text):
+        right = subject.rewritten(late, r"(?i)\s*EnableDelayedExpansion", "")
+        yield raised("delayed-expansion", late, corrected=right)
     yield from _secrets(subject)
     if subject.document.dialect is Dialect.SHELL and subject.document.ends == "\r\n":
         yield raised("line-ends", 1)
@@ -68,7 +72,7 @@ def _undefined(subject: Subject) -> Iterator[Raised]:
         batch = dialect is Dialect.BATCH and subject.document.dialect is Dialect.BATCH
         if near and not subject.notes:
             yield raised("undefined-near", line, shown=shown, near=near)
-        elif batch and _matters(subject, line):
+        elif batch and (subject.builds or subject.installs) and not _SAYS.match(subject.document.line(line)):
             yield raised("undefined", line, shown=shown)
         elif name in subject.trace.empty and not _OF_IMAGES.match(upper):
             yield raised("undefined", subject.trace.empty[name], shown=shown)
@@ -86,12 +90,6 @@ def _apart(one: str, other: str) -> bool:
     return any(long[:index] + long[index + 1 :] == short for index in range(len(long)))
 
 
-def _matters(subject: Subject, line: int) -> bool:
-    """In a path, a folder or a setting that the build reads; not in a message."""
-    text = subject.document.line(line)
-    return not re.match(r"(?i)\s*@?(?:echo|rem|title|::)", text) and bool(subject.builds or subject.installs)
-
-
 def _placeholders(subject: Subject) -> Iterator[Raised]:
     # Of notes a reader fills in what a program is given.
     items = [item for item in subject.trace.invocations if not subject.notes or item.program == "cd"]
@@ -104,14 +102,6 @@ def _placeholders(subject: Subject) -> Iterator[Raised]:
         named = re.search(rf"(?:-n|--name|activate)[= ]+{re.escape(match[0])}", line)  # an environment like any other
         if not named and "${{" not in line and not re.search(r"[$%{]YOUR_|\bYOUR_[A-Z_]+\s*=", line):
             yield raised("placeholder", number, text=match[0].rstrip("\\"))
-
-
-def _delayed(subject: Subject) -> Iterator[Raised]:
-    line = subject.trace.options.get("delayed")
-    if line is None or re.search(r"!\w+(?::[^!\n]*)?!", subject.document.text):
-        return
-    right = subject.rewritten(line, r"(?i)\s*EnableDelayedExpansion", "")
-    yield raised("delayed-expansion", line, corrected=right)
 
 
 def _secrets(subject: Subject) -> Iterator[Raised]:

@@ -76,9 +76,11 @@ def _release(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterato
             "toolkit-too-new-for-torch", cuda.line, torch=torch.version, cuda=cuda.version, newest=newest,
             major=cuda.version.major,
         )  # fmt: skip
-    elif cuda.version.major_minor not in official and not _built_by_others(subject, str(torch.version), cuda.version):
+    elif (pair := cuda.version.major_minor) not in official:
+        cards = {Target.parse(target).capability for target in compiled_for(subject)}
         listed = ", ".join(str(version) for version in official)
-        yield raised("toolkit-never-released", cuda.line, torch=torch.version, official=listed, cuda=cuda.version)
+        if not any(limits.built_by(str(torch.version), pair, subject.system(), card) for card in cards):
+            yield raised("toolkit-never-released", cuda.line, torch=torch.version, official=listed, cuda=cuda.version)
 
 
 def _no_toolkit(subject: Subject, row: TorchRelease, torch: Known, cuda: Known | None) -> Raised | None:
@@ -94,12 +96,6 @@ def _no_toolkit(subject: Subject, row: TorchRelease, torch: Known, cuda: Known |
             source=row.source,
         )  # fmt: skip
     return None
-
-
-def _built_by_others(subject: Subject, torch: str, cuda: Version) -> bool:
-    """Somebody is known to have built this pair for such a GPU."""
-    cards = {Target.parse(target).capability for target in compiled_for(subject)}
-    return any(limits.built_by(torch, cuda.major_minor, subject.system(), card) for card in cards)
 
 
 def _torchs_own(subject: Subject, step: ScriptBuild, cuda: Known) -> Iterator[Raised]:
@@ -354,7 +350,9 @@ def _cudnn_points(subject: Subject) -> Iterator[tuple[Version, int, int]]:
                 continue
             seen.add(match[1])
             rows = (
-                row for row, each in enumerate(subject.document.lines, 1) if match[1] in each and not _comment(each)
+                row
+                for row, each in enumerate(subject.document.lines, 1)
+                if match[1] in each and not re.match(r"(?i)\s*(?:#|rem\b|::|//)", each)
             )
             yield Version(match[1]), next(rows, line), int(match[2] or default)
     for found in subject.installs:
@@ -364,10 +362,6 @@ def _cudnn_points(subject: Subject) -> Iterator[tuple[Version, int, int]]:
                 seen.add(str(exact))
                 short = Version(".".join(str(part) for part in exact.parts[:3]))
                 yield short, wanted.line, int(package[2] or default)
-
-
-def _comment(line: str) -> bool:
-    return bool(re.match(r"(?i)\s*(?:#|rem\b|::|//)", line))
 
 
 def _images(subject: Subject) -> Iterator[Raised]:

@@ -41,12 +41,21 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _wheels(subject)
     yield from _musl(subject)
     yield from (_replacement(subject, change) for change in _changes(subject))
+    nvidias = [each for each in environments_of(subject).replaced if each.before.of_nvidia and each.after.version]
+    for change in nvidias[:1]:
+        name, torch = change.wanted.name, change.after.spoken
+        yield raised(
+            "torch-of-nvidia-replaced", change.wanted.line, name=name, torch=torch, image=str(change.before.name)
+        )
     yield from _kernels(subject)
     yield from _others(subject)
     yield from _local(subject)
     yield from _channels(subject)
     yield from _hidden(subject)
-    yield from _without_cards(subject)
+    torches = [each for final in environments_of(subject).final for each in final if each.variant != CPU]
+    for service in subject.trace.without_cards:
+        if any(each.order in service.orders for each in torches):
+            yield raised("service-without-cards", service.line, name=service.name)
     yield from _shown(subject)
     yield from _drivers(subject)
     yield from _over_built(subject)
@@ -151,7 +160,8 @@ def _musl(subject: Subject) -> Iterator[Raised]:
         wanted = next((item for item in named if item.source is None), None)
         if image is None or wanted is None or found.tool == "conda" or found.verb not in ("install", "download"):
             continue
-        name = next((part for part in re.split(r"[/:@_-]", image.name) if _is_musl(part)), None)
+        parts = ((part, wheel_platforms.find(part)) for part in re.split(r"[/:@_-]", image.name))
+        name = next((part for part, found in parts if found is not None and found[0].libc == "musl"), None)
         if name is None or image.line in told:
             continue
         told.add(image.line)
@@ -160,11 +170,6 @@ def _musl(subject: Subject) -> Iterator[Raised]:
             "musl-no-wheel", image.line, image=image.name, name=wanted.name, line_install=wanted.line,
             corrected=right, certain=False,
         )  # fmt: skip
-
-
-def _is_musl(part: str) -> bool:
-    found = wheel_platforms.find(part)
-    return found is not None and found[0].libc == "musl"
 
 
 def _changes(subject: Subject) -> Iterator[TorchReplaced]:
@@ -227,6 +232,8 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
     elif fitting is not None and exists:
         where = f"in the command of line {before.line}" if before.kind == "wheel" else "here"
         again = f"install {wanted.name}=={fitting} {where} (--index-url {index})"
+    elif before.version is None:
+        again = f"leave line {before.line} out"
     else:
         again = f"take the {wanted.name} made for this torch, or a constraint (-c FILE with torch=={before.version})"
     how = "has neither a pin nor an index here"
@@ -239,7 +246,8 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
     rule = "torch-replaced-not-for-the-card" if isinstance(clash, Clash) else rule
     return raised(
         rule, wanted.line, name=wanted.name, how=how, broken=" and ".join(broken),
-        other="that one" if wanted.requirement else "the newest one", torch=before.spoken.removeprefix("torch "),
+        other="that one" if wanted.requirement else "the newest one",
+        torch=before.spoken.removeprefix("torch ") if before.version else f"({before.variant}, not released)",
         line_torch=before.line, lost=lost, again=again,
     )  # fmt: skip
 
@@ -302,7 +310,9 @@ def _others(subject: Subject) -> Iterator[Raised]:
                         "page-behind", wanted.line, sentence=behind.sentence, name=wanted.name, source=behind.source
                     )
             clash = next((each for each in answers if isinstance(each, Clash)), None)
-            if clash is not None and not _one_of_several(subject, found, wanted.name):
+            ways = [each for each in subject.installs if each.item.conditional and each.named(wanted.name)]
+            # Branches take one release or another of a package, by the torch that is there.
+            if clash is not None and not (found.item.conditional and len(ways) > 1):
                 more = clash.changes[0].text if clash.changes else "take the one made for this torch"
                 yield raised(
                     "package-other-torch", wanted.line, sentence=clash.sentence, more=more, source=clash.source
@@ -318,12 +328,6 @@ def _files_alone(subject: Subject, found: Install) -> Iterator[Raised]:
         if clash is not None:
             more = "take the one made for this Python"
             yield raised("package-other-torch", wanted.line, sentence=clash.sentence, more=more, source=clash.source)
-
-
-def _one_of_several(subject: Subject, found: Install, name: str) -> bool:
-    """Branches that take one release or another of a package, by the torch that is there."""
-    same = [each for each in subject.installs if each.item.conditional and each.named(name)]
-    return found.item.conditional and len(same) > 1
 
 
 _NO_REQUIREMENT = {
@@ -387,14 +391,6 @@ def _hidden(subject: Subject) -> Iterator[Raised]:
         if lacking:
             shown = ", ".join(dict.fromkeys(each.name for each in lacking[:4])) + (" …" if len(lacking) > 4 else "")
             yield raised("index-hides", lacking[0].line, index=index, names=shown)
-
-
-def _without_cards(subject: Subject) -> Iterator[Raised]:
-    """A service with a torch for the GPU that is given none."""
-    for service in subject.trace.without_cards:
-        own = [each for final in environments_of(subject).final for each in final if each.order in service.orders]
-        if any(each.variant != CPU for each in own):
-            yield raised("service-without-cards", service.line, name=service.name)
 
 
 _WITH_TORCH = re.compile(r"(?:^|/)(?:pytorch/pytorch|nvidia/pytorch|vllm/vllm-openai|nvidia/cuda)(?::|$)")
