@@ -10,8 +10,8 @@ from rekindle.core.version import Version
 
 # Two digits are a CUDA before 10; the `cu12` of `nvidia-cudnn-cu12` is no line but a whole major version.
 LINE = r"cu(?:[6-9]\d|1\d\d)"
-_VARIANT = re.compile(rf"(?:{LINE}|cpu)\b")
-_INDEX = re.compile(rf"/whl/(nightly/|test/)?({LINE}|cpu)\b")
+_VARIANT = rf"(?:{LINE}|cpu)\b"
+_INDEX = rf"/whl/(nightly/|test/)?({LINE}|cpu)\b"
 
 
 class CudaLine(msgspec.Struct, frozen=True):
@@ -34,8 +34,8 @@ def index_of(variant: str) -> str:
 
 def variant_of(requirement: str | None, address: str | None) -> str | None:
     """The `cu126` or `cpu` of `==2.7.1+cu126`, else of the index; None of nightlies and of no index of PyTorch's."""
-    index = _INDEX.search(address or "")
+    index = re.search(_INDEX, address or "")
     if index and index[1]:
         return None
-    local = _VARIANT.match((requirement or "").partition("+")[2])
+    local = re.match(_VARIANT, (requirement or "").partition("+")[2])
     return local[0] if local else index[2] if index else None

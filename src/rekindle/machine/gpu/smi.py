@@ -20,15 +20,14 @@ from rekindle.machine.host import CouldNotRead, Run, each
 
 FIELDS = ("name", "pci.bus_id", "pci.device_id", "memory.total", "driver_version", "driver_model.current")
 
-_HEADER = re.compile(r"Driver Version:\s*([\d.]+)")
-_CUDA = re.compile(r"(?:CUDA Version|CUDA UMD Version)\s*:\s*([\d.]+)")
-_ROW = re.compile(
-    r"^\| +(?P<index>\d{1,3}) +(?P<name>\S[^|\n]{0,60}?) +(?P<model>On|Off|WDDM|TCC|MCDM|N/A) *\|"
-    r" *(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)",
-    re.MULTILINE,
+_HEADER = r"Driver Version:\s*([\d.]+)"
+_CUDA = r"(?:CUDA Version|CUDA UMD Version)\s*:\s*([\d.]+)"
+_ROW = (
+    r"(?m)^\| +(?P<index>\d{1,3}) +(?P<name>\S[^|\n]{0,60}?) +(?P<model>On|Off|WDDM|TCC|MCDM|N/A) *\|"
+    r" *(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)"
 )
-_TABLE_MEMORY = re.compile(r"\d{1,9}MiB {0,9}/ {0,9}(\d{1,9})MiB")
-_NOT_A_FIELD = re.compile(r'Field "([^"]*)" is not a valid field')
+_TABLE_MEMORY = r"\d{1,9}MiB {0,9}/ {0,9}(\d{1,9})MiB"
+_NOT_A_FIELD = r'Field "([^"]*)" is not a valid field'
 
 
 def probe(run: Run) -> dict[str, Any] | None:
@@ -46,7 +45,7 @@ def probe(run: Run) -> dict[str, Any] | None:
         return None
     found = parse_table(table)
     found["program"] = program
-    refused = _NOT_A_FIELD.search(answer.out)
+    refused = re.search(_NOT_A_FIELD, answer.out)
     if refused:
         asked = [field for field in asked if field != refused[1]]
         answer = _query(run, program, asked)
@@ -74,13 +73,13 @@ def find(run: Run) -> str | None:
 def parse_table(result: Result) -> dict[str, Any]:
     """Driver, CUDA and cards from the plain table. What it says instead (no devices, no driver) is kept as `says`."""
     text = result.out
-    header = _HEADER.search(text)
+    header = re.search(_HEADER, text)
     if header is None:
         said = (text.strip() or result.err.strip()).splitlines()
         return {"driver": None, "cuda": None, "gpus": [], "says": said[0][:200] if said else f"code {result.code}"}
-    cuda = _CUDA.search(text)
-    memory = [int(size) for size in _TABLE_MEMORY.findall(text)]
-    rows = list(_ROW.finditer(text))
+    cuda = re.search(_CUDA, text)
+    memory = [int(size) for size in re.findall(_TABLE_MEMORY, text)]
+    rows = list(re.finditer(_ROW, text))
     gpus = [
         {
             "name": row["name"],
