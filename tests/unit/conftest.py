@@ -35,8 +35,9 @@ def waits() -> Iterator[Sleepless]:
 
 @pytest.fixture(autouse=True, scope="session")
 def own_data(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What tests remember of shelves is nothing that the user's own Rekindle should know."""
+    """What tests remember of shelves and files is nothing that the user's own Rekindle should know."""
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture

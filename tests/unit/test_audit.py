@@ -15,9 +15,9 @@ from rekindle.audit import cache as remembered
 from rekindle.audit import contents
 from rekindle.audit.answer import Audit
 from rekindle.audit.audit import audit
-from rekindle.audit.kept import kept_file
 from rekindle.core.command import Command
 from rekindle.core.findings import State
+from rekindle.core.kept import kept_file
 from rekindle.core.version import Version
 from rekindle.machine.python.environment import find as find_environment
 from rekindle.model.card import Capability, NamedCard
@@ -394,7 +394,7 @@ def test_a_broken_cache_is_as_none(place: Environment, tmp_path: Path) -> None:
     place.module("ext/_C.cpython-311-x.so", targets=("sm_75",))
     environment = find_environment(place.root)
     for name in ("modules", "built", "answer"):
-        file = kept_file(tmp_path, environment, name)
+        file = kept_file(tmp_path, environment.root, name)
         assert file is not None
         file.write_bytes(b'{"format": 7, "modules": [')
     assert ids(place.audit(H200, cache=tmp_path)) == ["audit.gpu-code"]

@@ -17,12 +17,15 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
 from rekindle.core.errors import BadInput, FetchFailed
-from rekindle.formats import elf, fatbin, ninja_log, pe, static
+from rekindle.formats import binary, elf, fatbin, ninja_log, pe, static
 from rekindle.formats.access import Buffer, File
 from rekindle.formats.archive import Archive
 from rekindle.formats.binary import is_binary
 from rekindle.formats.remote import Remote
+from rekindle.machine.host import Host
+from rekindle.machine.toolchain.cudnn import code_of, targets_of
 from support.artefacts import unverified
+from support.elves import library as library_of
 from support.fatbins import container
 
 
@@ -184,3 +187,18 @@ def test_a_server_without_ranges_is_said_so(server: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(Ranges, "ranges", False)
     with pytest.raises(FetchFailed, match="ranges"):
         Remote(server)
+
+
+def test_the_code_of_a_library_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REKINDLE_CACHE", str(tmp_path / "cache"))
+    library = tmp_path / "libtorch_cuda.so"
+    asked: list[object] = []
+    real = binary.read
+    monkeypatch.setattr(binary, "read", lambda *args, **named: asked.append(1) or real(*args, **named))
+    for target in ("sm_75", "sm_90"):
+        library.write_bytes(library_of("x") + container(target))
+        for _ in range(2):
+            code = code_of(Host(), str(library))
+            assert code is not None
+            assert [str(one) for one in targets_of((code,))] == [target]
+    assert len(asked) == 2

@@ -7,12 +7,12 @@ from pathlib import Path
 from rekindle.audit import contents, environment_checks, history, module_checks
 from rekindle.audit.answer import Audit, AuditedModule
 from rekindle.audit.contents import Contents, Module
-from rekindle.audit.kept import kept_file
 from rekindle.audit.mending import Mending, Trouble
 from rekindle.audit.symbols import Offered, uses_torch
 from rekindle.core import codec, files
 from rekindle.core.errors import BadInput
 from rekindle.core.findings import worst
+from rekindle.core.kept import kept_file
 from rekindle.machine.host import CouldNotRead
 from rekindle.machine.model import InstalledTorch
 from rekindle.machine.python.environment import find as find_environment
@@ -37,10 +37,10 @@ def audit(
     `cache.audit` is the same, and gives the last answer again while nothing has changed.
     """
     environment = find_environment(where)
-    found = contents.read(environment, cache=kept_file(cache, environment, "modules"))
+    found = contents.read(environment, cache=kept_file(cache, environment.root, "modules"))
     torch = installed_torch(environment)
     offered = Offered(Path(torch.root)) if torch else None
-    past = codec.kept(kept_file(cache, environment, "built"), history.History) or history.History()
+    past = codec.kept(kept_file(cache, environment.root, "built"), history.History) or history.History()
     place = module_checks.AuditContext(
         environment=environment,
         contents=found,
@@ -57,7 +57,7 @@ def audit(
     listed = tuple(module for module in judged if module.targets or module.uses_torch or module.findings)
     about_all = tuple(environment_checks.findings(place))
     findings = tuple(each.finding for each in about_all)
-    history.remember(kept_file(cache, environment, "built"), past, place, listed)
+    history.remember(kept_file(cache, environment.root, "built"), past, place, listed)
     states = [worst(findings), *(module.state for module in listed)]
     return Audit(
         environment=environment,

@@ -16,8 +16,8 @@ import msgspec
 
 from rekindle import __version__
 from rekindle.audit.answer import Audit
-from rekindle.audit.kept import keep, kept_file, stamp_of
 from rekindle.core import codec, files
+from rekindle.core.kept import keep, kept_file, stamp_of
 from rekindle.core.programs import reads_only
 from rekindle.knowledge import tables
 from rekindle.machine.python.environment import find as find_environment
@@ -45,7 +45,7 @@ def audit(
 ) -> Audit:
     """The audit of an environment for the cards that are named, recorded in a file, or here. No program is started."""
     environment = find_environment(where)
-    file = kept_file(cache, environment, "answer")
+    file = kept_file(cache, environment.root, "answer")
     question = _question(environment, names, f"{driver} {system}") if names and machine is None else None
     known = _known(file, question)
     if known is not None:
@@ -95,7 +95,7 @@ def _stands(kept: _Kept) -> bool:
 def _keep(file: Path, question: str, answer: Audit, cache: Path | None) -> None:
     from rekindle.audit import contents, environment_checks
 
-    seen = contents.seen(kept_file(cache, answer.environment, "modules"))
+    seen = contents.seen(kept_file(cache, answer.environment.root, "modules"))
     if not seen.folders:
         return  # nothing to watch was kept
     watched = [*seen.files, os.path.join(answer.environment.root, "pyvenv.cfg")]

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from rekindle.audit.kept import keep, stamp_of
 from rekindle.core import codec, files
 from rekindle.core.errors import RekindleError
+from rekindle.core.kept import keep, stamp_of
 from rekindle.core.untrusted import PipVersion, ProjectName, leads_inside
 from rekindle.formats import elf, pe
 from rekindle.formats.access import File

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rekindle.audit.contents import Module
-from rekindle.audit.kept import keep
 from rekindle.audit.module_checks import AuditContext, stable
 from rekindle.audit.symbols import WantedSymbols, uses_torch
 from rekindle.core.findings import Finding, warned
+from rekindle.core.kept import keep
 
 if TYPE_CHECKING:
     from rekindle.audit.answer import AuditedModule

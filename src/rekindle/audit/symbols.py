@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rekindle.audit.contents import Module
-from rekindle.audit.kept import stamp_of
 from rekindle.core.errors import RekindleError
+from rekindle.core.kept import stamp_of
 from rekindle.formats import elf, pe
 from rekindle.formats.access import File
 

@@ -6,7 +6,6 @@ what comes out at +56. Newer ones can also use zstd (0x8000).
 
 from __future__ import annotations
 
-import io
 import re
 import struct
 from enum import Enum
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rekindle.core.errors import BadInput
 from rekindle.formats.access import Bytes, broken, exactly
-from rekindle.formats.compression import lz4_block, zstd_error, zstd_opened
+from rekindle.formats.compression import lz4_block, zstd_error, zstd_frame
 from rekindle.model.card import Target
 
 if TYPE_CHECKING:
@@ -117,6 +116,6 @@ def _beginning(data: bytes, flags: int, size: int, most: int) -> bytes:
 
 def _zstd(data: bytes, size: int, most: int, name: str = "the data") -> bytes:
     try:
-        return zstd_opened(io.BytesIO(data), largest=size).read(most)
+        return zstd_frame(data, most, largest=size)
     except (zstd_error(), EOFError):
         raise BadInput(f"`{name}` is broken: GPU code that does not decompress", hint="build the file again") from None

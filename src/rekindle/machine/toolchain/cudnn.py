@@ -10,8 +10,11 @@ from typing import Any
 
 import msgspec
 
+from rekindle import __version__
 from rekindle.core import codec
 from rekindle.core.errors import RekindleError
+from rekindle.core.kept import keep, kept_file, stamp_of
+from rekindle.core.paths import cache_folder
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.libraries import cudnn_parts
 from rekindle.knowledge.gpu.gpu_code import GpuCode
@@ -166,13 +169,29 @@ def partial_targets(codes: tuple[GpuCode, ...]) -> tuple[Target, ...]:
     return tuple(sorted(lacking))
 
 
+class _KeptCode(msgspec.Struct, frozen=True):
+    reader: str
+    path: str
+    stamp: int
+    size: int
+    code: GpuCode
+
+
 def _ask_code(path: str) -> Any:
+    """Kept: a library of torch has thousands of entries, and each is looked into."""
     from rekindle.formats import binary
     from rekindle.formats.access import File
 
+    kept = kept_file(cache_folder("code"), path, "code")
     try:
-        with File(Path(path)) as file:
-            return codec.to_builtins(binary.read(file).code)
+        status = Path(path).stat()
+        known = codec.kept(kept, _KeptCode)
+        same = (__version__, path, stamp_of(status), status.st_size)
+        if known is None or (known.reader, known.path, known.stamp, known.size) != same:
+            with File(Path(path)) as file:
+                known = _KeptCode(*same, binary.read(file).code)
+            keep(kept, known)
+        return codec.to_builtins(known.code)
     except (RekindleError, OSError):
         return None
 

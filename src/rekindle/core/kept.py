@@ -1,4 +1,4 @@
-"""Where what is known about an environment is kept between two audits."""
+"""What was read of files, kept in the cache for the next time."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Any
 
 from rekindle.core import codec
 from rekindle.core.errors import NotWritable
-from rekindle.model.environment import Environment
 
 
-def kept_file(cache: Path | None, environment: Environment, name: str) -> Path | None:
-    """A file about this environment in Rekindle's own cache folder."""
+def kept_file(cache: Path | None, about: str, name: str) -> Path | None:
+    """A file in the cache about a folder or file."""
     if cache is None:
         return None
     # No hashlib: loading OpenSSL takes as long as everything else an unchanged answer needs.
-    root = environment.root.encode("utf-8", "surrogateescape")
-    return cache / f"{zlib.crc32(root):08x}{zlib.adler32(root):08x}-{name}.json"
+    path = about.encode("utf-8", "surrogateescape")
+    return cache / f"{zlib.crc32(path):08x}{zlib.adler32(path):08x}-{name}.json"
 
 
 def stamp_of(status: os.stat_result) -> int:
@@ -27,8 +26,10 @@ def stamp_of(status: os.stat_result) -> int:
     return hash((status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
 
 
-def keep(file: Path, known: Any) -> None:
+def keep(file: Path | None, known: Any) -> None:
     """For the next time. A full disk or a home that nobody may write to is no reason against an answer."""
+    if file is None:
+        return
     from rekindle.core import files
 
     try:
