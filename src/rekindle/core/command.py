@@ -268,7 +268,9 @@ def in_sh(word: Word) -> str:
 
 def _spelled_out(letter: str) -> str:
     """What is not shown is not lost with it: without it the command would name another folder."""
-    return f"\\U{ord(letter):08x}" if UNSAFE.match(letter) else f"\\{letter}" if letter in "\\'" else letter
+    if UNSAFE.match(letter):
+        return "".join(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogatepass"))
+    return f"\\{letter}" if letter in "\\'" else letter
 
 
 def _cmd(command: CommandWords | Command) -> str:
