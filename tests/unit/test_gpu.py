@@ -495,3 +495,18 @@ def test_without_a_name_the_card_is_that_of_the_machine(
     monkeypatch.setattr("rekindle.machine.probe.graphics", lambda: found)
     seen = rekindle_command("gpu")
     assert (seen.code, said in seen.out + seen.err) == (code, True), seen
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("CMP170HX", "CMP 170HX"),
+        ("RTXA6000", "RTX A6000"),
+        ("TitanXp", "TITAN Xp"),
+        ("GTXTITANX", "GeForce GTX TITAN X"),
+        ("OrinNano", "Jetson Orin Nano"),
+        ("RTX4000Ada", "RTX 4000 Ada Generation"),
+    ],
+)
+def test_a_name_in_one_piece_is_read(typed: str, name: str) -> None:
+    assert gpus.find(typed).name == name

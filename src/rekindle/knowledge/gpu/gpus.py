@@ -333,15 +333,31 @@ def _as_people_say(text: str) -> Match | None:
     if other:
         raise UnknownName(f"`{text[:80]}` {other.sentence}", hint=other.hint)
     if not _unnamed(text):
-        if found := _plainly(text):
+        if found := _plainly(text) or _glued(text):
             return _one_of(text, found)
         return _inside(text)
     return None
 
 
+def _glued(text: str) -> tuple[Gpu, ...]:
+    """`RTXA6000`, `TitanXp`: in one piece."""
+    return () if " " in text.strip() else _by_letters().get("".join(names.tokens(text)), ())
+
+
+@cached
+def _by_letters() -> dict[str, tuple[Gpu, ...]]:
+    pieces = ((letters, gpu) for gpu in gpus() for letters in _in_one_piece(gpu) if not letters.isdigit())
+    return _grouped(pieces)
+
+
+def _in_one_piece(gpu: Gpu) -> set[str]:
+    spelled = [word for word in names.tokens(gpu.name) if word != "generation"]
+    return {"".join(words) for words in (spelled, spelled[1:], _short(gpu), _board(gpu))}
+
+
 def only_inside(text: str) -> bool:
     """Is this no spelling of a name, but words among which one stands?"""
-    return not (_exact().get(text) or by_name(text) or names.alias(text) or _plainly(text))
+    return not (_exact().get(text) or by_name(text) or names.alias(text) or _plainly(text) or _glued(text))
 
 
 def _plainly(text: str) -> tuple[Gpu, ...]:
