@@ -937,3 +937,32 @@ def test_a_package_of_a_followed_environment_may_name_its_channel(tmp_path: Path
 def test_one_command_builds_an_extension_before_it_installs_torch(line: str, expected: str) -> None:
     image = "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\nRUN apt-get update && apt-get install -y python3-pip\n"
     assert verdict(f"{image}ENV TORCH_CUDA_ARCH_LIST=8.0\nRUN {line}\n", "ampere-80", "Dockerfile") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("module load PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\npip3 install torchvision\n", "refused"),
+        (f"ml PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\npip install torchvision --index-url {WHL}/cu126\n", "refused"),
+        ("module load PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\npip install --no-deps torchvision\n", "open"),
+        ("module load PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\npip install torchvision==0.16.2\n", "open"),
+        ("module load PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\npip install lightning\n", "open"),
+        ("module load pytorch/2.3\npip install torchvision\n", "open"),
+        ("module load py-torch/2.3.1\npip install -U torchvision\n", "open"),
+        ("module load pytorch\npip install torchvision\n", "open"),
+        ("module spider PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\npip install torchvision\n", "accepted"),
+        ("module load PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\n", "open"),
+    ],
+)
+def test_the_torch_of_a_module_is_there_before_pip(text: str, expected: str) -> None:
+    assert verdict(text, "ampere", driver="580.65.06") == expected
+
+
+def test_what_replaces_the_torch_of_a_module_is_told_by_the_module() -> None:
+    text = "module load PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\npip3 install torchvision\n"
+    (remark,) = reviewed(text, "ampere", driver="580.65.06").remarks
+    assert (remark.id, remark.line) == ("torch-of-module-replaced", 2)
+    assert "torch 2.1.2+cu121 of the module of line 1" in remark.found
+    assert "load the module of torchvision" in remark.why
+    text = "module load pytorch/1.12-cuda11.3\npip install pandas\n"
+    assert verdict(text, "new") == "refused", "CUDA 11.3 compiles for no such card"
