@@ -28,7 +28,7 @@ _COUNTED = re.compile(
 _NEWEST_IMAGE = re.compile(r"(?:^|/)pytorch/pytorch(?::latest)?\Z")
 _PROGRAM_IMAGE = re.compile(r"(?:^|/)vllm/vllm-openai(?::|$)")
 _WHEEL = re.compile(
-    r"torch-(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:\.(?:dev|post|a|b|rc)\w*|[ab]\w+|rc\w*)?(?:\+([\w.]+))?-"
+    r"(?:py)?torch-(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:\.(?:dev|post|a|b|rc)\w*|[ab]\w+|rc\w*)?(?:\+([\w.]+))?-"
 )
 # `PyTorch/2.1.2-foss-2023a-CUDA-12.1.1`, `pytorch/2.3`, `py-torch/2.1.0`, `pytorch-gpu/py3/2.3.1`.
 _MODULE = re.compile(

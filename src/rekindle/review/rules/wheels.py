@@ -10,7 +10,7 @@ import msgspec
 
 from rekindle.compat.companion import release_for
 from rekindle.compat.container import gets_cards, shows_cards
-from rekindle.compat.judgement import Clash, Unknown
+from rekindle.compat.judgement import Clash, Judgement, Unknown
 from rekindle.compat.package import goes_with as package_goes_with
 from rekindle.compat.package import has_library, is_bound, runs_on, taken_from_page, wheel_runs_on
 from rekindle.compat.torch_cuda import has_line, is_index, published
@@ -290,7 +290,9 @@ def _others(subject: Subject) -> Iterator[Raised]:
                     words = f"whether this is for {built.system}, as `{wanted.wheel}` is"
                     yield raised("package-torch-unknown", wanted.line, sentence=words)
                 continue  # somebody else's branch
-            answers = [judged(built)] if built else []
+            its = wanted.name == "torch"  # the torch itself is no companion of the one that comes later
+            here = goes_here(built, python=torch.python, system=torch.system) if built and its else None
+            answers: list[Judgement | None] = [here if its else judged(built)] if built else []
             answers += [judged(page) for page in found.pages if wanted is paged]
             exact = exact_text(wanted.requirement)
             named = found.torch is not None and found.torch.exact is not None
