@@ -966,3 +966,31 @@ def test_what_replaces_the_torch_of_a_module_is_told_by_the_module() -> None:
     assert "load the module of torchvision" in remark.why
     text = "module load pytorch/1.12-cuda11.3\npip install pandas\n"
     assert verdict(text, "new") == "refused", "CUDA 11.3 compiles for no such card"
+
+
+OWN = (
+    "channels: [pytorch, conda-forge, defaults]\ndependencies:\n  - python=3.9\n  - pytorch=1.11.0\n"
+    "  - cudatoolkit=11.3\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (OWN, {"mkl-too-new"}),
+        (OWN.replace("1.11.0", "2.4.1").replace("cudatoolkit=11.3", "pytorch-cuda=12.1"), set()),
+        (OWN + "  - mkl=2024.0\n", set()),
+        (OWN + "  - mkl<2024.1\n", set()),
+        (OWN + "  - mkl>=2020\n", {"mkl-too-new"}),
+        (OWN.replace("pytorch, conda-forge, defaults", "pytorch, defaults"), set()),
+        (OWN.replace("pytorch, conda-forge, defaults", "defaults, conda-forge, pytorch"), set()),
+        (OWN.replace("pytorch, conda-forge, defaults", "conda-forge"), set()),
+        (OWN + "  - mkl=2023\n  - torchvision=0.12.0\n", {"numpy-two"}),
+        (OWN + "  - mkl=2023\n  - torchvision=0.12.0\n  - numpy=1.26\n", set()),
+        (OWN + "  - mkl=2023\n  - torchvision=0.12.0\n  - scikit-learn=1.2\n", set()),
+        (OWN.replace("pytorch, conda-forge, defaults", "conda-forge") + "  - torchvision=0.12.0\n", set()),
+    ],
+)
+def test_what_pytorchs_own_conda_builds_do_not_hold_back(text: str, found: set[str]) -> None:
+    told = {each.id for each in reviewed(text, "ampere", "environment.yml").remarks}
+    assert told & {"mkl-too-new", "numpy-two"} == found
