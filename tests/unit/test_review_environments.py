@@ -994,3 +994,47 @@ OWN = (
 def test_what_pytorchs_own_conda_builds_do_not_hold_back(text: str, found: set[str]) -> None:
     told = {each.id for each in reviewed(text, "ampere", "environment.yml").remarks}
     assert told & {"mkl-too-new", "numpy-two"} == found
+
+
+EXTRAS = f"""[project]
+name = "a"
+requires-python = ">=3.10"
+dependencies = []
+
+[project.optional-dependencies]
+gpu = ["torch==2.5.1+cu124"]
+cpu = ["torch==2.5.1+cpu"]
+
+[tool.uv.sources]
+torch = [
+  {{ index = "gpu", marker = "extra == 'gpu'" }},
+  {{ index = "cpu", marker = "extra != 'gpu' and extra == 'cpu'" }},
+]
+
+[[tool.uv.index]]
+name = "gpu"
+url = "{WHL}/cu124"
+explicit = true
+
+[[tool.uv.index]]
+name = "cpu"
+url = "{WHL}/cpu"
+explicit = true
+"""
+APART = '[tool.uv]\nconflicts = [[{ extra = "gpu" }, { extra = "cpu" }]]\n\n[tool.uv.sources]'
+
+
+def test_the_torch_of_an_extra_is_torch_that_is_installed() -> None:
+    text = EXTRAS.replace("[tool.uv.sources]", APART)
+    assert verdict(text, "ampere", "pyproject.toml") == "accepted"
+    assert verdict(text, "new", "pyproject.toml") == "refused"
+    assert verdict(text.replace("cu124", "cu121"), "ampere", "pyproject.toml") == "accepted"
+    assert verdict(text.replace('"cpu"]', '"none"]').replace("2.5.1", "2.9.9"), "ampere", "pyproject.toml") == "refused"
+
+
+def test_extras_that_uv_cannot_lock() -> None:
+    (remark,) = reviewed(EXTRAS, "ampere", "pyproject.toml").remarks
+    assert remark.id == "extras-contradict" and remark.line == 8
+    assert "gpu asks for torch 2.5.1+cu124, cpu for 2.5.1+cpu" in remark.found
+    alone = EXTRAS.replace("2.5.1+cpu", "2.5.1").replace("2.5.1+cu124", "2.5.1")
+    assert not reviewed(alone, "ampere", "pyproject.toml").remarks
