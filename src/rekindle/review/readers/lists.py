@@ -176,8 +176,8 @@ class _ProjectReader:
         tool = _table(data, "tool")
         self.uv, self.poetry = _table(tool, "uv"), _table(tool, "poetry")
         self.pixi = _table(tool, "pixi") or (data if "workspace" in data or "dependencies" in data else {})
-        rows = [map(_table, _rows(each)) for each in _rows(self.uv.get("conflicts"))]
-        self.apart = [{str(each.get("extra") or each.get("group")) for each in row} for row in rows]
+        sets = [map(_table, _rows(each)) for each in _rows(self.uv.get("conflicts"))]
+        self.apart = [{str(each.get("extra") or each.get("group")) for each in one} for one in sets]
         # pipenv takes what names no place from the first one alone.
         of_pdm = [row for row in _rows(_table(tool, "pdm").get("source")) if isinstance(row, dict)]
         own = {str(each): {"index": row.get("name")} for row in of_pdm for each in _rows(row.get("include_packages"))}
