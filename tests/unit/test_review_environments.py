@@ -937,3 +937,104 @@ def test_a_package_of_a_followed_environment_may_name_its_channel(tmp_path: Path
 def test_one_command_builds_an_extension_before_it_installs_torch(line: str, expected: str) -> None:
     image = "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\nRUN apt-get update && apt-get install -y python3-pip\n"
     assert verdict(f"{image}ENV TORCH_CUDA_ARCH_LIST=8.0\nRUN {line}\n", "ampere-80", "Dockerfile") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("module load PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\npip3 install torchvision\n", "refused"),
+        (f"ml PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\npip install torchvision --index-url {WHL}/cu126\n", "refused"),
+        ("module load PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\npip install --no-deps torchvision\n", "open"),
+        ("module load PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\npip install torchvision==0.16.2\n", "open"),
+        ("module load PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\npip install lightning\n", "open"),
+        ("module load pytorch/2.3\npip install torchvision\n", "open"),
+        ("module load py-torch/2.3.1\npip install -U torchvision\n", "open"),
+        ("module load pytorch\npip install torchvision\n", "open"),
+        ("module spider PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\npip install torchvision\n", "accepted"),
+        ("module load PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\n", "open"),
+    ],
+)
+def test_the_torch_of_a_module_is_there_before_pip(text: str, expected: str) -> None:
+    assert verdict(text, "ampere", driver="580.65.06") == expected
+
+
+def test_what_replaces_the_torch_of_a_module_is_told_by_the_module() -> None:
+    text = "module load PyTorch/2.1.2-foss-2023a-CUDA-12.1.1\npip3 install torchvision\n"
+    (remark,) = reviewed(text, "ampere", driver="580.65.06").remarks
+    assert (remark.id, remark.line) == ("torch-of-module-replaced", 2)
+    assert "torch 2.1.2+cu121 of the module of line 1" in remark.found
+    assert "load the module of torchvision" in remark.why
+    text = "module load pytorch/1.12-cuda11.3\npip install pandas\n"
+    assert verdict(text, "new") == "refused", "CUDA 11.3 compiles for no such card"
+
+
+OWN = (
+    "channels: [pytorch, conda-forge, defaults]\ndependencies:\n  - python=3.9\n  - pytorch=1.11.0\n"
+    "  - cudatoolkit=11.3\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (OWN, {"mkl-too-new"}),
+        (OWN.replace("1.11.0", "2.4.1").replace("cudatoolkit=11.3", "pytorch-cuda=12.1"), set()),
+        (OWN + "  - mkl=2024.0\n", set()),
+        (OWN + "  - mkl<2024.1\n", set()),
+        (OWN + "  - mkl>=2020\n", {"mkl-too-new"}),
+        (OWN.replace("pytorch, conda-forge, defaults", "pytorch, defaults"), set()),
+        (OWN.replace("pytorch, conda-forge, defaults", "defaults, conda-forge, pytorch"), set()),
+        (OWN.replace("pytorch, conda-forge, defaults", "conda-forge"), set()),
+        (OWN + "  - mkl=2023\n  - torchvision=0.12.0\n", {"numpy-two"}),
+        (OWN + "  - mkl=2023\n  - torchvision=0.12.0\n  - numpy=1.26\n", set()),
+        (OWN + "  - mkl=2023\n  - torchvision=0.12.0\n  - scikit-learn=1.2\n", set()),
+        (OWN.replace("pytorch, conda-forge, defaults", "conda-forge") + "  - torchvision=0.12.0\n", set()),
+    ],
+)
+def test_what_pytorchs_own_conda_builds_do_not_hold_back(text: str, found: set[str]) -> None:
+    told = {each.id for each in reviewed(text, "ampere", "environment.yml").remarks}
+    assert told & {"mkl-too-new", "numpy-two"} == found
+
+
+EXTRAS = f"""[project]
+name = "a"
+requires-python = ">=3.10"
+dependencies = []
+
+[project.optional-dependencies]
+gpu = ["torch==2.5.1+cu124"]
+cpu = ["torch==2.5.1+cpu"]
+
+[tool.uv.sources]
+torch = [
+  {{ index = "gpu", marker = "extra == 'gpu'" }},
+  {{ index = "cpu", marker = "extra != 'gpu' and extra == 'cpu'" }},
+]
+
+[[tool.uv.index]]
+name = "gpu"
+url = "{WHL}/cu124"
+explicit = true
+
+[[tool.uv.index]]
+name = "cpu"
+url = "{WHL}/cpu"
+explicit = true
+"""
+APART = '[tool.uv]\nconflicts = [[{ extra = "gpu" }, { extra = "cpu" }]]\n\n[tool.uv.sources]'
+
+
+def test_the_torch_of_an_extra_is_torch_that_is_installed() -> None:
+    text = EXTRAS.replace("[tool.uv.sources]", APART)
+    assert verdict(text, "ampere", "pyproject.toml") == "accepted"
+    assert verdict(text, "new", "pyproject.toml") == "refused"
+    assert verdict(text.replace("cu124", "cu121"), "ampere", "pyproject.toml") == "accepted"
+    assert verdict(text.replace('"cpu"]', '"none"]').replace("2.5.1", "2.9.9"), "ampere", "pyproject.toml") == "refused"
+
+
+def test_extras_that_uv_cannot_lock() -> None:
+    (remark,) = reviewed(EXTRAS, "ampere", "pyproject.toml").remarks
+    assert remark.id == "extras-contradict" and remark.line == 8
+    assert "gpu asks for torch 2.5.1+cu124, cpu for 2.5.1+cpu" in remark.found
+    alone = EXTRAS.replace("2.5.1+cpu", "2.5.1").replace("2.5.1+cu124", "2.5.1")
+    assert not reviewed(alone, "ampere", "pyproject.toml").remarks

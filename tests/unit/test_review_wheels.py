@@ -390,6 +390,16 @@ def test_a_jetson_is_not_served_by_pytorchs_own_wheels() -> None:
     assert not reviewed(f"{image}RUN pip3 install {own}\n", "Dockerfile", "Jetson AGX Orin").refused
 
 
+@pytest.mark.parametrize(("tag", "first"), [("r36.2.0", True), ("r36.4.0", False)])
+def test_a_wheel_that_is_the_torch_is_no_companion_of_a_later_one(tag: str, first: bool) -> None:
+    file = "https://nvidia-ai-iot.github.io/l4t-36/pytorch-2.1.0-cp310-cp310-linux_aarch64.whl"
+    text = f"FROM nvcr.io/nvidia/l4t-base:{tag}\nRUN pip3 install {file}\nRUN pip3 install torchvision\n"
+    answer = reviewed(text, "Dockerfile", "Jetson AGX Orin")
+    assert [(each.line, each.id) for each in answer.remarks] == [(3, "wheel-not-for-the-card")]
+    why = answer.remarks[0].why
+    assert ("First update JetPack 6.0 to JetPack 6.1 and 6.2" in why) is first and "torch 2.5.0" in why
+
+
 @pytest.mark.parametrize(
     ("place", "said"),
     [

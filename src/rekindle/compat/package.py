@@ -9,6 +9,7 @@ from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unkno
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Range, Version
 from rekindle.knowledge.builds import extension_files, script_rules
+from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import full_version, torch_release
@@ -116,6 +117,16 @@ def takes_numpy(torch: str, numpy: str, system: str) -> Judgement:
     sentence = f"torch {torch} was compiled against NumPy 1, but NumPy {numpy} is installed"
     change = Alternative(what="numpy", value="<2", text="install a NumPy below 2")
     return Clash(sentence=sentence, source="PyTorch's wheels: the NumPy they were compiled with", changes=(change,))
+
+
+def takes_mkl(torch: str, mkl: str) -> Judgement:
+    """A torch of PyTorch's conda channel for Linux loads a symbol that MKL left out."""
+    first = since("mkl-without-ijit")
+    if Version(torch) >= since("conda-torch-without-ijit") or Version(mkl) < first:
+        return Fits()
+    sentence = f"PyTorch's conda build of torch {torch} does not load with MKL {first} or newer"
+    change = Alternative(what="mkl", value=f"<{first}", text=f"install an MKL below {first}")
+    return Clash(sentence=sentence, source="https://github.com/pytorch/pytorch/issues/123097", changes=(change,))
 
 
 def _row(package: str, version: str) -> extension_homes.ExtensionWheel | None:

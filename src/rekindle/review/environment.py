@@ -34,7 +34,7 @@ from rekindle.review.packages import (
     excludes,
 )
 from rekindle.review.pythons import image_of, python_at, python_of
-from rekindle.review.script_torch import ScriptTorch, by_apt, by_conda, by_file, of_image
+from rekindle.review.script_torch import ScriptTorch, by_conda, by_file, by_system, of_image
 from rekindle.review.subject import Known, Subject
 from rekindle.review.trace import APPTAINER, GIVEN, PIXI, Copied, Image, Invocation, last_part, started
 
@@ -136,7 +136,7 @@ class ScriptEnvironments:
             self._new.add((stage, last_part(new)))
         if any(re.search(r"(?<!/conda)(?<!/mamba)\.sh\Z", word.text) for word in item.words):
             self._new.clear()
-        packaged = by_apt(item)
+        packaged = by_system(item)
         if packaged is not None:
             self.every.append(packaged)
             self._states[(stage, self._name(item, None))] = [packaged]
@@ -262,6 +262,8 @@ class ScriptEnvironments:
         stays = not upgrade and exact_version(requirement) is None
         if here is not None and here.version is None and stays and not (here.of_nvidia and pins_torch(bringer.name)):
             return None  # whichever is there
+        if here is not None and here.of_module and stays and not here.alone:
+            return None  # its companions may be in it
         satisfied = here is not None and here.version and not excludes(requirement, here.version)
         local = variant_of(requirement, None)
         if satisfied and not (upgrade and bringer.name == "torch") and local in (None, here.variant if here else None):
@@ -272,6 +274,9 @@ class ScriptEnvironments:
         asked = bringer.name == "torch" and bringer.requirement
         if here is not None and item.reached and not here.same(torch) and (not asked or here.of_nvidia):
             self.replaced.append(TorchReplaced(before=here, after=torch, found=found, wanted=bringer))
+            if here.of_module:
+                words = f"whether Python takes {torch.spoken} or the one of the module `{str(here.name)[:60]}`"
+                return msgspec.structs.replace(torch, kind="other", question=words)
         return torch
 
     def _pinned(self, found: Install, wanted: Sequence[Wanted], bringer: Wanted) -> str:

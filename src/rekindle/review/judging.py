@@ -19,7 +19,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds import extension_builds, extension_files, programs, script_rules
 from rekindle.knowledge.cuda.toolkits import toolkits
 from rekindle.knowledge.gpu.capability import Coverage
-from rekindle.knowledge.gpu.jetson import jetpacks
+from rekindle.knowledge.gpu.jetson import jetpacks, release_of
 from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import projects
 from rekindle.knowledge.torch.torch_wheels import old_wheels
@@ -126,6 +126,9 @@ def _asked(subject: Subject, final: list[ScriptTorch]) -> Iterator[CardAnswers]:
     first = final[0]
     inside = bool(subject.trace.images)
     whole = subject.asked.situation(first.system, python=first.python, glibc=first.glibc, image=inside)
+    tags = [tag for image in subject.trace.images if (tag := _L4T.search(image.name))]
+    if tags and (release := release_of(f"{tags[-1][1]}.{tags[-1][2]}")):
+        whole = msgspec.structs.replace(whole, jetpack=int(tags[-1][1]), system_name=f"JetPack {release}")
     for card in whole.cards:
         situation = msgspec.structs.replace(whole, cards=(card,))
         yield CardAnswers(situation=situation, every=tuple((torch, serves(torch, situation)) for torch in final))
@@ -285,9 +288,12 @@ def _monthly(name: str, situation: Situation) -> Clash | Fits | None:
     return Fits() if served and driven else None
 
 
+_L4T = re.compile(r"\bl4t-\w+:r(\d\d)\b(?:\.(\d+))?")
+
+
 def _of_jetson(name: str, situation: Situation) -> Clash | Fits | None:
     """An image for Jetson: its tag names the system of the board that it is for."""
-    tag = re.search(r"\bl4t-\w+:r(\d\d)\b", name)
+    tag = _L4T.search(name)
     for card in situation.cards if tag else ():
         systems = {pack.l4t for pack in jetpacks(card.jetson)} if card.jetson else set()
         if tag and int(tag[1]) not in systems:
@@ -342,7 +348,8 @@ def instead(torch: ScriptTorch, situation: Situation, offer: offers.Offer | None
     if offer is not None:
         return f". {offer.label} has code for it: --index-url {index_of(offer.variant or '')}"
     if any(card.jetson for card in situation.cards):
-        return "".join(f". {each.summary}: {each.commands[0]}" for each in jetson_routes(situation, Wish())[0][:1])
+        routes = jetson_routes(situation, Wish())[0][:1]
+        return "".join(f". {each.summary[:1].upper()}{each.summary[1:]}: {each.commands[0]}" for each in routes)
     if torch.python and serving(msgspec.structs.replace(torch, python=None), situation):
         return f". No torch for Python {torch.python} has code for it: take a newer Python"
     return ""

@@ -337,6 +337,7 @@ def _placed(word: Word, named: str, address: str) -> Wanted:
         file = re.sub(r"\A(torch-[^-]+)", rf"\1+{line[1]}", file)  # older ones have it in their address alone
     glob = bool(re.search(r"[*?]|^(?:\./)?dist[\\/]", address)) and "://" not in address
     name = canonical_name(file.split("-")[0]) if wheel and "*" not in file else _name_of(named)
+    name = "torch" if wheel and name == "pytorch" else name  # NVIDIA's for Jetson
     return Wanted(
         name=name, line=word.line, raw=word.raw, source=None if wheel or glob else address, quoted=word.quoted,
         wheel=file if wheel else None,

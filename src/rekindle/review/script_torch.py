@@ -28,8 +28,13 @@ _COUNTED = re.compile(
 _NEWEST_IMAGE = re.compile(r"(?:^|/)pytorch/pytorch(?::latest)?\Z")
 _PROGRAM_IMAGE = re.compile(r"(?:^|/)vllm/vllm-openai(?::|$)")
 _WHEEL = re.compile(
-    r"torch-(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:\.(?:dev|post|a|b|rc)\w*|[ab]\w+|rc\w*)?(?:\+([\w.]+))?-"
+    r"(?:py)?torch-(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:\.(?:dev|post|a|b|rc)\w*|[ab]\w+|rc\w*)?(?:\+([\w.]+))?-"
 )
+# `PyTorch/2.1.2-foss-2023a-CUDA-12.1.1`, `pytorch/2.3`, `py-torch/2.1.0`, `pytorch-gpu/py3/2.3.1`.
+_MODULE = re.compile(
+    r"(?i)(?:\A|/)(?:py-?)?torch(?:-gpu|-bundle|-cuda)?(?:/py\d[\d.]*)?(?:[/@]v?(\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)|/|\Z)"
+)
+MODULE = "the module"
 _UNSAID = re.compile(r"=\s*[\"']?(?!\*)[^\d\s=*]")
 _CONDA_CUDA = ("pytorch-cuda", "cudatoolkit", "cuda-version", "cuda-toolkit", "cuda")
 
@@ -66,6 +71,17 @@ class ScriptTorch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def of_nvidia(self) -> bool:
         return (self.name or "").startswith("nvcr.io/nvidia/pytorch:")
+
+    @property
+    def of_module(self) -> bool:
+        return self.by == MODULE
+
+    @property
+    def alone(self) -> bool:
+        """EasyBuild has a module for each package; in other modules the companions may be as well."""
+        return bool(re.search(r"/[\d.]+-(?:foss|intel|gfbf|gomkl)\w*-\d{4}", self.name or "")) and "-bundle" not in str(
+            self.name
+        )
 
     @property
     def of_conda(self) -> bool:
@@ -155,14 +171,34 @@ def _of_conda_forge(found: Install, asks: Wanted, base: ScriptTorch) -> CondaBui
     return max(rows, key=lambda row: (Version(row.torch), row.cuda), default=None)
 
 
-def by_apt(item: Invocation) -> ScriptTorch | None:
+def by_system(item: Invocation) -> ScriptTorch | None:
     """Debian's and Ubuntu's own package: `python3-torch` has no CUDA, `python3-torch-cuda` is nobody's wheel."""
+    if item.program in ("module", "ml"):
+        return _by_module(item)
     found = next((word for word in item.words if re.fullmatch(r"python3-(?:py)?torch(?:-cuda)?", word.text)), None)
     if found is None or item.program not in ("apt", "apt-get", "aptitude") or "install" not in item.arguments:
         return None
     question = f"which torch the package `{found.text}` of the distribution is"
     base = ScriptTorch(line=found.line, order=item.order, version=None, kind="other", question=question, by=found.text)
     return base if found.text.endswith("-cuda") else msgspec.structs.replace(base, variant=CPU)
+
+
+def _by_module(item: Invocation) -> ScriptTorch | None:
+    """A cluster's own build: its name says the release, and most often the CUDA."""
+    verb = item.arguments[0] if item.arguments else ""
+    if verb not in ("load", "add", "try-load") and (item.program != "ml" or verb in ("unload", "purge", "spider")):
+        return None
+    for word in item.words[1:]:
+        if match := _MODULE.search(word.text):
+            cuda = re.search(r"(?i)cuda[-_/]?(\d{1,2}\.\d)", word.text)
+            # `pytorch/23.06` counts NVIDIA's images.
+            version = match[1] if match[1] and Version(match[1]) <= Version(torch_releases()[-1].newest) else None
+            return ScriptTorch(
+                line=word.line, order=item.order, version=complete(version) if version else None, kind="other",
+                variant=CudaLine(Version(cuda[1])).name if cuda else None, by=MODULE, name=word.text,
+                question=f"which cards the torch of the module `{word.text[:60]}` has code for",
+            )  # fmt: skip
+    return None
 
 
 def of_image(image: Image) -> ScriptTorch | None:

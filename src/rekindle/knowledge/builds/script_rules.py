@@ -151,6 +151,8 @@ class OnIndex(Row, frozen=True, kw_only=True):
     """
 
     packages: tuple[str, ...]
+    conda: bool = False
+    """Of conda's builds alone."""
 
 
 class ScriptLine(Row, frozen=True, kw_only=True):

@@ -39,9 +39,15 @@ class _Linux(Row, frozen=True, kw_only=True):
     major: int
 
 
+class _Release(Row, frozen=True, kw_only=True):
+    l4t: str
+    jetpack: str
+
+
 _board = rows("jetson.toml", "board", _Board)
 _jetpack = rows("jetson.toml", "jetpack", JetPack)
 _linux = rows("jetson.toml", "l4t", _Linux)
+_release = rows("jetson.toml", "release", _Release)
 _arm = rows("jetson.toml", "arm", _Arm)
 
 
@@ -62,6 +68,12 @@ def l4t_of(jetpack: int) -> int | None:
     """The L4T of a JetPack by its first number: 36 of 6."""
     known = {row.jetpack: row.major for row in _linux()} | {Version(row.version).major: row.l4t for row in _jetpack()}
     return known.get(jetpack)
+
+
+@cached
+def release_of(l4t: str) -> str | None:
+    """The JetPack of an L4T by its first two numbers: `6.0` of `36.2`."""
+    return next((row.jetpack for row in _release() if row.l4t == l4t), None)
 
 
 @cached

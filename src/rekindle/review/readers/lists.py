@@ -16,6 +16,7 @@ from rekindle.review.trace import PIXI, Admitted, Trace, Word
 
 _Placed = dict[tuple[tuple[str, ...], bool], list[Word]]  # by the options that name the place, and whether it is sure
 _SELECTOR = re.compile(r"#\s*\[([^\]]*)\]")
+_OF_EXTRA = re.compile(r"""\s*extra\s*([=!]=)\s*['"]([\w.-]+)['"]\s*""")
 _SET = re.compile(r"set\s+(\w+)\s*=(.*)", re.DOTALL)
 
 
@@ -169,11 +170,14 @@ class _ProjectReader:
     def __init__(self, trace: Trace, text: str, data: dict[str, Any], chosen: frozenset[str] | None) -> None:
         self.recorder = Recorder(trace)
         self.chosen = chosen
+        self.pins: dict[str, tuple[str, str]] = {}  # the first extra or group that pins a package, and to what
         self.lines = text.split("\n")
         self.data = data
         tool = _table(data, "tool")
         self.uv, self.poetry = _table(tool, "uv"), _table(tool, "poetry")
         self.pixi = _table(tool, "pixi") or (data if "workspace" in data or "dependencies" in data else {})
+        sets = [map(_table, _rows(each)) for each in _rows(self.uv.get("conflicts"))]
+        self.apart = [{str(each.get("extra") or each.get("group")) for each in one} for one in sets]
         # pipenv takes what names no place from the first one alone.
         of_pdm = [row for row in _rows(_table(tool, "pdm").get("source")) if isinstance(row, dict)]
         own = {str(each): {"index": row.get("name")} for row in of_pdm for each in _rows(row.get("include_packages"))}
@@ -236,26 +240,37 @@ class _ProjectReader:
         usual: list[Word] = []
         placed: _Placed = {}
         for word in self._words(rows):
+            self._together(word, part)
             name = re.match(r"[\w.-]+", word.text)
             source = self.sources.get(name[0]) if name else None
             choices = [each for each in (source if isinstance(source, list) else [source]) if isinstance(each, dict)]
+            choices = [{**each, "marker": _of_part(str(each.get("marker") or ""), part)} for each in choices]
+            choices = [each for each in choices if each["marker"] is not None]
             choices = [each for each in choices if not part or each.get("extra", each.get("group", part)) == part]
             if self.chosen is not None:
                 choices = [each for each in choices if {each.get("extra"), each.get("group")} <= {None, *self.chosen}]
             if not choices:
                 usual.append(word)
-            elsewhere = _elsewhere([str(choice.get("marker") or "") for choice in choices])
+            elsewhere = _elsewhere([choice["marker"] for choice in choices])
             if elsewhere and ";" not in word.text:
                 usual.append(Word(f"{word.text}; {elsewhere}", word.raw, word.line))
             for choice in choices:
                 own = str(choice.get("url") or choice.get("git") or "")
                 address = self.indexes.get(str(choice.get("index"))) or own
-                marker = str(choice.get("marker") or "")
                 several = len(choices) > 1 and ("extra" in choice or "group" in choice)
-                taken, place = self._from(word, address, marker, is_index="index" in choice)
+                taken, place = self._from(word, address, choice["marker"], is_index="index" in choice)
                 placed.setdefault((place, conditional or several), []).append(taken)
         self._placed(("uv", "pip", "install"), placed)
         self._ran(["uv", "pip", "install", *self._extra()], usual, conditional=conditional)
+
+    def _together(self, word: Word, part: str) -> None:
+        """uv locks every extra and group at once, unless `tool.uv.conflicts` says that two exclude each other."""
+        pin = re.fullmatch(r"([\w.-]+)(?:\[.*\])?\s*===?\s*([\w.+]+)", word.text) if part and self.sources else None
+        first, version = self.pins.setdefault(pin[1], (part, pin[2])) if pin else (part, "")
+        if pin and version != pin[2] and not any({first, part} <= each for each in self.apart):
+            pair = {"name": pin[1], "one": version, "first": first, "other": pin[2], "part": part}
+            self.recorder.trace.slip("extras-contradict", word.line, **pair)
+            self.apart.append({first, part})  # said once
 
     def _extra(self) -> list[str]:
         backend = _table(self.uv, "pip").get("torch-backend") or self.uv.get("torch-backend")
@@ -332,6 +347,18 @@ class _ProjectReader:
             line = self._where(name)
             placed.setdefault((tuple(own), conditional), []).append(Word(text, text, line))
         self._placed(("pip", "install"), placed)
+
+
+def _of_part(marker: str, part: str) -> str | None:
+    """The marker of a place without what it says of extras; None where it never holds for this one."""
+    if not part or "(" in marker:
+        return marker
+    ways: list[str] = []
+    for way in marker.split(" or "):
+        parts = [(each, _OF_EXTRA.fullmatch(each)) for each in way.split(" and ")]
+        if all((said[2] == part) is (said[1] == "==") for _, said in parts if said):
+            ways.append(" and ".join(each for each, said in parts if not said))
+    return None if not ways else "" if "" in ways else " or ".join(ways)
 
 
 def _elsewhere(markers: list[str]) -> str:

@@ -12,6 +12,7 @@ import msgspec
 from rekindle.compat.companion import belongs
 from rekindle.compat.judgement import Clash
 from rekindle.compat.library_card import brought_by
+from rekindle.compat.package import takes_mkl
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.builds.script_rules import needs_python, script_rules
@@ -20,7 +21,7 @@ from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.builds import image_system
 from rekindle.review.document import Dialect
 from rekindle.review.environment import comes_alone, environments_of
-from rekindle.review.packages import CUDNN, Install, Wanted, exact_text, exact_version, excludes, parts_of
+from rekindle.review.packages import CUDNN, Install, Wanted, exact_version, excludes, parts_of
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.subject import Known, Subject, release_of
@@ -35,6 +36,7 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _redirects(subject)
     yield from _companions(subject)
     yield from _numpy(subject)
+    yield from _mkl(subject)
     yield from _cmake(subject)
     yield from _pins(subject)
     yield from _setuptools(subject)
@@ -178,9 +180,10 @@ def _companions(subject: Subject) -> Iterator[Raised]:
 def _numpy(subject: Subject) -> Iterator[Raised]:
     wanted = [(found, item) for found, item in _asked_for(subject, "numpy") if found.verb != "uninstall"]
     if not wanted and not any(found.lists for found in subject.installs) and not subject.trace.images:
-        # torchvision asks for NumPy, in any version.
-        pips = ((found, item) for found, item in _asked_for(subject, "torchvision") if found.tool != "conda")
-        brought = ((found, item) for found, item in pips if item.wheel is None and found.verb == "install")
+        # torchvision asks for NumPy, in any version; conda-forge's is held by what it was compiled with.
+        forge = any(torch.kind == "conda-forge" for state in environments_of(subject).final for torch in state)
+        asks = _asked_for(subject, "torchvision") if not forge else []
+        brought = ((found, each) for found, each in asks if each.wheel is None and found.verb in ("install", "create"))
         wanted = [(found, msgspec.structs.replace(item, requirement="")) for found, item in brought][:1]
     torch = subject.torch_at() or environments_of(subject).release()
     row = release_of(torch)
@@ -192,11 +195,12 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
     if first is not None and torch.version >= first:
         return
     every = [item for found in subject.installs for item in found.wanted if item.name == "numpy"]
-    parts = (parts_of(each) for row in script_rules().numpy_one for each in row.packages)
+    conda = any(found.tool == "conda" for found, _ in wanted)
+    parts = (parts_of(each) for row in script_rules().numpy_one for each in row.packages if conda or not row.conda)
     rows = {each[0]: each[1] for each in parts if each}
-    pins = ((rows.get(item.name), exact_text(item.requirement)) for found in subject.installs for item in found.wanted)
+    pins = ((rows.get(item.name), item.exact) for found in subject.installs for item in found.wanted)
     # A package that is pinned to a release for NumPy 1 keeps pip from taking NumPy 2.
-    holds = any(row is not None and exact and not excludes(row, exact) for row, exact in pins)
+    holds = any(row is not None and exact and not excludes(row, str(exact)) for row, exact in pins)
     if holds or any(_below_two(item.requirement) for item in every if item.requirement):
         return
     first_item = wanted[0][0].item
@@ -214,6 +218,26 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
             return
         if not specifier or not _below_two(specifier):
             yield raised("numpy-two", item.line, torch=torch.version, reason=reason)
+            return
+
+
+def _mkl(subject: Subject) -> Iterator[Raised]:
+    """PyTorch's own conda builds take any MKL; conda-forge, where it comes before the defaults, has the newest."""
+    condas = [found for found in subject.installs if found.tool == "conda"]
+    held = ("mkl", "intel-openmp")  # an MKL asks for the OpenMP of its own release
+    pins = [item.requirement for found in condas for item in found.wanted if item.name in held]
+    first = limits.since("mkl-without-ijit")
+    if any(asked and excludes(asked, "2025.0.0") for asked in pins) or subject.notes:
+        return
+    for torch in (each for state in environments_of(subject).final for each in state):
+        found = next((each for each in condas if each.item.order == torch.order), None)
+        channels = found.channels if found is not None and not found.item.conditional else ()
+        forge = next((at for at, name in enumerate(channels) if "conda-forge" in name), len(channels))
+        if forge == len(channels) or "defaults" in channels[:forge] or torch.kind != "conda":
+            continue
+        answer = takes_mkl(torch.version, str(first)) if torch.version and torch.system == "linux" else None
+        if isinstance(answer, Clash):
+            yield raised("mkl-too-new", torch.line, sentence=answer.sentence, first=first, source=answer.source)
             return
 
 

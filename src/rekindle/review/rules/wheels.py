@@ -10,7 +10,7 @@ import msgspec
 
 from rekindle.compat.companion import release_for
 from rekindle.compat.container import gets_cards, shows_cards
-from rekindle.compat.judgement import Clash, Unknown
+from rekindle.compat.judgement import Clash, Judgement, Unknown
 from rekindle.compat.package import goes_with as package_goes_with
 from rekindle.compat.package import has_library, is_bound, runs_on, taken_from_page, wheel_runs_on
 from rekindle.compat.torch_cuda import has_line, is_index, published
@@ -176,9 +176,9 @@ def _changes(subject: Subject) -> Iterator[TorchReplaced]:
     """Later commands that let pip choose torch anew."""
     for change in environments_of(subject).replaced:
         before = change.before
-        if before.order == change.after.order or before.variant == CPU or _kept(change.found):
+        if before.order == change.after.order or before.variant == CPU or _kept(change.found, before):
             continue
-        if before.variant is None and not before.of_conda:
+        if before.variant is None and not (before.of_conda or before.of_module):
             continue
         if before.kind != "image" or before.version:
             yield change
@@ -198,10 +198,10 @@ def _over_built(subject: Subject) -> Iterator[Raised]:
             return
 
 
-def _kept(found: Install) -> bool:
+def _kept(found: Install, before: ScriptTorch) -> bool:
     """Nothing else is installed, or in another place."""
-    chosen = found.index is not None or found.lists or found.backend or found.binary or found.item.conditional
-    return bool(chosen) or found.has("--no-deps", "--target", "-t", "--prefix", "--dry-run")
+    chosen = (found.index is not None or found.lists or found.backend or found.binary) and not before.of_module
+    return bool(chosen or found.item.conditional) or found.has("--no-deps", "--target", "-t", "--prefix", "--dry-run")
 
 
 def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
@@ -225,6 +225,8 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
         again = f"pin what it takes (torch=={after.version}): {before.spoken} does not serve the card"
     elif better is not None:
         again = f"pin {better.label} (--index-url {index_of(better.variant or '')})"
+    elif before.of_module:
+        again = f"load the module of {wanted.name} that was built for it, or leave this line out"
     elif before.of_conda:
         again = f"take {wanted.name} from conda's channel as well, in the command of line {before.line}"
     elif wanted.name == "torch":
@@ -243,6 +245,7 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
         how += ", and asks for a torch of its own"
     broken = broken_by(subject, change)
     rule = "torch-replaced-breaks" if broken else "torch-replaced"
+    rule = "torch-of-module-replaced" if before.of_module and before.alone else rule
     rule = "torch-replaced-not-for-the-card" if isinstance(clash, Clash) else rule
     return raised(
         rule, wanted.line, name=wanted.name, how=how, broken=" and ".join(broken),
@@ -287,7 +290,9 @@ def _others(subject: Subject) -> Iterator[Raised]:
                     words = f"whether this is for {built.system}, as `{wanted.wheel}` is"
                     yield raised("package-torch-unknown", wanted.line, sentence=words)
                 continue  # somebody else's branch
-            answers = [judged(built)] if built else []
+            its = wanted.name == "torch"  # the torch itself is no companion of the one that comes later
+            here = goes_here(built, python=torch.python, system=torch.system) if built and its else None
+            answers: list[Judgement | None] = [here if its else judged(built)] if built else []
             answers += [judged(page) for page in found.pages if wanted is paged]
             exact = exact_text(wanted.requirement)
             named = found.torch is not None and found.torch.exact is not None
