@@ -123,9 +123,9 @@ def recognised(query: str) -> bool:
 
 def _found(text: str) -> Match | None:
     exact = _exact().get(text, ())
-    if exact and not _unnamed(text):
+    if exact and not names.unnamed(text):
         return _named(text, exact)
-    if _series(text):
+    if names.is_series(text):
         return None
     device = pci_device(text)
     if device:
@@ -141,7 +141,7 @@ def _found(text: str) -> Match | None:
     if chip is not None and chip.capability is not None:
         note = f"`{text}` is a chip: what runs on one card of it runs on every other"
         return Match(query=text, by=MatchedBy.CAPABILITY, gpus=of_capability(chip.capability), notes=(note,))
-    found = () if _unnamed(text) else by_name(text)
+    found = () if names.unnamed(text) else by_name(text)
     return _named(text, found) if found and not _loose(text, found) else _as_people_say(text)
 
 
@@ -327,12 +327,12 @@ def _as_people_say(text: str) -> Match | None:
     nicknamed = names.alias(text)
     if nicknamed:
         return _one_of(text, tuple(gpu for gpu in gpus() if gpu.name in nicknamed))
-    if not _unnamed(text) and (several := by_name(text)):
+    if not names.unnamed(text) and (several := by_name(text)):
         return _one_of(text, (*several, *_alike(names.tokens(text))))
     other = names.vendor(text)
     if other:
         raise UnknownName(f"`{text[:80]}` {other.sentence}", hint=other.hint)
-    if not _unnamed(text):
+    if not names.unnamed(text):
         if found := _plainly(text) or _glued(text):
             return _one_of(text, found)
         return _inside(text)
@@ -346,13 +346,7 @@ def _glued(text: str) -> tuple[Gpu, ...]:
 
 @cached
 def _by_letters() -> dict[str, tuple[Gpu, ...]]:
-    pieces = ((letters, gpu) for gpu in gpus() for letters in _in_one_piece(gpu) if not letters.isdigit())
-    return _grouped(pieces)
-
-
-def _in_one_piece(gpu: Gpu) -> set[str]:
-    spelled = [word for word in names.tokens(gpu.name) if word != "generation"]
-    return {"".join(words) for words in (spelled, spelled[1:], _short(gpu), _board(gpu))}
+    return _grouped((letters, gpu) for gpu in gpus() for letters in names.in_one_piece(gpu.name))
 
 
 def only_inside(text: str) -> bool:
@@ -435,9 +429,9 @@ def _one_of(text: str, found: tuple[Gpu, ...]) -> Match:
 
 
 def _instead(text: str) -> str:
-    if _unnamed(text):
+    if names.unnamed(text):
         return f"so a system calls a card without a driver: name it by its PCI id, which {names.SHOWN_BY} shows"
-    if _series(text):
+    if names.is_series(text):
         return f'`{text[:80]}` is a series of cards: name yours in full and in quotes, as in `--gpu "GTX 1080 Ti"`'
     family = [chip for chip in names.chips().values() if chip.architecture.casefold() == text.casefold()]
     if known := sorted({chip.capability.sm for chip in family if chip.capability}):
@@ -464,17 +458,6 @@ def nearest(name: str, count: int = 4) -> tuple[str, ...]:
         found = found or [word for word in names.tokens(name) if word in bare]
     known = dict.fromkeys((spelled.get(key) or bare[key])[0].name for key in found)
     return tuple(each for each in known if names.same_number(name, each))[:count]
-
-
-def _series(text: str) -> bool:
-    """`RTX`, `GeForce GTX`: a name without its number, as a shell passes it on when the quotes are forgotten."""
-    words = names.tokens(text)
-    return bool(words) and all(word in names.SERIES for word in words)
-
-
-def _unnamed(text: str) -> bool:
-    lowered = text.lower()
-    return ("device" in lowered or "controller" in lowered or "adapter" in lowered) and names.nobody(text)
 
 
 def pci_device(text: str) -> tuple[str, str | None] | None:

@@ -224,6 +224,25 @@ def without_family(words: list[str]) -> list[str]:
     return [word for word in words if word not in FAMILY]
 
 
+def is_series(text: str) -> bool:
+    """`RTX`, `GeForce GTX`: a name without its number, as a shell passes it on when the quotes are forgotten."""
+    words = tokens(text)
+    return bool(words) and all(word in SERIES for word in words)
+
+
+def unnamed(text: str) -> bool:
+    lowered = text.lower()
+    return ("device" in lowered or "controller" in lowered or "adapter" in lowered) and nobody(text)
+
+
+def in_one_piece(name: str) -> set[str]:
+    """`rtxa6000`, `orinnano`, with and without the family's name."""
+    spelled = [word for word in tokens(name) if word != "generation"]
+    short = without_family(spelled)
+    pieces = (spelled, spelled[1:], short, [word for word in short if word != "jetson"])
+    return {letters for words in pieces if not (letters := "".join(words)).isdigit()}
+
+
 def nearly_suffix(word: str) -> bool:
     """`tii`, `tx` and `supr` are misspelled: they are no suffix, and nothing that a shop writes."""
     import difflib
