@@ -69,7 +69,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "gpu/driver_branches": {"branches": ("name",), "newest": ("branch",)},
     "gpu/driver_lists": {"cards": ("pci_id",)},
     "gpu/families": {"family": ("base",)},
-    "gpu/jetson": {"board": ("chip",), "jetpack": ("version",), "l4t": ("jetpack",)},
+    "gpu/jetson": {"board": ("chip",), "jetpack": ("version",), "l4t": ("jetpack",), "release": ("l4t",)},
     "gpu/names": {"alias": ("said",)},
     "gpu/gpus": {"gpus": ("name", "capability", "chip")},
     "gpu/launch_limits": {"limits": ("capability",), "own_kernels": ("card", "first")},

@@ -37,6 +37,8 @@ def every() -> tuple[Spelling, ...]:
     for name in sorted({gpu.name for gpu in gpus.gpus()}):
         for words in _forms(names.tokens(name)):
             _add(found, " ".join(words))
+        for letters in sorted(names.in_one_piece(name)):
+            _add(found, letters)
     for said in names.aliases():
         _add(found, said)
     return tuple(found.values())

@@ -240,7 +240,7 @@ def in_one_piece(name: str) -> set[str]:
     spelled = [word for word in tokens(name) if word != "generation"]
     short = without_family(spelled)
     pieces = (spelled, spelled[1:], short, [word for word in short if word != "jetson"])
-    return {letters for words in pieces if not (letters := "".join(words)).isdigit()}
+    return {letters for words in pieces if (letters := "".join(words)) and not letters.isdigit()}
 
 
 def nearly_suffix(word: str) -> bool:
