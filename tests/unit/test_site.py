@@ -245,6 +245,7 @@ def test_names_typed_loosely_mean_what_the_command_line_takes_them_for(
     cases += ["RunPod 2x RTX 6000 Ada", "gpu_8x_h100_sxm5", "gpu_1x_a10", "Dell R720 with a K80", "RunPod RTX 4000 Ada"]
     cases += ["RTX 6000 Blackwell", "RTX 8000 Ada", "RTX 4090 Ada", "RTX2060S", "RTX 4070TiS"]
     cases += ["foo", "1660s", "A100-SXM4-40GB MIG 1g.5gb", "NVIDIA Corporation GP102 [GeForce GTX 1080 Ti] (rev a1)"]
+    cases += [re.sub(r"\b(GeForce|Tesla|Quadro) | ", "", name) for name in every]
     (tmp_path / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
     (tmp_path / "names.js").write_text(page.asset("names.js"), encoding="utf-8")
     done = subprocess.run([node, "-e", _RUN], cwd=tmp_path, capture_output=True, encoding="utf-8", check=True)

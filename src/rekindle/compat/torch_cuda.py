@@ -52,8 +52,12 @@ def ordinary_line(release: TorchRelease, place: Platform) -> str:
 
 def taken(
     admits: Callable[[str], bool],
-    *, line: str | None = None, python: str | None = None, system: str = "linux", until: str | None = None,
-) -> str | None:  # fmt: skip
+    *,
+    line: str | None = None,
+    python: str | None = None,
+    system: str = "linux",
+    until: str | None = None,
+) -> str | None:
     """The release that an index takes: the newest one that is admitted, with this line and for this Python.
 
     `until`: a day, as uv's `--exclude-newer` names it.

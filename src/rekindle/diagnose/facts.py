@@ -259,10 +259,8 @@ def _gather(
                 found[name] = lacking or ""
             elif name == "installs":
                 asked = ("==".join(filter(None, match.groups())) for match in pattern.finditer(text))
-                words = [each for every in asked for each in every.split()]
-                found[name] = (*found.get(name, ()), *(each.rstrip(".,:)") for each in words if each[:1].isalpha()))[
-                    :_MOST
-                ]
+                words = (each.rstrip(".,:)") for every in asked for each in every.split() if each[:1].isalpha())
+                found[name] = (*found.get(name, ()), *words)[:_MOST]
             elif name == "demands":
                 demand = " ".join(pattern.search(text).groups())
                 found[name] = (*found.get(name, ()), *([] if unreal(demand) else [demand]))[:_MOST]

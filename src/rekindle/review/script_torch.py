@@ -11,7 +11,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.torch.projects import CondaBuild, conda_builds
 from rekindle.knowledge.torch.releases import torch_releases
-from rekindle.model.cuda_line import CudaLine
+from rekindle.model.cuda_line import LINE, CudaLine
 from rekindle.model.platform import LINUX
 from rekindle.model.torch_pin import CPU, TorchPin
 from rekindle.review.packages import Install, Wanted, complete, exact_version, excludes
@@ -23,7 +23,7 @@ _IMAGE = re.compile(
 )
 # RunPod counts its images: `runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404`, and once `3.10-2.0.0-117`, by the Python.
 _COUNTED = re.compile(
-    r"(?:^|/)runpod/pytorch:[\d.]+-(?:cu(\d{3})\d*-torch(\d)(\d{1,2})(\d)|(\d\.\d{1,2}\.\d)-(\d{3}))\b"
+    rf"(?:^|/)runpod/pytorch:[\d.]+-(?:({LINE})\d*-torch(\d)(\d{{1,2}})(\d)|(\d\.\d{{1,2}}\.\d)-(\d{{3}}))\b"
 )
 _NEWEST_IMAGE = re.compile(r"(?:^|/)pytorch/pytorch(?::latest)?\Z")
 _PROGRAM_IMAGE = re.compile(r"(?:^|/)vllm/vllm-openai(?::|$)")
@@ -211,7 +211,7 @@ def of_image(image: Image) -> ScriptTorch | None:
     counted = _COUNTED.search(image.name)
     if counted:
         version = counted[5] or ".".join(counted.group(2, 3, 4))
-        return msgspec.structs.replace(base, version=version, variant=f"cu{counted[1] or counted[6]}")
+        return msgspec.structs.replace(base, version=version, variant=counted[1] or f"cu{counted[6]}")
     match = _IMAGE.search(image.name)
     if match:
         return msgspec.structs.replace(base, version=complete(match[1]), variant="cu" + match[2].replace(".", ""))

@@ -38,7 +38,7 @@ def every() -> tuple[Spelling, ...]:
         for words in _forms(names.tokens(name)):
             _add(found, " ".join(words))
         for letters in sorted(names.in_one_piece(name)):
-            _add(found, letters)
+            _add(found, letters, letters)
     for said in names.aliases():
         _add(found, said)
     return tuple(found.values())
@@ -72,8 +72,8 @@ def cards_from_text(name: str) -> tuple[Card, ...]:
         return ()
 
 
-def _add(found: dict[str, Spelling], text: str) -> None:
-    key = " ".join(names.tokens(text))
+def _add(found: dict[str, Spelling], text: str, letters: str = "") -> None:
+    key = letters or " ".join(names.tokens(text))
     if not key or key in found:
         return
     try:

@@ -60,8 +60,7 @@ def find(request: BuildRequest, environ: Mapping[str, str]) -> Tools:
 
 def which(name: str, environ: Mapping[str, str]) -> str | None:
     """The program of that name along the PATH of `environ`."""
-    path = next((value for key, value in environ.items() if key.upper() == "PATH"), "")
-    return programs.which(name, path)
+    return programs.which(name, programs.path_of(environ))
 
 
 def _on_path(name: str, environ: Mapping[str, str], hint: str) -> str:

@@ -120,7 +120,7 @@ const readName = (() => {
           if (found) return found.refusal !== undefined ? found : { number: found.number, noted: true };
         }
       }
-      return inside(words);
+      return (/\s/.test(text) ? null : spelled([words.join("")])) || inside(words);
     };
   }
   return reader;
