@@ -380,3 +380,32 @@ CUDA_118 = "https://download.pytorch.org/whl/cu118"
 def test_what_was_never_made_together(rule: str, line: int, name: str, text: str) -> None:
     found = review_script(read(text, name=name), question_from_options(("RTX 3090",)))
     assert found.refused and (line, rule) in {(each.line, each.id) for each in found.remarks}
+
+
+JOB = "jobs:\n  a:\n    runs-on: {}\n    steps:\n{}      - run: pip install torch==1.9.1\n"
+RUNFILE = "      - run: sudo sh cuda_{}.1_455.32.00_linux.run --silent --toolkit\n"
+BUILD = "      - run: TORCH_CUDA_ARCH_LIST=7.0 pip install --no-build-isolation flash-attn==2.0.0\n"
+
+
+@pytest.mark.parametrize(
+    ("runner", "steps", "expected"),
+    [
+        ("ubuntu-latest", RUNFILE.format("11.1"), "gcc-refused"),
+        ("ubuntu-22.04", RUNFILE.format("11.1"), "gcc-refused"),
+        ("ubuntu-22.04", RUNFILE.format("12.4"), None),
+        ("ubuntu-latest", RUNFILE.format("12.4"), None),
+        ("self-hosted", RUNFILE.format("11.1"), None),
+        ("ubuntu-latest", "      - run: sudo apt-get install -y gcc-10 g++-10\n" + RUNFILE.format("11.1"), None),
+        ("ubuntu-latest", "      - run: sudo apt-get install -y gcc-8\n", "gcc-not-there"),
+        (
+            "ubuntu-latest",
+            "      - run: sudo add-apt-repository ppa:x/y && apt install gcc-8\n",
+            None,
+        ),
+        ("ubuntu-latest\n    container: ubuntu:20.04", "      - run: apt install -y gcc-8\n", None),
+        ("ubuntu-latest\n    container: ubuntu:22.04", "      - run: apt install -y gcc-8\n", "gcc-not-there"),
+    ],
+)
+def test_the_gcc_of_the_system(runner: str, steps: str, expected: str | None) -> None:
+    found = {rule for _, rule in ids(JOB.format(runner, steps) + BUILD, ".github/workflows/a.yml")}
+    assert found & {"gcc-refused", "gcc-not-there"} == ({expected} if expected else set())

@@ -290,6 +290,7 @@ class Trace:
         self.invocations: list[Invocation] = []
         self.assignments: list[Assignment] = []
         self.images: list[Image] = []
+        self.runners: list[Image] = []  # the machines that GitHub lends to jobs without a container
         self.used: list[Used] = []
         self.not_understood: list[NotUnderstood] = []
         self.slips: list[Raised] = []  # faults that show while reading

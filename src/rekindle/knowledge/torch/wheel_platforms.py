@@ -77,6 +77,8 @@ class LinuxSystem(NamedRow, frozen=True, kw_only=True):
     """The `python3` of a release."""
     pip: dict[str, Version] = msgspec.field(default_factory=dict)
     """The `python3-pip` of a release."""
+    gcc: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict)
+    """The `gcc` of a release, and the oldest and the newest `gcc-N` that its packages have."""
     libc: str = "glibc"
     codenames: dict[str, str] = msgspec.field(default_factory=dict)
     """`{"jammy": "22.04"}`."""

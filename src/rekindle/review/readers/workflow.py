@@ -16,7 +16,7 @@ from rekindle.review.readers.conditions import LONGEST, holds
 from rekindle.review.readers.recorder import Recorder
 from rekindle.review.readers.script import read_script
 from rekindle.review.readers.yaml_nodes import Node, YamlReader, composed
-from rekindle.review.trace import GIVEN, Scope, Trace
+from rekindle.review.trace import GIVEN, Image, Scope, Trace
 
 _MOST_ROWS = 400
 Row = dict[str, tuple[str, int]]
@@ -81,6 +81,11 @@ class _WorkflowReader(YamlReader):
             name, known = self.filled(image, row)
             self.trace.stands_on(name, container.start_mark.line + 1, scope, known)
             system = system or "linux"
+        elif job.get("runs-on") is not None:
+            line = job["runs-on"].start_mark.line + 1
+            self.trace.runners.append(
+                Image(name=runs_on, line=line, order=self.trace.tick(), scope=scope.number, known=system is not None)
+            )
         shell = self.text(self.path(job.get("defaults"), "run", "shell")) or shell
         folder = self.text(self.path(job.get("defaults"), "run", "working-directory"))
         if job.get("steps") is not None:

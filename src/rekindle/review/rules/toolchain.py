@@ -13,14 +13,16 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
+from rekindle.knowledge.torch.wheel_platforms import LinuxSystem
 from rekindle.model.card import Target
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.host_compiler import gcc, msvc
-from rekindle.review.builds import ScriptBuild
+from rekindle.review.builds import ScriptBuild, image_system
 from rekindle.review.document import Dialect
 from rekindle.review.environment import environments_of
 from rekindle.review.judging import ready_made
 from rekindle.review.packages import CUDNN
+from rekindle.review.pythons import image_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.rules.architecture import compiled_for
 from rekindle.review.subject import Known, Subject, toolkit_in
@@ -46,6 +48,7 @@ def check(subject: Subject) -> Iterator[Raised]:
                 if key not in told:
                     told.add(key)
                     yield found
+    yield from _gone(subject)
     yield from _nvtx(subject)
     yield from _two_toolkits(subject)
     yield from _cudnn(subject)
@@ -149,6 +152,8 @@ def _gcc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[Ra
         ours = setting.how == "cmake" and setting.name in names
         if ours and (match := re.search(r"(?:gcc|g\+\+)-(\d+)\Z", setting.value)):
             found.append((setting.value, int(match[1]), setting.line))
+    if not found and cuda is not None and step.what != "other":
+        found += _own_gcc(subject, step.item, cuda.line)
     if not found:
         return
     # The first of the variables that count decides; report where the first of them is set.
@@ -164,6 +169,47 @@ def _gcc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[Ra
     release = subject.release_at(step.item)
     if release and step.what == "torch" and isinstance(builds_torch(release[0].newest, major), Clash):
         yield raised("gcc-too-old", line, torch=release[1].version, need=release[0].min_gcc, compiler=compiler)
+
+
+_OTHER_COMPILER = re.compile(
+    r"(?i)(?:gcc|g\+\+|gxx|clang)[-_=/ ]?(?:\d|linux)|\bgxx\b|compilers?\b|ccbin|unsupported-compiler|toolset"
+    r"|cibuildwheel|manylinux"
+    r"|(?:conda|mamba)\b.*\bcuda-(?:nvcc|toolkit|compiler)"
+)
+
+
+def _system_at(subject: Subject, item: Invocation) -> tuple[LinuxSystem, str] | None:
+    """The distribution that a command runs on: its image's, else that of the machine which GitHub lends."""
+    runners = [each for each in subject.trace.runners if subject.sees(each.scope, item)]
+    place = image_of(subject, item) or (runners[-1] if runners else None)
+    name = place.name if place is not None and place.known else ""
+    return image_system(name.replace("ubuntu-latest", f"ubuntu-{limits.since('ubuntu-latest')}"))
+
+
+def _own_gcc(subject: Subject, item: Invocation, line: int) -> list[tuple[str, int, int]]:
+    """The system's own compiler, where nothing before the build names or brings another."""
+    found = _system_at(subject, item)
+    gcc = found[0].gcc.get(found[1]) if found else None
+    seen = [each for each in subject.trace.before(item) if subject.stage(each.scope) == subject.stage(item.scope)]
+    named = any(_OTHER_COMPILER.search(each.text) for each in (*seen, item))
+    if gcc is None or found is None or named or subject.visible("CC", item) or subject.visible("CXX", item):
+        return []
+    return [(f"gcc {gcc[0]} of {found[0].id} {found[1]}", gcc[0], line)]
+
+
+def _gone(subject: Subject) -> Iterator[Raised]:
+    """A compiler that the packages of the system do not have, or no longer."""
+    if subject.says(r"(?i)apt-repository|\bppa:|sources\.list|toolchain"):
+        return
+    for item in subject.trace.ran("apt", "apt-get"):
+        found = _system_at(subject, item)
+        gcc = found[0].gcc.get(found[1]) if found else None
+        for word in item.words if gcc is not None and "install" in item.arguments else ():
+            match = re.fullmatch(r"(?:gcc|g\+\+)-(\d{1,2})", word.text)
+            if match and found and gcc and not gcc[1] <= int(match[1]) <= gcc[2]:
+                system = f"{found[0].id.capitalize()} {found[1]}"
+                yield raised("gcc-not-there", word.line, system=system, package=match[0], first=gcc[1], last=gcc[2])
+                return
 
 
 def _msvc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[Raised]:
