@@ -397,6 +397,7 @@ BUILD = "      - run: TORCH_CUDA_ARCH_LIST=7.0 pip install --no-build-isolation 
         ("self-hosted", RUNFILE.format("11.1"), None),
         ("ubuntu-latest", "      - run: sudo apt-get install -y gcc-10 g++-10\n" + RUNFILE.format("11.1"), None),
         ("ubuntu-latest", "      - run: sudo apt-get install -y gcc-8\n", "gcc-not-there"),
+        ("ubuntu-22.04", "      - run: sudo apt-get install -y gcc-13\n", None),
         (
             "ubuntu-latest",
             "      - run: sudo add-apt-repository ppa:x/y && apt install gcc-8\n",
