@@ -115,7 +115,7 @@ def is_index(address: str) -> Judgement:
     if match is None:
         return unknown
     line = CudaLine.parse(match[2])
-    every = {each.cuda.major_minor for release in torch_releases() for each in release.variants} | earlycudas()
+    every = {each.cuda.major_minor for release in torch_releases() for each in release.variants} | early_cudas()
     if line and (match[1] or line.cuda in every or line.cuda > max(every)):
         return unknown
     digits = re.sub(r"\D", "", match[2])

@@ -69,8 +69,8 @@ def _of_driver(facts: Facts, sure: bool) -> Iterator[Judged]:
         alone = "torch_works" not in facts.signs and sure
         yield _said("driver and CUDA of torch", answer, "driver_too_old", alone=alone)
     broken, image = bool({*_TROUBLE} & {*facts.signs}), "docker" in facts.signs and version_of(facts.cuda)
-    named = driver_facts.cuda_in_name(facts.cuda_package)
-    for what, wanted, alone in (("the image", image, broken), (facts.cuda_package, named, True)):
+    asked = driver_facts.cuda_in_name(facts.cuda_package)
+    for what, wanted, alone in (("the image", image, broken), (facts.cuda_package, asked, True)):
         if driver and wanted:
             answer = driver_cuda.runs(driver, wanted)
             yield _said(f"driver and CUDA of {what}", answer, "driver_too_old", alone=alone)
