@@ -661,3 +661,62 @@ def test_every_line_of_a_recipe_begins_in_the_same_folder(tmp_path: Path) -> Non
     assert review_script(load(tmp_path / "Makefile")).torch == "2.7.1"
     (tmp_path / "Makefile").write_text(".ONESHELL:\n" + text)
     assert review_script(load(tmp_path / "Makefile")).torch == "2.0.1"
+
+
+TOX = """\
+[tox]
+envlist =
+    py38-torch{113,241}
+    py312-torch2{80,100}
+[testenv]
+setenv = PIP_EXTRA_INDEX_URL = {env:PIP_EXTRA_INDEX_URL:https://download.pytorch.org/whl/cu126}
+deps =
+    torch113: torch==1.13.1
+    torch241: torch==2.4.1
+    torch280: torch==2.8.0
+    torch2100: torch==2.10.0
+commands =
+    pytest {posargs: \\
+      -n 2 \\
+      test}
+"""
+
+
+def test_the_factors_of_tox_choose_what_is_installed() -> None:
+    assert torches(TOX, "tox.ini") == [
+        (8, "torch 1.13.1+cu117"), (9, "torch 2.4.1+cu121"), (10, "torch 2.8.0+cu126"), (11, "torch 2.10.0+cu126"),
+    ]  # fmt: skip
+    assert reviewed(TOX, "tox.ini", "RTX 3060").answered
+    assert not reviewed(TOX, "tox.ini", "RTX 3060").refused
+    assert reviewed(TOX.replace("py38-torch{113", "py38-torch{280"), "tox.ini", "RTX 3060").refused
+
+
+ENVIRONMENTS = """\
+[project]
+channels = ["pytorch", "nvidia"]
+platforms = ["linux-64"]
+[feature.py38.dependencies]
+python = "3.8.*"
+[feature.py311.dependencies]
+python = "3.11.*"
+[feature.old.dependencies]
+pytorch = "1.11.0"
+cudatoolkit = "11.3.*"
+[feature.new.dependencies]
+pytorch = "2.3.0"
+pytorch-cuda = "12.1"
+[environments]
+first = ["py38", "old"]
+second = { features = ["py311", "new"] }
+"""
+
+
+def test_an_environment_of_pixi_is_the_features_that_it_names() -> None:
+    assert torches(ENVIRONMENTS, "pixi.toml") == [(9, "torch 1.11.0+cu113"), (12, "torch 2.3.0+cu121")]
+    assert not reviewed(ENVIRONMENTS, "pixi.toml", "T4").refused
+    assert reviewed(ENVIRONMENTS.replace('["py38", "old"]', '["py311", "old"]'), "pixi.toml", "T4").refused
+    mkl = ENVIRONMENTS.replace('"nvidia"]', '"conda-forge"]').replace(
+        'pytorch = "2.3.0"', 'mkl = "2023.*"\npytorch = "2.3.0"'
+    )
+    found = [(each.id, each.line) for each in reviewed(mkl, "pixi.toml", "T4").remarks]
+    assert found == [("mkl-too-new", 9)]

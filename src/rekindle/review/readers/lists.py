@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Any
 
 from rekindle.core import codec
@@ -175,7 +176,7 @@ class _ProjectReader:
         self.data = data
         tool = _table(data, "tool")
         self.uv, self.poetry = _table(tool, "uv"), _table(tool, "poetry")
-        self.pixi = _table(tool, "pixi") or (data if "workspace" in data or "dependencies" in data else {})
+        self.pixi = _table(tool, "pixi") or (data if {"workspace", "dependencies", "feature"} & {*data} else {})
         sets = [map(_table, _rows(each)) for each in _rows(self.uv.get("conflicts"))]
         self.apart = [{str(each.get("extra") or each.get("group")) for each in one} for one in sets]
         # pipenv takes what names no place from the first one alone.
@@ -215,19 +216,29 @@ class _ProjectReader:
         self._poetry(_table(self.data, "packages"))
         for group in _table(self.poetry, "group").values():
             self._poetry(_table(group, "dependencies"), conditional=bool(_table(group).get("optional")))
-        self._pixi(self.pixi)
-        for feature in _table(self.pixi, "feature").values():
-            self._pixi(_table(feature), conditional=True)
+        features = {name: _table(each) for name, each in _table(self.pixi, "feature").items()}
+        outer, named = self.recorder, _table(self.pixi, "environments")
+        for value in named.values():
+            # Each is resolved for itself, of what all of them have and of the features that it names.
+            chosen = _rows(value if isinstance(value, list) else _table(value).get("features"))
+            self.recorder = outer.inner("job pixi row")
+            self._pixi(_joined([self.pixi, *(features.get(str(each), {}) for each in chosen)]))
+        self.recorder = outer
+        if not named:
+            self._pixi(self.pixi)
+            for feature in features.values():
+                self._pixi(feature, conditional=True)
 
     def _ran(self, command: Sequence[str], words: Sequence[Word], *, conditional: bool = False) -> None:
         self.recorder.conditional = int(conditional)
         self.recorder.takes(command, words)
 
-    def _where(self, name: str, *needles: str) -> int:
-        """The first line with one of these texts, else with a key of this name."""
-        for needle in needles or (f"{name} =", f"{name}=", f'"{name}"'):
+    def _where(self, name: str, *needles: str, value: Any = "") -> int:
+        """The first line with one of these texts, else with a key of this name, and with its value where one has it."""
+        said = str(value.get("version", "") if isinstance(value, dict) else value)
+        for needle, held in product(needles or (f"{name} =", f"{name}=", f'"{name}"'), dict.fromkeys((said, ""))):
             for row, line in enumerate(self.lines):
-                if needle in line and not line.lstrip().startswith("#"):
+                if needle in line and held in line and not line.lstrip().startswith("#"):
                     return row + 1
         return 1
 
@@ -326,7 +337,7 @@ class _ProjectReader:
         parts = [rows, *(_table(each) for key, each in _table(rows, "target").items() if "linux" in key)]
         for part in parts:
             words = [
-                Word(f"{name}{_conda_version(value)}", name, self._where(name))
+                Word(f"{name}{_conda_version(value)}", name, self._where(name, value=value))
                 for name, value in _table(part, "dependencies").items()
             ]
             self._ran(["conda", "create", "-y", "-n", PIXI, *named], words, conditional=conditional)
@@ -344,7 +355,7 @@ class _ProjectReader:
             address = row.get("url") or row.get("git") or row.get("path")
             text = f"{name} @ {address}" if address else name + by_caret(str(row.get("version") or "*"))
             text = "." if row.get("path") in (".", "./") else text  # the project itself
-            line = self._where(name)
+            line = self._where(name, value=value)
             placed.setdefault((tuple(own), conditional), []).append(Word(text, text, line))
         self._placed(("pip", "install"), placed)
 
@@ -370,6 +381,15 @@ def _elsewhere(markers: list[str]) -> str:
         for part in each.split(" or ")
     ]
     return " and ".join(f"{part[1]} {opposite[part[2]]} {part[3]}" for part in parts if part) if all(parts) else ""
+
+
+def _joined(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Features as the one environment that they make."""
+    found: dict[str, Any] = {}
+    for key, value in (each for table in tables for each in table.items()):
+        both = _joined([found[key], value]) if isinstance(value, dict) and isinstance(found.get(key), dict) else None
+        found[key] = value if both is None else both
+    return found
 
 
 def _conda_version(value: Any) -> str:
