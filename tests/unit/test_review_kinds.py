@@ -720,3 +720,60 @@ def test_an_environment_of_pixi_is_the_features_that_it_names() -> None:
     )
     found = [(each.id, each.line) for each in reviewed(mkl, "pixi.toml", "T4").remarks]
     assert found == [("mkl-too-new", 9)]
+
+
+POETRYS = f"""\
+[project]
+name = "x"
+requires-python = ">=3.11,<3.12"
+dependencies = ["torch>=2.2"]
+[[tool.poetry.source]]
+name = "cu"
+url = "{WHL}/cu121"
+priority = "explicit"
+[tool.poetry.dependencies]
+torch = {{ source = "cu" }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "torch"),
+    [
+        (
+            f"poetry source add --priority=explicit cu {WHL}/cu121\npoetry add torch --source cu\n",
+            "a.sh", (2, "torch 2.5.1+cu121"),
+        ),
+        (
+            POETRYS,
+            "pyproject.toml", (4, "torch 2.5.1+cu121"),
+        ),
+        (
+            'V=11.8.0\nconda install -c pytorch -c nvidia pytorch==2.0.1 "pytorch-cuda=$(echo $V | cut -d. -f 1-2)"\n',
+            "a.sh", (2, "torch 2.0.1+cu118"),
+        ),
+    ],
+)  # fmt: skip
+def test_what_says_which_torch_beside_its_name(text: str, name: str, torch: tuple[int, str]) -> None:
+    assert torches(text, name)[0] == torch
+
+
+def test_a_list_that_was_read_says_whether_it_holds_numpy_back(tmp_path: Path) -> None:
+    """And a setup.py that is there is no build where it compiles nothing."""
+    script = tmp_path / "a.ps1"
+    script.write_text(
+        "Set-Location $PSScriptRoot\npip install torch==2.1.1 torchvision==0.16.1 --index-url "
+        f"{WHL}/cu121\npython setup.py develop\npip uninstall -y six 2>$null\npip install -r requirements.txt\n"
+    )
+    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='x')\n")
+    for listed, rules in (("mss\n", ["numpy-two"]), ("numpy<2\n", [])):
+        (tmp_path / "requirements.txt").write_text(listed)
+        found = review_script(load(script), question_from_options(("RTX 3060",)))
+        assert [each.id for each in found.remarks] == rules
+        assert found.answered
+
+
+def test_miniforge_asks_conda_forge_behind_what_is_named() -> None:
+    text = "FROM debian:12\nRUN bash {}.sh -b\nRUN conda install -y -c pytorch pytorch==2.0.1 pytorch-cuda=11.8\n"
+    for installer, rules in (("Miniforge3", {"mkl-too-new"}), ("Miniconda3", set())):
+        found = reviewed(text.format(installer), "Dockerfile", "T4")
+        assert {each.id for each in found.remarks} & {"mkl-too-new"} == rules

@@ -182,9 +182,14 @@ class _ProjectReader:
         # pipenv takes what names no place from the first one alone.
         of_pdm = [row for row in _rows(_table(tool, "pdm").get("source")) if isinstance(row, dict)]
         own = {str(each): {"index": row.get("name")} for row in of_pdm for each in _rows(row.get("include_packages"))}
+        # What poetry takes from a place of its own, the project names without it.
+        told = _table(self.poetry, "dependencies").items()
+        own |= {name: {"index": row["source"]} for name, row in told if isinstance(row, dict) and "source" in row}
         self.sources = _table(self.uv, "sources") | own
         of_pdm = [{**row, "explicit": "include_packages" in row} for row in of_pdm]
-        rows = [*of_pdm, *_rows(self.uv.get("index")), *_rows(self.poetry.get("source")), *_rows(data.get("source"))]
+        of_poetry = [row for row in _rows(self.poetry.get("source")) if isinstance(row, dict)]
+        of_poetry = [{**row, "explicit": row.get("priority") == "explicit"} for row in of_poetry]
+        rows = [*of_pdm, *_rows(self.uv.get("index")), *of_poetry, *_rows(data.get("source"))]
         self.indexes = {
             str(row["name"]): str(row["url"]) for row in rows if isinstance(row, dict) and {"name", "url"} <= {*row}
         }
@@ -335,7 +340,7 @@ class _ProjectReader:
         channels = channels or _rows(_table(self.pixi, "project").get("channels"))
         named = [word for name in channels if isinstance(name, str) for word in ("-c", name)]
         parts = [rows, *(_table(each) for key, each in _table(rows, "target").items() if "linux" in key)]
-        for part in parts:
+        for part in parts if rows else ():
             words = [
                 Word(f"{name}{_conda_version(value)}", name, self._where(name, value=value))
                 for name, value in _table(part, "dependencies").items()

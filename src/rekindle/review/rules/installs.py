@@ -179,7 +179,8 @@ def _companions(subject: Subject) -> Iterator[Raised]:
 
 def _numpy(subject: Subject) -> Iterator[Raised]:
     wanted = [(found, item) for found, item in _asked_for(subject, "numpy") if found.verb != "uninstall"]
-    if not wanted and not any(found.lists for found in subject.installs) and not subject.trace.images:
+    lists = [(name, found.item) for found in subject.installs for name in found.lists]
+    if not wanted and all(subject.lies_beside(*each) for each in lists) and not subject.trace.images:
         # torchvision asks for NumPy, in any version; conda-forge's is held by what it was compiled with.
         forge = any(torch.kind == "conda-forge" for state in environments_of(subject).final for torch in state)
         asks = _asked_for(subject, "torchvision") if not forge else []
@@ -231,7 +232,8 @@ def _mkl(subject: Subject) -> Iterator[Raised]:
     own = ("conda-forge",) if subject.says("(?i)miniforge|mambaforge") else ()  # which they ask behind what is named
     for torch in (each for state in environments_of(subject).final for each in state):
         found = next((each for each in condas if each.item.order == torch.order), None)
-        if found is None or found.item.conditional or subject.notes or subject.stage(found.item.scope) in old:
+        optional = found is not None and found.item.conditional and found.item.listed
+        if found is None or optional or subject.notes or subject.stage(found.item.scope) in old:
             continue
         channels = (*found.channels, *own)
         forge = next((at for at, name in enumerate(channels) if "conda-forge" in name), len(channels))
