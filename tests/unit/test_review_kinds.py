@@ -777,3 +777,34 @@ def test_miniforge_asks_conda_forge_behind_what_is_named() -> None:
     for installer, rules in (("Miniforge3", {"mkl-too-new"}), ("Miniconda3", set())):
         found = reviewed(text.format(installer), "Dockerfile", "T4")
         assert {each.id for each in found.remarks} & {"mkl-too-new"} == rules
+
+
+def test_the_commands_of_jenkins_run_in_the_image_before_them() -> None:
+    text = """\
+pipeline {
+    agent { docker { image 'pytorch/pytorch:0.4.1-cuda9-cudnn7-devel' } }
+    environment { TOKEN = 'afac' }
+    stages {
+        stage('Build') { steps {
+            sh 'pip install six'
+            sh \'\'\'
+                pip install torch==1.4.0
+            \'\'\'
+        } }
+    }
+}
+"""
+    assert torches(text, "Jenkinsfile") == [(8, "torch 1.4.0")]
+    assert reviewed(text, "Jenkinsfile", "RTX 3080").refused
+    newer = text.replace("torch==1.4.0", "torch==2.6.0")
+    assert reviewed(newer, "Jenkinsfile", "RTX 3080").answered
+    assert not reviewed(newer, "Jenkinsfile", "RTX 3080").refused
+
+
+def test_an_old_pin_of_sklearn_and_a_name_twice_are_no_faults() -> None:
+    listed = "sklearn==0.0\ntorch==2.6.0\n"
+    assert [each.id for each in reviewed(listed, "requirements.txt", "RTX 3080").remarks] == []
+    assert [
+        each.id for each in reviewed("pip install torch==2.6.0 scipy six scipy\n", "a.sh", "RTX 3080").remarks
+    ] == []
+    assert reviewed(listed.replace("0.0", "0.0.post1"), "requirements.txt", "RTX 3080").refused

@@ -31,6 +31,8 @@ class Pin(Row, frozen=True, kw_only=True):
     why: str
     instead: str
     system: str | None = None
+    works: str = ""
+    """The one release of a dead name that is none."""
     pip_from: Version | None = None
     """It is the metadata that this pip and newer ones no longer read."""
 

@@ -297,6 +297,7 @@ class _CodeReader(ast.NodeVisitor):
         elif name in _RUNS and image is None and not (len(own) == 1 and " " in own[0].text):
             recorder.takes([], own if any(word.known for word in own) else [])
         elif name in _RUNS or (name in _IMAGE_RUNS and image is not None):
+            recorder.stops = recorder.stops or image is not None  # as RUN of a Dockerfile
             for word in own:
                 read_script(recorder, word.text.removeprefix("RUN ") + "\n", word.line)
         return image
@@ -377,11 +378,14 @@ def _run_of(recorder: Recorder, name: str, python: str, line: int) -> Recorder:
 
 def read_ini(trace: Trace, text: str) -> None:
     """tox.ini and setup.cfg: what each section installs, then what it runs, in each environment that tox is told."""
-    # A row that goes on is one row, and what stands in the environment of tox has the value that it falls back to.
-    text = re.sub(
-        r"(?:[^\n]*\\\n)+[^\n]*", lambda rows: rows[0].replace("\\\n", " ") + "\n" * rows[0].count("\n"), text
-    )
-    text = re.sub(r"\{env:\w+:([^{}]*)\}", r"\1", text)
+    rows: list[str] = []
+    first = -1  # the row that this one goes on
+    for row in text.split("\n"):
+        rows.append(row.removesuffix("\\") if first < 0 else "")
+        rows[first] += "" if first < 0 else row.strip().removesuffix("\\")
+        first = (len(rows) - 1 if first < 0 else first) if row.endswith("\\") else -1
+    # What stands in the environment of tox has the value that it falls back to.
+    text = re.sub(r"\{env:\w+:([^{}]*)\}", r"\1", "\n".join(rows))
     found = re.search(r"(?m)^env_?list[ \t]*=(.*(?:\n[ \t]+\S.*)*)", text)
     names = _expanded(found[1][:LONGEST_VALUE])[:_ENVIRONMENTS] if found is not None else []
     line = text.count("\n", 0, found.start()) + 1 if found is not None else 0

@@ -305,6 +305,7 @@ def _pins(subject: Subject) -> Iterator[Raised]:
             named = [pin for pin in script_rules().pin if pin.package == item.name]
             named = [pin for pin in named if pin.system in (None, here) or (subject.notes and pin.versions)]
             dead = next((pin for pin in named if not pin.versions), None)
+            dead = dead if dead is None or item.requirement != f"=={dead.works}" else None
             if dead is not None and found.tool != "conda" and item.source is None and item.wheel is None:
                 right = subject.rewritten(item.line, rf"(?<![\w-]){re.escape(item.raw)}(?![\w-])", dead.instead)
                 yield raised(
@@ -403,7 +404,7 @@ def _lists(subject: Subject) -> Iterator[Raised]:
             elif count > 1 and len({item.marker for item in same}) < 2 and not extras:
                 # One demand, twice, or `six` beside `six==1.2` in a list, which grew, asks for nothing more.
                 demands = {item.requirement for item in same} - {""}
-                if len(demands) != 1 or not (found.lists or found.item.listed):
+                if len(demands) > 1 or (demands and not (found.lists or found.item.listed)):
                     yield raised("requirement-twice", same[-1].line, name=name)
         yield from _own_cudnn(subject, found)
     if not installed or "build" in installed or any(found.lists for found in subject.installs):
