@@ -404,7 +404,7 @@ def _lists(subject: Subject) -> Iterator[Raised]:
             elif count > 1 and len({item.marker for item in same}) < 2 and not extras:
                 # One demand, twice, or `six` beside `six==1.2` in a list, which grew, asks for nothing more.
                 demands = {item.requirement for item in same} - {""}
-                if len(demands) > 1 or (demands and not (found.lists or found.item.listed)):
+                if len(demands) != 1 or not (found.lists or found.item.listed):
                     yield raised("requirement-twice", same[-1].line, name=name)
         yield from _own_cudnn(subject, found)
     if not installed or "build" in installed or any(found.lists for found in subject.installs):
