@@ -57,6 +57,7 @@ _OF_SERIES = re2.compile(
     r"(?i)\b(?:RTX|GTX|GeForce) ?([2-5]0|1[06])(?:xx|[ -]?series)\b"
     r"|\b([2-5]0|1[06])[ -]?(?:xx|series) (?:\w+ )?(?:card|gpu)"
 )
+_MADE_FOR = Capability(5, 0)
 _FAMILY = re2.compile(
     rf"\b(?:NVIDIA|GeForce|Tesla|Quadro|(?:GTX|RTX|GT)(?:\d{{3,4}}(?:Ti|ti)?)?|TITAN|(?i:Jetson)|{_TI}|{_CENTRE})\b"
 )
@@ -201,7 +202,8 @@ def chips(name: str) -> str | None:
 def _capability(name: str) -> Capability | None:
     """None where no card has the name, or cards of several capabilities do."""
     every = {capability for match in _cards(name) for capability in match.capabilities}
-    return every.pop() if len(every) == 1 else None
+    # Where even the best of them is too old for what is made today, it stands for all.
+    return max(every) if len(every) == 1 or max(every, default=_MADE_FOR) < _MADE_FOR else None
 
 
 @lru_cache(maxsize=256)

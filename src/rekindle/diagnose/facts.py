@@ -279,7 +279,8 @@ def _gather(
     found = said | found | {"installs": (*found.get("installs", ()), *said.get("installs", ()))}
     systems["linux"] += "jetson" in found
     if any(systems.values()):
-        found["os"] = "windows" if systems["windows"] >= systems["linux"] else "linux"
+        # Whoever names both and WSL runs it there.
+        found["os"] = "windows" if systems["windows"] >= systems["linux"] + 2 * ("wsl" in found) else "linux"
     signs = frozenset(name for name in found if name not in Facts.__struct_fields__) - {"wanted", "free", "capacity"}
     if {"jetson", "torch_works"} <= signs:
         signs |= {"nvidia_torch"}
