@@ -42,6 +42,8 @@ def test_the_cause_and_the_thing_to_do_first(case: dict[str, str]) -> None:
         "My laptop has intel graphics and a RTX 4060. ComfyUI runs well on the 4060. How do I install the manager?",
         "set CUDA_VISIBLE_DEVICES=1\ncall webui.bat\nWorks as it should, the second card is used. Thanks!",
         "Task manager shows 80% GPU on the RTX 3080 while training. Is it possible to see VRAM there, too?",
+        "Since yesterday the RTX 4070 is not used fully, 30% GPU load in the best case. Before it was 95%.",
+        "stable-diffusion.cpp does not find my model file, is the path wrong? With the RTX 2070 it is fast.",
         "RVC works on my GT 1030, just slow. Which settings are best for voice quality?",
     ],
 )
