@@ -334,8 +334,7 @@ def _beginnings(digits: str) -> dict[tuple[str, ...], tuple[Gpu, ...]]:
 
 def _as_people_say(text: str) -> Match | None:
     """A nickname, somebody else's card, a name with a shop's words around it, or one without its series."""
-    nicknamed = names.alias(text)
-    if nicknamed:
+    if nicknamed := names.alias(text):
         return _one_of(text, tuple(gpu for gpu in gpus() if gpu.name in nicknamed))
     if not names.unnamed(text) and (several := by_name(text)):
         return _one_of(text, (*several, *_alike(names.tokens(text))))
