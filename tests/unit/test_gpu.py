@@ -512,3 +512,8 @@ def test_without_a_name_the_card_is_that_of_the_machine(
 )
 def test_a_name_in_one_piece_is_read(typed: str, name: str) -> None:
     assert gpus.find(typed).name == name
+
+
+@pytest.mark.parametrize("typed", ["Orin Nano Super", "Jetson Orin Nano Super 8GB", "Jetson Orin NX 16GB Super"])
+def test_a_power_mode_is_no_other_module(typed: str) -> None:
+    assert gpus.find(typed).name in ("Jetson Orin Nano", "Jetson Orin NX")
