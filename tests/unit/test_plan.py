@@ -455,6 +455,11 @@ def test_an_extension_that_no_build_serves_the_card_with_is_not_built() -> None:
     assert "does without flash-attn then" in " ".join(both.out.split()) and "pip install xformers==" in both.out
 
 
+def test_extensions_may_be_a_list() -> None:
+    two = rekindle_command("plan", *WITH, "--with", "xformers", "--with", "flash-attn", "--json").json()
+    assert rekindle_command("plan", *WITH, "--with", "xformers, flash-attn", "--json").json() == two
+
+
 def test_an_extension_that_nobody_knows_is_not_called_answered() -> None:
     answer = rekindle_command("plan", *WITH, "--with", "no-such-thing")
     assert answer.code == 9 and "which wheel of no-such-thing fits" in " ".join(answer.out.split())
