@@ -320,12 +320,12 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
     """What is started here does not hear Ctrl-C, not even while it begins: whoever started it ends it."""
     if sys.platform == "win32":
         yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    else:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _on_each_system(cards: CardClass) -> dict[str, Answers]:
