@@ -186,6 +186,11 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
         asks = _asked_for(subject, "torchvision") if not forge else []
         brought = ((found, each) for found, each in asks if each.wheel is None and found.verb in ("install", "create"))
         wanted = [(found, msgspec.structs.replace(item, requirement="")) for found, item in brought][:1]
+    newest = {name for row in script_rules().numpy_two for name in row.packages}
+    pips = [found for found in subject.installs if found.tool != "conda" and found.verb == "install"]
+    wanted += [
+        (found, each) for found in pips for each in found.wanted if each.name in newest and each.requirement == ""
+    ][:1]
     torch = subject.torch_at() or environments_of(subject).release()
     row = release_of(torch)
     if torch is None or row is None or not wanted:
@@ -210,7 +215,7 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
         return  # the last NumPy for it is a 1.x
     reason = "modules that were compiled with NumPy 1.x cannot be run in NumPy 2"
     for found, item in wanted:
-        if image is not None and "pytorch/pytorch:" in image.name and not item.requirement:
+        if image is not None and image.pytorchs and not item.requirement and item.name == "numpy":
             continue  # the image has one, which pip leaves in place
         specifier = intended(found, item)
         two = re.match(r"(?:>=?|==|~=)\s*(2.*)", specifier, re.DOTALL)
