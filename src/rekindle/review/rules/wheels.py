@@ -275,8 +275,10 @@ def _others(subject: Subject) -> Iterator[Raised]:
         if torch is None or torch.version is None:
             yield from _files_alone(subject, found)
             continue
-        place = {"python": torch.python, "system": torch.system}
-        judged = partial(goes_with, torch=torch.version, line=torch.variant, **place, on_card=bool(subject.gpus))
+        judged = partial(
+            goes_with, torch=torch.version, line=torch.variant, python=torch.python, system=torch.system,
+            on_card=bool(subject.gpus),
+        )  # fmt: skip
         others = [each for each in found.wanted if each.wheel or each.name not in ("torch", "pytorch")]
         others = [each for each in others if each.applies(torch.system, torch.python)]
         listed = [each for each in others if each.source is None and not each.wheel]
