@@ -852,3 +852,20 @@ def test_a_file_of_poetrys_is_for_the_system_of_its_marker() -> None:
     )
     text = f'[tool.poetry.dependencies]\npython = "^3.10"\ntorch = [{files}]\n'
     assert "package-other-torch" not in {each.id for each in reviewed(text, "pyproject.toml", "RTX 3080").remarks}
+
+
+FORGE_FIRST = """\
+name: x
+channels: [conda-forge, pytorch]
+dependencies:
+  - pytorch>=1.11
+  - cudatoolkit>=11.7
+"""
+
+
+def test_conda_takes_the_first_channel_that_has_it() -> None:
+    first = review_script(read(FORGE_FIRST, name="environment.yml"), question_from_options(("RTX 3090",), driver="550"))
+    assert first.answered and not first.refused and not first.remarks
+    assert torches(FORGE_FIRST.replace(">=1.11", "=1.13.1"), "environment.yml") == [(4, "torch 1.13.1+cu117")]
+    other = FORGE_FIRST.replace("[conda-forge, pytorch]", "[pytorch, conda-forge]").replace(">=1.11", "=1.13.1")
+    assert {each.id for each in reviewed(other, "environment.yml", "RTX 3090").remarks} >= {"mkl-too-new"}

@@ -24,6 +24,7 @@ from rekindle.review.environment import comes_alone, environments_of
 from rekindle.review.packages import CUDNN, Install, Wanted, exact_version, excludes, parts_of
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.remark import Raised, raised
+from rekindle.review.script_torch import forge_first
 from rekindle.review.subject import Known, Subject, release_of
 from rekindle.review.trace import Invocation
 
@@ -237,7 +238,7 @@ def _mkl(subject: Subject) -> Iterator[Raised]:
     own = ("conda-forge",) if subject.says("(?i)miniforge|mambaforge") else ()  # which they ask behind what is named
     for torch in (each for state in environments_of(subject).final for each in state):
         found = next((each for each in condas if each.item.order == torch.order), None)
-        optional = found is not None and found.item.conditional and found.item.listed
+        optional = found is None or forge_first(found) or (found.item.conditional and found.item.listed)
         if found is None or optional or subject.notes or subject.stage(found.item.scope) in old:
             continue
         channels = (*found.channels, *own)
