@@ -805,3 +805,67 @@ def test_an_old_pin_of_sklearn_is_no_fault() -> None:
     listed = "sklearn==0.0\ntorch==2.6.0\n"
     assert [each.id for each in reviewed(listed, "requirements.txt", "RTX 3080").remarks] == []
     assert reviewed(listed.replace("0.0", "0.0.post1"), "requirements.txt", "RTX 3080").refused
+
+
+IMAGE = "FROM pytorch/pytorch:2.2.2-cuda11.8-cudnn8-devel\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "rules"),
+    [
+        (f"{IMAGE}RUN pip install torchvision\n", "Dockerfile", set()),
+        (f"{IMAGE}RUN pip install numpy opencv-python\n", "Dockerfile", {"numpy-two"}),
+        (f"{IMAGE}RUN pip install numpy opencv-python==4.8.1.78\n", "Dockerfile", set()),
+        ("torch==2.8.0+cu128\n", "constraints-gpu.txt", set()),
+        ("torch==2.8.0+cu128\n", "requirements-gpu.txt", {"local-no-index-list"}),
+        (
+            "pip install torch==2.2.0\npip install torch-scatter -f https://data.pyg.org/whl/torch-2.2.0+cpu.html\n",
+            "a.sh",
+            {"package-other-torch"},
+        ),
+    ],
+)
+def test_what_an_image_a_page_and_a_list_hold(text: str, name: str, rules: set[str]) -> None:
+    assert {each.id for each in reviewed(text, name, "RTX 3080").remarks} == rules
+
+
+def test_what_cibuildwheel_sets_is_what_its_builds_see() -> None:
+    text = """\
+jobs:
+  wheels:
+    runs-on: ubuntu-24.04
+    steps:
+      - run: python -m cibuildwheel .
+        env:
+          CIBW_ENVIRONMENT: >
+            A=1
+            TORCH_CUDA_ARCH_LIST="8.0 8.6"
+"""
+    assert reviewed(text, "wheels.yml", "RTX 2080").refused
+    assert not reviewed(text, "wheels.yml", "RTX 3080").refused
+
+
+def test_a_file_of_poetrys_is_for_the_system_of_its_marker() -> None:
+    files = ", ".join(
+        f'{{ markers = "sys_platform == \'{system}\'", url = "{WHL}/cu118/torch-2.1.0-cp310-cp310-{tag}.whl" }}'
+        for system, tag in (("linux", "linux_x86_64"), ("win32", "win_amd64"), ("darwin", "macosx_11_0_arm64"))
+    )
+    text = f'[tool.poetry.dependencies]\npython = "^3.10"\ntorch = [{files}]\n'
+    assert "package-other-torch" not in {each.id for each in reviewed(text, "pyproject.toml", "RTX 3080").remarks}
+
+
+FORGE_FIRST = """\
+name: x
+channels: [conda-forge, pytorch]
+dependencies:
+  - pytorch>=1.11
+  - cudatoolkit>=11.7
+"""
+
+
+def test_conda_takes_the_first_channel_that_has_it() -> None:
+    first = review_script(read(FORGE_FIRST, name="environment.yml"), question_from_options(("RTX 3090",), driver="550"))
+    assert first.answered and not first.refused and not first.remarks
+    assert torches(FORGE_FIRST.replace(">=1.11", "=1.13.1"), "environment.yml") == [(4, "torch 1.13.1+cu117")]
+    other = FORGE_FIRST.replace("[conda-forge, pytorch]", "[pytorch, conda-forge]").replace(">=1.11", "=1.13.1")
+    assert {each.id for each in reviewed(other, "environment.yml", "RTX 3090").remarks} >= {"mkl-too-new"}

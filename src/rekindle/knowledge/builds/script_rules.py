@@ -152,8 +152,8 @@ class CogTorch(Row, frozen=True, kw_only=True):
 class OnIndex(Row, frozen=True, kw_only=True):
     """What PyTorch's own index has beside torch; `torch-*` stands for every name that begins so.
 
-    Of `numpy_one`: releases that ask for NumPy 1, as requirements. Of `torch_alone`: what asks for torch and none of
-    its companions.
+    Of `numpy_one`: releases that ask for NumPy 1, as requirements. Of `numpy_two`: what asks for NumPy 2 today. Of
+    `torch_alone`: what asks for torch and none of its companions.
     """
 
     packages: tuple[str, ...]
@@ -189,6 +189,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     asks_torch: tuple[AsksTorch, ...]
     on_index: tuple[OnIndex, ...]
     numpy_one: tuple[OnIndex, ...]
+    numpy_two: tuple[OnIndex, ...]
     torch_alone: tuple[OnIndex, ...]
     cuda_default: tuple[CudaDefault, ...]
     cog_torch: tuple[CogTorch, ...]

@@ -309,7 +309,7 @@ class _ProjectReader:
             options = ["--index-url", address] if address else self._extra()
         else:
             name = re.match(r"[\w.-]+", word.text)
-            text, options = f"{name[0] if name else ''} @ {address}", []
+            text, options = f"{name[0] if name else ''} @ {address}" + (f" ; {marker}" if marker else ""), []
         return Word(text, word.raw, word.line), tuple(options)
 
     def _poetry(self, rows: dict[str, Any], *, conditional: bool = False) -> None:
@@ -327,7 +327,9 @@ class _ProjectReader:
                 index = self.indexes.get(str(row.get("source") or row.get("index")))
                 word = Word(text, text, line)
                 if address or index:
-                    taken, place = self._from(word, index or address, "", is_index=bool(index))
+                    taken, place = self._from(
+                        word, index or address, str(row.get("markers") or ""), is_index=bool(index)
+                    )
                     placed.setdefault((place, conditional), []).append(taken)
                 else:
                     usual.append(word)

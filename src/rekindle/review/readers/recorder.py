@@ -209,6 +209,9 @@ class Recorder:
             exported = item.how == "environment"
             own = (self.bodies or ((item.order, 0),)) if item.conditional else ()
             self.scope.put(item.name, Value(value, known, item.line, exported, item.order, own))
+        # What cibuildwheel sets for its builds.
+        for pair in re.finditer(r"(\w+)=(?:\"([^\"]*)\"|(\S*))", value) if name.startswith("CIBW_ENVIRONMENT") else ():
+            self.set(pair[1], pair[2] or pair[3] or "", line, how="environment")
         for part in re.split(r";|&&", value) if name.upper() in _RUN_LATER and known else ():
             self.run([Word(word, word, line) for word in part.strip("\"' ").split()], line, line, part)
         return item

@@ -24,6 +24,7 @@ from rekindle.review.environment import comes_alone, environments_of
 from rekindle.review.packages import CUDNN, Install, Wanted, exact_version, excludes, parts_of
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.remark import Raised, raised
+from rekindle.review.script_torch import forge_first
 from rekindle.review.subject import Known, Subject, release_of
 from rekindle.review.trace import Invocation
 
@@ -186,6 +187,11 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
         asks = _asked_for(subject, "torchvision") if not forge else []
         brought = ((found, each) for found, each in asks if each.wheel is None and found.verb in ("install", "create"))
         wanted = [(found, msgspec.structs.replace(item, requirement="")) for found, item in brought][:1]
+    newest = {name for row in script_rules().numpy_two for name in row.packages}
+    pips = [found for found in subject.installs if found.tool != "conda" and found.verb == "install"]
+    wanted += [
+        (found, each) for found in pips for each in found.wanted if each.name in newest and each.requirement == ""
+    ][:1]
     torch = subject.torch_at() or environments_of(subject).release()
     row = release_of(torch)
     if torch is None or row is None or not wanted:
@@ -210,7 +216,7 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
         return  # the last NumPy for it is a 1.x
     reason = "modules that were compiled with NumPy 1.x cannot be run in NumPy 2"
     for found, item in wanted:
-        if image is not None and "pytorch/pytorch:" in image.name and not item.requirement:
+        if image is not None and image.pytorchs and not item.requirement and item.name == "numpy":
             continue  # the image has one, which pip leaves in place
         specifier = intended(found, item)
         two = re.match(r"(?:>=?|==|~=)\s*(2.*)", specifier, re.DOTALL)
@@ -232,7 +238,7 @@ def _mkl(subject: Subject) -> Iterator[Raised]:
     own = ("conda-forge",) if subject.says("(?i)miniforge|mambaforge") else ()  # which they ask behind what is named
     for torch in (each for state in environments_of(subject).final for each in state):
         found = next((each for each in condas if each.item.order == torch.order), None)
-        optional = found is not None and found.item.conditional and found.item.listed
+        optional = found is None or forge_first(found) or (found.item.conditional and found.item.listed)
         if found is None or optional or subject.notes or subject.stage(found.item.scope) in old:
             continue
         channels = (*found.channels, *own)
