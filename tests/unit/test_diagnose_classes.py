@@ -34,6 +34,23 @@ def test_the_cause_and_the_thing_to_do_first(case: dict[str, str]) -> None:
     assert case["first"] in " ".join((found.fix.text, *found.fix.commands))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Got Forge working on my 5070 Ti in an hour, it runs great. How can I change the theme?",
+        "GTX 1080 and RTX 3060 in one PC. Both work in ComfyUI. Which of them should I sell?",
+        "My laptop has intel graphics and a RTX 4060. ComfyUI runs well on the 4060. How do I install the manager?",
+        "set CUDA_VISIBLE_DEVICES=1\ncall webui.bat\nWorks as it should, the second card is used. Thanks!",
+        "Task manager shows 80% GPU on the RTX 3080 while training. Is it possible to see VRAM there, too?",
+        "Since yesterday the RTX 4070 is not used fully, 30% GPU load in the best case. Before it was 95%.",
+        "stable-diffusion.cpp does not find my model file, is the path wrong? With the RTX 2070 it is fast.",
+        "RVC works on my GT 1030, just slow. Which settings are best for voice quality?",
+    ],
+)
+def test_where_all_is_well_no_cause_is_named(text: str) -> None:
+    assert not diagnose_text(text).causes
+
+
 def test_a_folder_is_no_package() -> None:
     found = diagnose_text("CUDA error (/src/csrc/ops.cu:12): no kernel image is available for execution\n").causes[0]
     assert found.label == "no_kernel_image"

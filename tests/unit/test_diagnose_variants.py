@@ -70,7 +70,6 @@ MISSED = frozenset(
         "sc07",
         "sc16",
         "sc22",
-        "sd13",
         "se26",
         "sf13",
         "sf48",

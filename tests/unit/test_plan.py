@@ -455,6 +455,11 @@ def test_an_extension_that_no_build_serves_the_card_with_is_not_built() -> None:
     assert "does without flash-attn then" in " ".join(both.out.split()) and "pip install xformers==" in both.out
 
 
+def test_extensions_may_be_a_list() -> None:
+    two = rekindle_command("plan", *WITH, "--with", "xformers", "--with", "flash-attn", "--json").json()
+    assert rekindle_command("plan", *WITH, "--with", "xformers, flash-attn", "--json").json() == two
+
+
 def test_an_extension_that_nobody_knows_is_not_called_answered() -> None:
     answer = rekindle_command("plan", *WITH, "--with", "no-such-thing")
     assert answer.code == 9 and "which wheel of no-such-thing fits" in " ".join(answer.out.split())
@@ -540,4 +545,6 @@ def test_a_card_alone_keeps_the_driver_that_is_there() -> None:
     seen = rekindle_command(
         *("plan", "--gpu", "GTX 1060 6GB", "--gpu", "RTX 5070", "--os", "linux", "--driver", "575.51.03")
     )
-    assert seen.code != 0 and "RTX 5070 alone gets official-wheel torch 2.13.0+cu129" in " ".join(seen.out.split())
+    said = " ".join(seen.out.split())
+    assert seen.code != 0 and "RTX 5070 alone gets official-wheel torch 2.13.0+cu129" in said
+    assert '`rekindle plan --gpu "GeForce RTX 5070" --os linux --driver 575.51.03`' in said

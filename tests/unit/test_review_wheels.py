@@ -20,6 +20,7 @@ RULES = frozenset(
         "python-not-supported",
         "musl-no-wheel",
         "torch-replaced",
+        "torch-replaced-breaks",
         "torch-replaced-not-for-the-card",
         "yaml-number",
     }

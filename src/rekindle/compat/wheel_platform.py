@@ -12,6 +12,7 @@ from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import CudaLine
+from rekindle.model.torch_pin import CPU
 
 # `torch2.6cxx11abiFALSE`, `pt24cu121`, `torch280`, `torch-2.5.0+cu121.html`, `cu121/torch2.1.0/index.html`.
 _TORCH = re.compile(r"(?:torch|pt)[-_]?v?(\d{1,2}\.\d{1,2}|(\d)(\d{1,2}?)(?=0?(?:cu|cp|[-_+.]|$)))")
@@ -20,6 +21,7 @@ _ABI = re.compile(r"(?i)cxx11abi[-_]?(true|false)")
 _PYTHON = re.compile(r"-cp(\d)(\d{1,2})-(?!abi3)")
 _SYSTEM = re.compile(r"-(?:many)?(linux|win|macosx)[\w.]*\.whl\Z")
 _SYSTEMS = {"linux": "linux", "win": "windows", "macosx": "macos"}
+_CPU = re.compile(r"(?<![A-Za-z])cpu(?![A-Za-z])")
 _SOURCE = "the name of the file, which its makers choose by what it was built with"
 
 
@@ -81,8 +83,10 @@ def goes_here(built: BuiltFor, *, python: str | None, system: str) -> Clash | No
     return None
 
 
-def goes_with(built: BuiltFor, *, torch: str, line: str | None, python: str | None, system: str) -> Judgement:
-    """Whether a file that was built for one torch goes with another."""
+def goes_with(
+    built: BuiltFor, *, torch: str, line: str | None, python: str | None, system: str, on_card: bool = False
+) -> Judgement:
+    """Whether a file that was built for one torch goes with another, and with what runs on a card."""
     if clash := goes_here(built, python=python, system=system):
         return clash
     have = Version(torch)
@@ -95,6 +99,8 @@ def goes_with(built: BuiltFor, *, torch: str, line: str | None, python: str | No
     abi = same_abi(built.shown, own, official_abi(have, line)) if system == "linux" else None
     cuda = CudaLine.parse(line)
     runtime = same_cuda(built.shown, Version(built.cuda), cuda.cuda) if built.cuda is not None and cuda else None
+    if on_card and line != CPU and built.torch is not None and built.cuda is None and _CPU.search(built.name):
+        return _clash(built, "the CPU", f"torch {torch} runs on a GPU here, which it does not reach")
     for answer in (abi, runtime):
         if isinstance(answer, Clash):
             return answer

@@ -7,10 +7,10 @@ import msgspec
 from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
-from rekindle.diagnose import cards
 from rekindle.diagnose.driver_facts import version_of
 from rekindle.diagnose.evidence import in_one_machine
 from rekindle.diagnose.facts import Facts
+from rekindle.knowledge.gpu.gpus import spelled
 from rekindle.stack.resolver import resolve
 from rekindle.stack.route import Route
 from rekindle.stack.rules import RouteKind
@@ -115,9 +115,7 @@ def _names(facts: Facts) -> list[str]:
     """The card by its name where that leaves nothing open, else by its capability."""
     numbers = sorted(set(facts.gpus))
     if facts.gpu_name and len(numbers) == 1:
-        found = cards.cards_in_text(f"GPU: {facts.gpu_name}")
-        if found and found[0][0] == numbers[0]:
-            return [facts.gpu_name]
+        return [spelled(facts.gpu_name, (numbers[0],))]
     return [gpu.sm for gpu in numbers]
 
 

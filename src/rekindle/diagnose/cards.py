@@ -58,6 +58,7 @@ _OF_SERIES = re2.compile(
     r"|\b([2-5]0|1[06])[ -]?(?:xx|series) (?:\w+ )?(?:card|gpu)"
     r"|\b(10[5-8]0)(?: ?ti)? (?:system|machine|server|node|box|card|gpu)\b"
 )
+_MADE_FOR = Capability(5, 0)
 _FAMILY = re2.compile(
     rf"\b(?:NVIDIA|GeForce|Tesla|Quadro|(?:GTX|RTX|GT)(?:\d{{3,4}}(?:Ti|ti)?)?|TITAN|(?i:Jetson)|{_TI}|{_CENTRE})\b"
 )
@@ -97,7 +98,7 @@ _DRIVER = re2.compile(r"\.[\dx]")
 _UNTICKED = ("- [ ]", "[ ]", "* [ ]")
 _NOT = re2.compile(
     r"(?i)\b(?:not|no (?:longer|GPU|CUDA|card)|fails?|failed|never|until|used to|before|only|\w+n.t"
-    r"|try(?:ing)?|tried|get (?:it|this) to|on the (?:node|host))\b"
+    r"|try(?:ing)?|tried|get (?:it|this) to|in the (?:ui|console|terminal|browser)|on the (?:node|host))\b"
 )
 
 
@@ -133,18 +134,15 @@ def in_line(text: str, *, title: bool = False) -> list[tuple[Capability, str | N
     names = cards_in_text(text, title=title)
     # A program made for two makers numbers the other's cards in the same words.
     for match in _CAPABILITY.finditer(text) if not _OTHERS.search(text) else ():
-        number = next(group for group in match.groups() if group)
+        number = next(group for group in match.groups() if group).replace(", ", ".")
         if not _DEMANDED.search(text[: match.start()]):
-            return [(_number(number), names[0][1] if names else None)]
+            # TensorRT writes `0x809`.
+            number = f"{number[2]}.{number[4]}" if number.startswith("0x") else number
+            return [(Capability.parse(number), names[0][1] if names else None)]
     # What `lspci -nn` and the kernel call a card: `10de:1bb3`.
     pci = _PCI.search(text)
     capability = _capability(pci.group(1).lower()) if pci and not names else None
     return [(capability, None)] if capability else [*names]
-
-
-def _number(text: str) -> Capability:
-    """`8.9`, `(8, 9)` and the `0x809` of TensorRT."""
-    return Capability.parse(f"{text[2]}.{text[4]}" if text.startswith("0x") else text.replace(", ", "."))
 
 
 def unread(text: str) -> list[str]:
@@ -208,7 +206,8 @@ def chips(name: str) -> str | None:
 def _capability(name: str) -> Capability | None:
     """None where no card has the name, or cards of several capabilities do."""
     every = {capability for match in _cards(name) for capability in match.capabilities}
-    return every.pop() if len(every) == 1 else None
+    # Where even the best of them is too old for what is made today, it stands for all.
+    return max(every) if len(every) == 1 or max(every, default=_MADE_FOR) < _MADE_FOR else None
 
 
 @lru_cache(maxsize=256)

@@ -279,21 +279,24 @@ def _gather(
     found = said | found | {"installs": (*found.get("installs", ()), *said.get("installs", ()))}
     systems["linux"] += "jetson" in found
     if any(systems.values()):
-        found["os"] = "windows" if systems["windows"] >= systems["linux"] else "linux"
+        # Whoever names both and WSL runs it there.
+        found["os"] = "windows" if systems["windows"] >= systems["linux"] + 2 * ("wsl" in found) else "linux"
     signs = frozenset(name for name in found if name not in Facts.__struct_fields__) - {"wanted", "free", "capacity"}
     if {"jetson", "torch_works"} <= signs:
         signs |= {"nvidia_torch"}
     # Where a card of NVIDIA is in the story, it is that one that the log is about.
     ours = seen or found.get("driver") or signs & {"nvidia", "smi", "jetson"}
     vendor = next((named for sign, named in _VENDORS.items() if sign in signs and not ours), None)
+    sizes = {name: _mebibytes(found[name]) for name in ("wanted", "free", "capacity") if name in found}
     facts = Facts(
         gpus=tuple(seen),
         gpu_name=seen[min(seen)] if seen else None,
         signs=tuple(sorted(signs)),
         vendor=vendor,
         told=by_words,
-        memory_free=_much_free(found.get("wanted"), found.get("free")),
-        memory_beyond=_beyond(found.get("wanted"), found.get("capacity")),
+        # 26 MiB were refused with 21 GiB free: the memory is not what was missing.
+        memory_free=sizes["free"] > max(1024, 4 * sizes["wanted"]) if {"free", "wanted"} <= sizes.keys() else None,
+        memory_beyond=sizes["wanted"] > sizes["capacity"] if {"wanted", "capacity"} <= sizes.keys() else None,
         **{name: value for name, value in found.items() if name in Facts.__struct_fields__},
     )
     return _covered(facts if known is None else _over(facts, known)), tuple(entities.values())
@@ -307,16 +310,6 @@ _NOBODYS = re2.compile(
 _HOME = re2.compile(r"(?i)^(?:/home/[^/]+|[a-z]:\\Users\\[^\\]+)")
 _VENDORS = {"amd": "amd", "intel": "intel", "mac": "apple"}
 _UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0}
-
-
-def _much_free(wanted: str | None, free: str | None) -> bool | None:
-    """26 MiB were refused with 21 GiB free: the memory is not what was missing."""
-    return _mebibytes(free) > max(1024, 4 * _mebibytes(wanted)) if wanted and free else None
-
-
-def _beyond(wanted: str | None, capacity: str | None) -> bool | None:
-    """More is asked for at once than the card has in all."""
-    return _mebibytes(wanted) > _mebibytes(capacity) if wanted and capacity else None
 
 
 def _mebibytes(text: str) -> float:

@@ -214,9 +214,15 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
             return None
         if advised is not None:
             text, commands = f"{text} {advised.text}", (*commands, *advised.commands)
-    placed = tuple(_where(each, facts) for each in commands)
+    placed = tuple(_in_prompt(_where(each, facts), facts) for each in commands)
     inside = any(str(each).startswith(("./", ".\\")) for each in placed)
     return Fix(text=f"{text} Run it in the program's folder." if inside else text, commands=placed)
+
+
+def _in_prompt(command: Command, facts: Facts) -> Command:
+    if "cmd" not in facts.signs or not command.environment or command.system != "windows":
+        return command
+    return Command(*command.words, environment=command.environment, system="windows", shell=Shell.CMD)
 
 
 def _native(command: Command, distribution: str | None) -> Command | None:

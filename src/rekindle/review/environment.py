@@ -120,6 +120,8 @@ class ScriptEnvironments:
             if torch is not None:
                 inside = isinstance(point, Image) or point.program in APPTAINER
                 self._states[(point.scope, "" if inside else str(torch.name))] = [torch]
+                # PyTorch's own images have it beside torch.
+                self._packages[(point.scope, "")] = {"torchvision"} if image is not None and image.pytorchs else set()
             if isinstance(point, Invocation):
                 self._command(point)
 

@@ -154,6 +154,12 @@ def serves(torch: ScriptTorch, situation: Situation) -> Judgement:
     found = [] if torch.kind == "other" or torch.version is None else _offers(torch, situation)
     if not found:
         return _otherwise(torch, situation)
+    if torch.kind == "conda-forge":
+        # conda takes no build that the driver does not run, and asks for nothing about the card.
+        free = msgspec.structs.replace(situation, driver=None)
+        driven = (each for each in found if isinstance(_considered(each, situation), Fits))
+        other = (each for each in found if isinstance(_considered(each, free), Clash))
+        found = [*driven, *other] or found
     answers = [_considered(offer, situation) for offer in found]
     clashes = [each for each in answers if isinstance(each, Clash)]
     if len(clashes) == len(answers):

@@ -14,26 +14,15 @@ from rekindle.core.version import Version
 from rekindle.model.requirement import canonical_name, holds, place, requirement
 from rekindle.review.trace import Invocation, Word, program_of
 
-_VALUED = frozenset(
-    {"-r", "-c", "-i", "-f", "-t", "-d", "-w", "-n", "-p", "--index-url", "--extra-index-url", "--find-links"}
-    | {"--target", "--requirement", "--constraint", "--python", "--wheel-dir", "--dest", "--prefix", "--root", "--name"}
-    | {"--config-settings", "--config-setting", "-C", "--global-option", "--install-option", "--no-binary"}
-    | {"--only-binary", "--platform", "--python-version", "--abi", "--implementation", "--timeout", "--retries"}
-    | {"--trusted-host", "--cache-dir", "--channel", "--log", "--progress-bar", "--upgrade-strategy", "--file"}
-    | {"--index", "--torch-backend", "--default-index", "--proxy", "--src", "--report", "--group", "-G", "--source"}
-    | {
-        "--exclude-newer",
-        "--project",
-        "--directory",
-        "--extra",
-        "-E",
-        "--requirements",
-        "--constraints",
-        "--override",
-        "--feature",
-    }
-    | {"--upgrade-package", "-P", "--manifest-path", "--index-strategy", "--link-mode", "--platform-tag", "--optional"}
-)
+_WITH_A_VALUE = """
+-r -c -i -f -t -d -w -n -p --index-url --extra-index-url --find-links --target --requirement --constraint --python
+--wheel-dir --dest --prefix --root --name --config-settings --config-setting -C --global-option --install-option
+--no-binary --only-binary --platform --python-version --abi --implementation --timeout --retries --trusted-host
+--cache-dir --channel --log --progress-bar --upgrade-strategy --file --index --torch-backend --default-index --proxy
+--src --report --group -G --source --exclude-newer --project --directory --extra -E --requirements --constraints
+--override --feature --upgrade-package -P --manifest-path --index-strategy --link-mode --platform-tag --optional
+"""
+_VALUED = frozenset(_WITH_A_VALUE.split())
 _FLAGS = """
 --upgrade --user --no-deps --pre --quiet --verbose --yes --editable --no-cache-dir --force-reinstall
 --ignore-installed --no-build-isolation --no-index --prefer-binary --debug --disable-pip-version-check --no-input

@@ -113,8 +113,11 @@ def by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptTo
         return msgspec.structs.replace(base, kind="other", question=words, by=asks.name, line=asks.line)
     named = {each.name for each in found.wanted}
     pytorchs = bool(re.search(r"\bpytorch\b", channels)) or "pytorch-cuda" in named
-    forge = "conda-forge" in channels and not pytorchs
-    unsaid = next((each for each in found.wanted if each.name in _CONDA_CUDA and _UNSAID.search(each.raw)), None)
+    forge = ("conda-forge" in channels and not pytorchs) or forge_first(found)
+    unsaid = next(
+        (each for each in found.wanted if each.name in _CONDA_CUDA and _UNSAID.search(each.requirement or each.raw)),
+        None,
+    )
     if unsaid is not None and asks.build == "":
         words = f"which CUDA `{unsaid.raw[:60]}` is"
         return msgspec.structs.replace(base, kind="other", question=words, by=asks.name, line=asks.line)
@@ -136,8 +139,10 @@ def by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptTo
     if built and line is None:
         line = CudaLine(Version(built[3] or f"{built[1]}.{built[2]}")).name
     exact = exact_version(asks.requirement)
+    forge = forge and not (pytorchs and _of_conda_forge(found, asks, base) is None)
     if forge and line != CPU and (build := _of_conda_forge(found, asks, base)):
-        pins = any(each.name in _CONDA_CUDA and each.requirement for each in found.wanted)
+        # Of a range conda takes what the driver runs.
+        pins = any(each.name in _CONDA_CUDA and (each.requirement or ">")[0] != ">" for each in found.wanted)
         return msgspec.structs.replace(
             base, version=build.torch, variant=CudaLine(build.cuda).name if pins else None, pinned=exact is not None,
             by=asks.name, line=asks.line, kind="conda-forge",
@@ -156,6 +161,15 @@ def by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptTo
     if version is None:
         return msgspec.structs.replace(torch, question=f"which torch `{asks.raw.strip()[:60]}` is")
     return torch
+
+
+def forge_first(found: Install) -> bool:
+    """conda takes a package from the first channel that has it; `pytorch-cuda` is in PyTorch's own alone."""
+    places = [
+        each.rpartition("/")[2] for each in found.channels if each.rpartition("/")[2] in ("conda-forge", "pytorch")
+    ]
+    named = any(each.name == "pytorch-cuda" or "pytorch::" in each.raw for each in found.wanted)
+    return places[:1] == ["conda-forge"] and not named
 
 
 def _of_conda_forge(found: Install, asks: Wanted, base: ScriptTorch) -> CondaBuild | None:

@@ -262,7 +262,7 @@ class TypedWish(msgspec.Struct, frozen=True, kw_only=True):
             toolset=read_toolset(self.toolset) if self.toolset is not None else None,
             profile=self.profile,
             needs=wants,
-            extensions=tuple(dict.fromkeys(map(read_extension, self.extensions))),
+            extensions=tuple(dict.fromkeys(read_extension(one) for each in self.extensions for one in each.split(","))),
             prefer=Prefer(self.prefer),
             community=self.community,
             configured_index=self.configured_index,

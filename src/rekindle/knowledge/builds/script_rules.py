@@ -31,15 +31,21 @@ class Pin(Row, frozen=True, kw_only=True):
     why: str
     instead: str
     system: str | None = None
+    works: str = ""
+    """The one release of a dead name that is none."""
     pip_from: Version | None = None
     """It is the metadata that this pip and newer ones no longer read."""
 
 
 class LeastPython(Row, frozen=True, kw_only=True):
-    """Releases of a package from which on it needs a newer Python, each with that Python."""
+    """Releases of a package from which on it needs a newer Python, each with that Python.
+
+    `until`: the first releases that take a newer Python, each with the newest one that those before it take.
+    """
 
     package: str
-    releases: tuple[tuple[Version, Version], ...]
+    releases: tuple[tuple[Version, Version], ...] = ()
+    until: tuple[tuple[Version, Version], ...] = ()
 
 
 class Switch(Row, frozen=True, kw_only=True):
@@ -146,8 +152,8 @@ class CogTorch(Row, frozen=True, kw_only=True):
 class OnIndex(Row, frozen=True, kw_only=True):
     """What PyTorch's own index has beside torch; `torch-*` stands for every name that begins so.
 
-    Of `numpy_one`: releases that ask for NumPy 1, as requirements. Of `torch_alone`: what asks for torch and none of
-    its companions.
+    Of `numpy_one`: releases that ask for NumPy 1, as requirements. Of `numpy_two`: what asks for NumPy 2 today. Of
+    `torch_alone`: what asks for torch and none of its companions.
     """
 
     packages: tuple[str, ...]
@@ -183,6 +189,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     asks_torch: tuple[AsksTorch, ...]
     on_index: tuple[OnIndex, ...]
     numpy_one: tuple[OnIndex, ...]
+    numpy_two: tuple[OnIndex, ...]
     torch_alone: tuple[OnIndex, ...]
     cuda_default: tuple[CudaDefault, ...]
     cog_torch: tuple[CogTorch, ...]
@@ -212,6 +219,13 @@ def needs_python(package: str, version: Version, python: Version) -> tuple[Versi
     every = [each for row in script_rules().least_python if row.package == package for each in row.releases]
     needs = max((least for first, least in every if first <= version), default=python)
     return (needs, min(first for first, least in every if least > python)) if needs > python else None
+
+
+def last_python(package: str, version: Version, python: Version) -> tuple[Version, Version] | None:
+    """The newest Python that a release takes, and the first release that takes this one; None where it is taken."""
+    rows = (row for row in script_rules().least_python if row.package == package)
+    old = [each for row in rows for each in row.until if version < each[0] and each[1] < python]
+    return (min(last for _, last in old), max(first for first, _ in old)) if old else None
 
 
 def cog_line(torch: str, cuda: str | None) -> str | None:

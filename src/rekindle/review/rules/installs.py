@@ -15,7 +15,7 @@ from rekindle.compat.library_card import brought_by
 from rekindle.compat.package import takes_mkl
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
-from rekindle.knowledge.builds.script_rules import needs_python, script_rules
+from rekindle.knowledge.builds.script_rules import last_python, needs_python, script_rules
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.builds import image_system
@@ -24,6 +24,7 @@ from rekindle.review.environment import comes_alone, environments_of
 from rekindle.review.packages import CUDNN, Install, Wanted, exact_version, excludes, parts_of
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.remark import Raised, raised
+from rekindle.review.script_torch import forge_first
 from rekindle.review.subject import Known, Subject, release_of
 from rekindle.review.trace import Invocation
 
@@ -179,12 +180,18 @@ def _companions(subject: Subject) -> Iterator[Raised]:
 
 def _numpy(subject: Subject) -> Iterator[Raised]:
     wanted = [(found, item) for found, item in _asked_for(subject, "numpy") if found.verb != "uninstall"]
-    if not wanted and not any(found.lists for found in subject.installs) and not subject.trace.images:
+    lists = [(name, found.item) for found in subject.installs for name in found.lists]
+    if not wanted and all(subject.lies_beside(*each) for each in lists) and not subject.trace.images:
         # torchvision asks for NumPy, in any version; conda-forge's is held by what it was compiled with.
         forge = any(torch.kind == "conda-forge" for state in environments_of(subject).final for torch in state)
         asks = _asked_for(subject, "torchvision") if not forge else []
         brought = ((found, each) for found, each in asks if each.wheel is None and found.verb in ("install", "create"))
         wanted = [(found, msgspec.structs.replace(item, requirement="")) for found, item in brought][:1]
+    newest = {name for row in script_rules().numpy_two for name in row.packages}
+    pips = [found for found in subject.installs if found.tool != "conda" and found.verb == "install"]
+    wanted += [
+        (found, each) for found in pips for each in found.wanted if each.name in newest and each.requirement == ""
+    ][:1]
     torch = subject.torch_at() or environments_of(subject).release()
     row = release_of(torch)
     if torch is None or row is None or not wanted:
@@ -209,7 +216,7 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
         return  # the last NumPy for it is a 1.x
     reason = "modules that were compiled with NumPy 1.x cannot be run in NumPy 2"
     for found, item in wanted:
-        if image is not None and "pytorch/pytorch:" in image.name and not item.requirement:
+        if image is not None and image.pytorchs and not item.requirement and item.name == "numpy":
             continue  # the image has one, which pip leaves in place
         specifier = intended(found, item)
         two = re.match(r"(?:>=?|==|~=)\s*(2.*)", specifier, re.DOTALL)
@@ -225,13 +232,16 @@ def _mkl(subject: Subject) -> Iterator[Raised]:
     """PyTorch's own conda builds take any MKL; conda-forge, where it comes before the defaults, has the newest."""
     condas = [found for found in subject.installs if found.tool == "conda"]
     held = ("mkl", "intel-openmp")  # an MKL asks for the OpenMP of its own release
-    pins = [item.requirement for found in condas for item in found.wanted if item.name in held]
+    pins = [(found, item.requirement) for found in condas for item in found.wanted if item.name in held]
+    old = {subject.stage(found.item.scope) for found, asked in pins if asked and excludes(asked, "2025.0.0")}
     first = limits.since("mkl-without-ijit")
-    if any(asked and excludes(asked, "2025.0.0") for asked in pins) or subject.notes:
-        return
+    own = ("conda-forge",) if subject.says("(?i)miniforge|mambaforge") else ()  # which they ask behind what is named
     for torch in (each for state in environments_of(subject).final for each in state):
         found = next((each for each in condas if each.item.order == torch.order), None)
-        channels = found.channels if found is not None and not found.item.conditional else ()
+        optional = found is None or forge_first(found) or (found.item.conditional and found.item.listed)
+        if found is None or optional or subject.notes or subject.stage(found.item.scope) in old:
+            continue
+        channels = (*found.channels, *own)
         forge = next((at for at, name in enumerate(channels) if "conda-forge" in name), len(channels))
         if forge == len(channels) or "defaults" in channels[:forge] or torch.kind != "conda":
             continue
@@ -301,6 +311,7 @@ def _pins(subject: Subject) -> Iterator[Raised]:
             named = [pin for pin in script_rules().pin if pin.package == item.name]
             named = [pin for pin in named if pin.system in (None, here) or (subject.notes and pin.versions)]
             dead = next((pin for pin in named if not pin.versions), None)
+            dead = dead if dead is None or item.requirement != f"=={dead.works}" else None
             if dead is not None and found.tool != "conda" and item.source is None and item.wheel is None:
                 right = subject.rewritten(item.line, rf"(?<![\w-]){re.escape(item.raw)}(?![\w-])", dead.instead)
                 yield raised(
@@ -316,6 +327,12 @@ def _pins(subject: Subject) -> Iterator[Raised]:
                 )  # fmt: skip
             if exact is None:
                 continue
+            last = last_python(item.name, exact, python.version) if python else None
+            if python is not None and last is not None and item.source is None:
+                yield raised(
+                    "pin-for-older-python", item.line, requirement=f"{item.name}=={exact}", last=last[0],
+                    python=python.version, instead=f"{item.name}>={last[1]}",
+                )  # fmt: skip
             pins = [pin for pin in named if pin.versions and not excludes(pin.versions, str(exact))]
             spoken = f"{item.name}=={exact}"
             for pin in pins:

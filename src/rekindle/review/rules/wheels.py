@@ -275,7 +275,10 @@ def _others(subject: Subject) -> Iterator[Raised]:
         if torch is None or torch.version is None:
             yield from _files_alone(subject, found)
             continue
-        judged = partial(goes_with, torch=torch.version, line=torch.variant, python=torch.python, system=torch.system)
+        judged = partial(
+            goes_with, torch=torch.version, line=torch.variant, python=torch.python, system=torch.system,
+            on_card=bool(subject.gpus),
+        )  # fmt: skip
         others = [each for each in found.wanted if each.wheel or each.name not in ("torch", "pytorch")]
         others = [each for each in others if each.applies(torch.system, torch.python)]
         listed = [each for each in others if each.source is None and not each.wheel]
@@ -363,6 +366,8 @@ def _local(subject: Subject) -> Iterator[Raised]:
             local = re.search(r"==[\w.]+\+(\w+)", requirement)
             if local and wanted.name in ("torch", *PROJECTS) and alone:
                 listed = subject.document.dialect in LISTS or found.item.listed
+                if re.search(r"(?i)constraints?\b[^\\/]*\Z", subject.document.name):
+                    continue  # which only says what a command may take
                 rule = "local-no-index-list" if listed else "local-no-index"
                 index = index_of(local[1])
                 yield raised(rule, wanted.line, text=f"{wanted.name}{requirement}", index=index)
