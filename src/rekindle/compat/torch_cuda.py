@@ -133,7 +133,7 @@ def any_code(torch: str | None, line: str | None, card: Capability) -> Judgement
         text = f"no PyTorch has code for a GPU of capability {card}: {row.torch.removeprefix('never: ')}"
         return Clash(sentence=text, source=row.source)
     said = CudaLine.parse(line)
-    cudas = [said.cuda] if said else _cudas(torch)
+    cudas = [said.cuda] if said else cudas_of(torch)
     able = able_toolkits(card)
     known = max(cudas, default=None)
     # The tables of toolkits begin at 9.0: what compiles for a card there may have been older.
@@ -184,7 +184,7 @@ def torch_is_known(torch: str | None) -> bool:
         return False
 
 
-def _cudas(torch: str | None) -> list[Version]:
+def cudas_of(torch: str | None) -> list[Version]:
     """Every CUDA that a release was published with; of an early one the newest, which the others are older than."""
     if torch is None:
         return []

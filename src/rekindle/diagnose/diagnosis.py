@@ -313,9 +313,12 @@ class RankedCause(msgspec.Struct, frozen=True, kw_only=True):
 
 def ranked(found: Sequence[SignatureMatch], events: Sequence[Event], pairs: Sequence[Judged]) -> list[RankedCause]:
     """The causes, the one to fix first in front. Soft signs count only where the work did not succeed."""
-    broken = failed(events) or judge(events).outcome is not LogOutcome.NONE
+    told = any(event.kind in _TELLING and event.hit for event in events)
+    broken = told or judge(events).outcome is not LogOutcome.NONE
     solid = [match for match in found if not match.signature.soft or broken]
-    if _goes_on_regardless(events):
+    # A program that trains or serves, with no error anywhere, is not stopped by what it was warned of.
+    going = [event for event in events if event.kind is LineKind.GOING and event.tool == "any"]
+    if len(going) > 1 and not told and not complained(events):
         solid = [match for match in solid if not match.cause.running]
     last = max((event.number for event in events if event.kind is LineKind.ERROR), default=0)
     # A warning of Python that a library does without a part of it: what stops the program is another error.
@@ -345,17 +348,6 @@ def _weighed(entry: RankedCause, entries: Sequence[RankedCause], events: Sequenc
     told = first.signature.warns if kind is LineKind.WARNING else kind is LineKind.ERROR or weight >= _ONE_CAUSE
     last = told and first.event.number >= max(errors, default=0) and weight >= SPECIFIC
     return msgspec.structs.replace(entry, sure=VERY_LIKELY) if last else entry
-
-
-def failed(events: Sequence[Event]) -> bool:
-    """Whether the log itself says that something went wrong: an error or the report of one."""
-    return any(event.kind in _TELLING and event.hit for event in events)
-
-
-def _goes_on_regardless(events: Sequence[Event]) -> bool:
-    """A program that trains or serves, with no error anywhere, is not stopped by what it was warned of."""
-    going = [event for event in events if event.kind is LineKind.GOING and event.tool == "any"]
-    return len(going) > 1 and not failed(events) and not complained(events)
 
 
 def _entry(label: str, matches: list[SignatureMatch], agreed: bool) -> RankedCause:

@@ -54,6 +54,7 @@ def judged(facts: Facts) -> tuple[Judged, ...]:
     signs, told = {*facts.signs}, {*facts.told}
     # What only a person says counts where something goes wrong in the way that the pair makes it go wrong.
     trouble, unbuilt = bool({*_TROUBLE} & signs), "cuda_build" in signs and bool({"unbuilt", "unused"} & signs)
+    unbuilt = unbuilt or {"nvcc_ran", "uninstalled"} <= signs
     sure = trouble or not {"torch", "variant"} & told
     return (*_of_driver(facts, sure), *_of_card(facts, sure, trouble), *_of_torch(facts, trouble, unbuilt))
 
@@ -67,14 +68,12 @@ def _of_driver(facts: Facts, sure: bool) -> Iterator[Judged]:
         answer = driver_cuda.runs(driver, line.cuda)
         alone = "torch_works" not in facts.signs and sure
         yield _said("driver and CUDA of torch", answer, "driver_too_old", alone=alone)
-    image = version_of(facts.cuda) if "docker" in facts.signs else None
-    if driver and image:
-        answer = driver_cuda.runs(driver, image)
-        yield _said("driver and CUDA of the image", answer, "driver_too_old", alone=bool({*_TROUBLE} & {*facts.signs}))
+    broken, image = bool({*_TROUBLE} & {*facts.signs}), "docker" in facts.signs and version_of(facts.cuda)
     asked = driver_facts.cuda_in_name(facts.cuda_package)
-    if driver and asked:
-        answer = driver_cuda.runs(driver, asked)
-        yield _said(f"driver and CUDA of {facts.cuda_package}", answer, "driver_too_old")
+    for what, wanted, alone in (("the image", image, broken), (facts.cuda_package, asked, True)):
+        if driver and wanted:
+            answer = driver_cuda.runs(driver, wanted)
+            yield _said(f"driver and CUDA of {what}", answer, "driver_too_old", alone=alone)
     windows = [driver_card.window(each, facts.counting) for each in set(facts.gpus)]
     if "one_machine" in facts.signs and driver_card.common(windows).empty:
         clash = Clash(sentence="no driver has all of these cards", source="NVIDIA: supported-GPU lists of the drivers")
@@ -148,8 +147,9 @@ def _of_torch(facts: Facts, trouble: bool, unbuilt: bool) -> Iterator[Judged]:
         answer = toolkit_card.compiles(cuda, card, _called(card, facts))
         alone = unbuilt or ("names_torch" not in facts.signs and "cuda" not in facts.told)
         yield _said("toolkit and card", answer, "cuda_arch_unsupported_by_nvcc", alone=alone)
-    if cuda and line:
-        answer = extension_torch.same_cuda("what the toolkit compiles", cuda, line.cuda)
+    built = line.cuda if line else max(torch_cuda.cudas_of(facts.torch), default=None)
+    if cuda and built and (line or cuda.major > built.major):
+        answer = extension_torch.same_cuda("what the toolkit compiles", cuda, built)
         alone = unbuilt or "compiled_with" in facts.signs
         yield _said("toolkit and CUDA of torch", answer, "cuda_torch_version_mismatch", alone=alone)
     if cuda and facts.gcc:

@@ -123,7 +123,8 @@ def _done(spoken: Sequence[Event], errors: Sequence[Event]) -> int:
         hollow.add(_SMI)
     signs = (event for event in spoken if event.kind is LineKind.SUCCESS and event.tool not in hollow)
     done = max((event.number for event in signs), default=0)
-    return spoken[-1].number if not done and _ended_with_the_last_step(spoken) else done
+    steps = [step for event in spoken[-6:] if (step := _LAST_STEP.match(event.text))]
+    return spoken[-1].number if not done and steps and steps[-1].group(1) == steps[-1].group(2) else done
 
 
 def _goes_on(spoken: Sequence[Event]) -> bool:
@@ -138,11 +139,6 @@ def _goes_on(spoken: Sequence[Event]) -> bool:
     plain = (event for event in spoken if event.kind is LineKind.TEXT and event.number > after)
     # What ends like a statement is a line of source that a compiler shows.
     return not any(_looks(event) >= _SUSPICIOUS for event in plain if not event.text.endswith((";", "{", "}")))
-
-
-def _ended_with_the_last_step(spoken: Sequence[Event]) -> bool:
-    steps = [step for event in spoken[-6:] if (step := _LAST_STEP.match(event.text))]
-    return bool(steps) and bool(steps[-1].group(1) == steps[-1].group(2))
 
 
 def _most_like_a_failure(spoken: Sequence[Event], failures: Sequence[Event]) -> list[Event]:

@@ -125,7 +125,9 @@ class LogScanner:
             return
         self._rest = data[end:]
         block = self._without_keys(data[:end])
-        if self._dropped and _is_full(block):
+        lines = block[:_BEGINNING].split(b"\n") if self._dropped else []
+        # Whether most lines of its beginning are candidates.
+        if 2 * sum(PREFILTER.search(line) is not None for line in lines) > len(lines):
             self._pass(self._flood)
             self._flood = block
         else:
@@ -236,12 +238,6 @@ class LogScanner:
         low, high = out[0], out[-1]
         self._hits = self._hits[:KEPT] + self._hits[-KEPT // 2 :]
         self._lines = {n: line for n, line in self._lines.items() if n < low or n > high}
-
-
-def _is_full(block: bytes) -> bool:
-    """Whether most lines of its beginning are candidates."""
-    lines = block[:_BEGINNING].split(b"\n")
-    return 2 * sum(PREFILTER.search(line) is not None for line in lines) > len(lines)
 
 
 def _split(block: bytes) -> Iterator[bytes]:
