@@ -96,6 +96,21 @@ def test_an_environment_gives_pip_no_options(tmp_path: Path, name: str, version:
     assert not any("127.0.0.1" in str(word) for word in words)
 
 
+def _environment(root: Path) -> Environment:
+    python = root / "bin" / "python"
+    python.parent.mkdir()
+    python.touch()
+    return Environment(
+        root=str(root),
+        os=paths.system(),
+        kind="venv",
+        python=None,
+        site_packages=(),
+        interpreter=str(python),
+        has_headers=False,
+    )
+
+
 def test_uv_does_not_obey_the_folder_one_stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A `uv.toml` there named the index that torch was taken from."""
     started: list[object] = []
@@ -106,23 +121,28 @@ def test_uv_does_not_obey_the_folder_one_stands_in(tmp_path: Path, monkeypatch: 
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(installer.run, "call", call)
-    python = tmp_path / "bin" / "python"
-    python.parent.mkdir()
-    python.touch()
-    environment = Environment(
-        root=str(tmp_path),
-        os=paths.system(),
-        kind="venv",
-        python=None,
-        site_packages=(),
-        interpreter=str(python),
-        has_headers=False,
-    )
-    tool = installer.Uv(environment, "uv")
+    tool = installer.Uv(_environment(tmp_path), "uv")
     asked = installer.Request(requirements=("torch==2.7.1",))
     tool.changes(asked, tmp_path)
     tool.install(asked, tmp_path)
     assert started == [Path(tmp_path.anchor)] * 2
+
+
+def test_uv_installs_the_copy_that_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (wheel := tmp_path / "torch-2.7.1-cp312-cp312-linux_x86_64.whl").write_bytes(b"ours")
+    asked = installer.Request(requirements=(str(wheel),))
+    said: list[str] = []
+
+    def call(words: Sequence[str], **_: object) -> run.Result:
+        said.extend(words)
+        return run.Result(args=tuple(words), code=0)
+
+    monkeypatch.setattr(installer.run, "call", call)
+    tool = installer.Uv(_environment(tmp_path), "uv")
+    (copy,) = tool.download(asked, tmp_path / "kept")
+    wheel.write_bytes(b"another")
+    tool.install(asked, tmp_path / "kept")
+    assert copy.read_bytes() == b"ours" and str(copy) in said and str(wheel) not in said
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="UNVERIFIED: Wine follows such a link otherwise")

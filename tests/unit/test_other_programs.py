@@ -262,3 +262,9 @@ def test_vllm_has_a_wheel_for_arm_servers(card: str) -> None:
 def test_vllm_for_a_driver_of_cuda_12_is_its_makers_second_line() -> None:
     found = _asked("vllm", "RTX 4090", driver="550.54.15")
     assert found.version == "0.30.0 (CUDA 12.9)" and "vllm==0.30.0+cu129" in str(found.commands[0])
+
+
+def test_an_empty_name_is_no_extension() -> None:
+    """A project without a repository of its own answered to it."""
+    seen = rekindle_command("plan", "--gpu", "K80", "--for", "")
+    assert seen.code != 0 and "no program ``" in seen.err and "extension find" not in seen.err

@@ -540,4 +540,6 @@ def test_a_card_alone_keeps_the_driver_that_is_there() -> None:
     seen = rekindle_command(
         *("plan", "--gpu", "GTX 1060 6GB", "--gpu", "RTX 5070", "--os", "linux", "--driver", "575.51.03")
     )
-    assert seen.code != 0 and "RTX 5070 alone gets official-wheel torch 2.13.0+cu129" in " ".join(seen.out.split())
+    said = " ".join(seen.out.split())
+    assert seen.code != 0 and "RTX 5070 alone gets official-wheel torch 2.13.0+cu129" in said
+    assert '`rekindle plan --gpu "GeForce RTX 5070" --os linux --driver 575.51.03`' in said

@@ -661,3 +661,147 @@ def test_every_line_of_a_recipe_begins_in_the_same_folder(tmp_path: Path) -> Non
     assert review_script(load(tmp_path / "Makefile")).torch == "2.7.1"
     (tmp_path / "Makefile").write_text(".ONESHELL:\n" + text)
     assert review_script(load(tmp_path / "Makefile")).torch == "2.0.1"
+
+
+TOX = """\
+[tox]
+envlist =
+    py38-torch{113,241}
+    py312-torch2{80,100}
+[testenv]
+setenv = PIP_EXTRA_INDEX_URL = {env:PIP_EXTRA_INDEX_URL:https://download.pytorch.org/whl/cu126}
+deps =
+    torch113: torch==1.13.1
+    torch241: torch==2.4.1
+    torch280: torch==2.8.0
+    torch2100: torch==2.10.0
+commands =
+    pytest {posargs: \\
+      -n 2 \\
+      test}
+"""
+
+
+def test_the_factors_of_tox_choose_what_is_installed() -> None:
+    assert torches(TOX, "tox.ini") == [
+        (8, "torch 1.13.1+cu117"), (9, "torch 2.4.1+cu121"), (10, "torch 2.8.0+cu126"), (11, "torch 2.10.0+cu126"),
+    ]  # fmt: skip
+    assert reviewed(TOX, "tox.ini", "RTX 3060").answered
+    assert not reviewed(TOX, "tox.ini", "RTX 3060").refused
+    assert reviewed(TOX.replace("py38-torch{113", "py38-torch{280"), "tox.ini", "RTX 3060").refused
+
+
+ENVIRONMENTS = """\
+[project]
+channels = ["pytorch", "nvidia"]
+platforms = ["linux-64"]
+[feature.py38.dependencies]
+python = "3.8.*"
+[feature.py311.dependencies]
+python = "3.11.*"
+[feature.old.dependencies]
+pytorch = "1.11.0"
+cudatoolkit = "11.3.*"
+[feature.new.dependencies]
+pytorch = "2.3.0"
+pytorch-cuda = "12.1"
+[environments]
+first = ["py38", "old"]
+second = { features = ["py311", "new"] }
+"""
+
+
+def test_an_environment_of_pixi_is_the_features_that_it_names() -> None:
+    assert torches(ENVIRONMENTS, "pixi.toml") == [(9, "torch 1.11.0+cu113"), (12, "torch 2.3.0+cu121")]
+    assert not reviewed(ENVIRONMENTS, "pixi.toml", "T4").refused
+    assert reviewed(ENVIRONMENTS.replace('["py38", "old"]', '["py311", "old"]'), "pixi.toml", "T4").refused
+    mkl = ENVIRONMENTS.replace('"nvidia"]', '"conda-forge"]').replace(
+        'pytorch = "2.3.0"', 'mkl = "2023.*"\npytorch = "2.3.0"'
+    )
+    found = [(each.id, each.line) for each in reviewed(mkl, "pixi.toml", "T4").remarks]
+    assert found == [("mkl-too-new", 9)]
+
+
+POETRYS = f"""\
+[project]
+name = "x"
+requires-python = ">=3.11,<3.12"
+dependencies = ["torch>=2.2"]
+[[tool.poetry.source]]
+name = "cu"
+url = "{WHL}/cu121"
+priority = "explicit"
+[tool.poetry.dependencies]
+torch = {{ source = "cu" }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "torch"),
+    [
+        (
+            f"poetry source add --priority=explicit cu {WHL}/cu121\npoetry add torch --source cu\n",
+            "a.sh", (2, "torch 2.5.1+cu121"),
+        ),
+        (
+            POETRYS,
+            "pyproject.toml", (4, "torch 2.5.1+cu121"),
+        ),
+        (
+            'V=11.8.0\nconda install -c pytorch -c nvidia pytorch==2.0.1 "pytorch-cuda=$(echo $V | cut -d. -f 1-2)"\n',
+            "a.sh", (2, "torch 2.0.1+cu118"),
+        ),
+    ],
+)  # fmt: skip
+def test_what_says_which_torch_beside_its_name(text: str, name: str, torch: tuple[int, str]) -> None:
+    assert torches(text, name)[0] == torch
+
+
+def test_a_list_that_was_read_says_whether_it_holds_numpy_back(tmp_path: Path) -> None:
+    """And a setup.py that is there is no build where it compiles nothing."""
+    script = tmp_path / "a.ps1"
+    script.write_text(
+        "Set-Location $PSScriptRoot\npip install torch==2.1.1 torchvision==0.16.1 --index-url "
+        f"{WHL}/cu121\npython setup.py develop\npip uninstall -y six 2>$null\npip install -r requirements.txt\n"
+    )
+    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='x')\n")
+    for listed, rules in (("mss\n", ["numpy-two"]), ("numpy<2\n", [])):
+        (tmp_path / "requirements.txt").write_text(listed)
+        found = review_script(load(script), question_from_options(("RTX 3060",)))
+        assert [each.id for each in found.remarks] == rules
+        assert found.answered
+
+
+def test_miniforge_asks_conda_forge_behind_what_is_named() -> None:
+    text = "FROM debian:12\nRUN bash {}.sh -b\nRUN conda install -y -c pytorch pytorch==2.0.1 pytorch-cuda=11.8\n"
+    for installer, rules in (("Miniforge3", {"mkl-too-new"}), ("Miniconda3", set())):
+        found = reviewed(text.format(installer), "Dockerfile", "T4")
+        assert {each.id for each in found.remarks} & {"mkl-too-new"} == rules
+
+
+def test_the_commands_of_jenkins_run_in_the_image_before_them() -> None:
+    text = """\
+pipeline {
+    agent { docker { image 'pytorch/pytorch:0.4.1-cuda9-cudnn7-devel' } }
+    environment { TOKEN = 'afac' }
+    stages {
+        stage('Build') { steps {
+            sh 'pip install six'
+            sh \'\'\'
+                pip install torch==1.4.0
+            \'\'\'
+        } }
+    }
+}
+"""
+    assert torches(text, "Jenkinsfile") == [(8, "torch 1.4.0")]
+    assert reviewed(text, "Jenkinsfile", "RTX 3080").refused
+    newer = text.replace("torch==1.4.0", "torch==2.6.0")
+    assert reviewed(newer, "Jenkinsfile", "RTX 3080").answered
+    assert not reviewed(newer, "Jenkinsfile", "RTX 3080").refused
+
+
+def test_an_old_pin_of_sklearn_is_no_fault() -> None:
+    listed = "sklearn==0.0\ntorch==2.6.0\n"
+    assert [each.id for each in reviewed(listed, "requirements.txt", "RTX 3080").remarks] == []
+    assert reviewed(listed.replace("0.0", "0.0.post1"), "requirements.txt", "RTX 3080").refused

@@ -33,6 +33,7 @@ SPLATTING = "git clone https://github.com/graphdeco-inria/gaussian-splatting\n"
 SPLATS = "cd gaussian-splatting && pip install submodules/diff-gaussian-rasterization\n"
 TCNN = "git clone https://github.com/NVlabs/tiny-cuda-nn"
 LIGHTNING = "pip install pytorch-lightning==1.7.7\n"
+PY, NUMBA = "FROM python:3.", "RUN pip install numba==0.56.4"
 NUMPY = "RUN pip install numpy"
 UPDATE = "RUN apt-get update\n"
 RUNNER = "on: push\njobs:\n  t:\n    runs-on: windows-latest\n    steps:\n"
@@ -116,6 +117,8 @@ BUILD = (
         ("option-of-others", 1, "a.sh", "pip3 install torch -y\n", "conda install pytorch -y\n"),
         ("conda-create-env", 1, "a.sh", "conda create env -n x python=3.10\n", "conda env create -f x.yml\n"),
         ("pin-needs-python", 2, "Dockerfile", f"{IMAGE_37}{NUMPY}~=1.22.0\n", f"{IMAGE_37}{NUMPY}~=1.21.0\n"),
+        ("pin-for-older-python", 2, "Dockerfile", f"{PY}12\n{NUMPY}==1.23.5\n", f"{PY}12\n{NUMPY}==1.26.4\n"),
+        ("pin-for-older-python", 2, "Dockerfile", f"{PY}11\n{NUMBA}\n", f"{PY}10\n{NUMBA}\n"),
         ("pin-needs-python", 2, "Dockerfile", f"{IMAGE_37}{NUMPY}==1.22.4\n", f"{IMAGE_37}{NUMPY}==1.21.6\n"),
         (
             "runner-gone", 7, "w.yml", EXCLUDE.format("include", "\n            os: windows-2019"),

@@ -25,7 +25,7 @@ def command(name: str | None, every: bool, as_json: bool) -> None:
     if every:
         _list(as_json)
         return
-    answer = describe(name or _of_this_machine())
+    answer = describe(_of_this_machine() if name is None else name)
     console.out_json(answer) if as_json else _show(answer)
 
 

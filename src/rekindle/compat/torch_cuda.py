@@ -140,7 +140,8 @@ def any_code(torch: str | None, line: str | None, card: Capability) -> Judgement
     first = toolkits.toolkits()[0].version
     apart = known is not None and bool(able) and (known < able[0] != first or min(cudas) > able[-1])
     if known is None or not apart:
-        return Unknown(missing=f"what {_spoken(torch, line)} holds is not in the tables")
+        named = f"what {_spoken(torch, line)} holds is not in the tables"
+        return Unknown(missing=named if torch or line else "which torch it is, is not said")
     which = f"{able[0]} is the first" if known < able[0] else f"{able[-1]} was the last"
     older = (
         "" if said or (len(cudas) == 1 and torch_is_known(torch)) else " or older" if known < able[0] else " or newer"

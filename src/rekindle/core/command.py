@@ -18,12 +18,12 @@ from rekindle.core.errors import BadInput
 from rekindle.core.redact import UNSAFE
 from rekindle.core.version import Keyed
 
-# What each shell takes as it stands.
-_PLAIN = re.compile(r"[A-Za-z0-9_./\\:=+~@-]+\Z")
+# What each shell takes as it stands. Patterns stay text: `re` compiles one when it is first needed.
+_PLAIN = r"[A-Za-z0-9_./\\:=+~@-]+\Z"
 # Behind `=` and `:` a `~` may be somebody's home, also in an argument of bash.
-_SH_PLAIN = re.compile(r"(?![~,])(?:[A-Za-z0-9_./+@%,~-]|[:=](?!~))+\Z")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_POWERSHELL_PLAIN = re.compile(r"(?:--?[A-Za-z0-9][A-Za-z0-9_-]*|[A-Za-z0-9_./\\][A-Za-z0-9_./\\:=+-]*)\Z")
+_SH_PLAIN = r"(?![~,])(?:[A-Za-z0-9_./+@%,~-]|[:=](?!~))+\Z"
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*\Z"
+_POWERSHELL_PLAIN = r"(?:--?[A-Za-z0-9][A-Za-z0-9_-]*|[A-Za-z0-9_./\\][A-Za-z0-9_./\\:=+-]*)\Z"
 _SH_SPECIAL = '"$`\\!\n'
 # PowerShell takes the typographic quotes for quotes too.
 _SINGLE_QUOTES = "'\u2018\u2019\u201a\u201b"
@@ -97,7 +97,7 @@ class ShellVariable(Keyed):
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
-        if not _NAME.match(name):
+        if not re.match(_NAME, name):
             raise BadInput(f"`{name[:40]}` is not the name of a variable")
         self.name = self._key = name
 
@@ -251,7 +251,7 @@ def sh(command: CommandWords | Command) -> str:
 
 def in_sh(word: Word) -> str:
     """One word, or a value."""
-    if isinstance(word, str) and _SH_PLAIN.match(word):
+    if isinstance(word, str) and re.match(_SH_PLAIN, word):
         return word
     if isinstance(word, str) and "\0" not in word and UNSAFE.search(word):
         return "$'" + "".join(map(_spelled_out, word)) + "'"
@@ -287,14 +287,14 @@ def _cmd_setting(name: str, value: Word | None, *, alone: bool) -> str:
         return f"set {name}=" if alone else f'set "{name}="'
     _refuse('\n\r\0"%', [value], "`set` of cmd")
     text = _cmd_text(value)
-    return f"set {name}={text}" if alone and _PLAIN.match(text) else f'set "{name}={text}"'
+    return f"set {name}={text}" if alone and re.match(_PLAIN, text) else f'set "{name}={text}"'
 
 
 def _cmd_word(word: Word) -> str:
     """Between quotes cmd reads nothing but `%`; where a quote would end them, every sign is escaped instead."""
     _refuse("\n\r\0", [word], "a cmd line")
     if isinstance(word, str):
-        if _PLAIN.match(word):
+        if re.match(_PLAIN, word):
             return word
         if '"' not in word and "%" not in word and not word.endswith("\\"):
             return f'"{word}"'
@@ -330,7 +330,7 @@ def value_in_powershell(word: Word) -> str:
 
 def _powershell_word(word: Word, *, value: bool = False) -> str:
     """Windows PowerShell hands an empty word, a double quote and a last backslash after spaces on wrongly."""
-    if isinstance(word, str) and not value and _POWERSHELL_PLAIN.match(word):
+    if isinstance(word, str) and not value and re.match(_POWERSHELL_PLAIN, word):
         return word
     pieces = _pieces(word)
     _refuse("\0", [word], "a command")

@@ -23,8 +23,8 @@ UNSAFE = re.compile(
 )
 # What parts no letters where it is shown: all that but a carriage return and the console's own marks, letters without a
 # width, and the sequences that colour, which leave their letters behind where nothing obeys them.
-_UNSEEN = re.compile(rf"(?!\r|\x0e[0-9a-f]{{16}}:)(?:{UNSAFE.pattern}|[\u00ad\u200b-\u200d\u2060\ufeff])")
-_SEQUENCE = re.compile(rf"(?:\x1b\[|\x9b)[0-?]{{0,64}}[ -/]{{0,8}}[@-~]|{_UNSEEN.pattern}")
+_UNSEEN = rf"(?!\r|\x0e[0-9a-f]{{16}}:)(?:{UNSAFE.pattern}|[\u00ad\u200b-\u200d\u2060\ufeff])"
+_SEQUENCE = rf"(?:\x1b\[|\x9b)[0-?]{{0,64}}[ -/]{{0,8}}[@-~]|{_UNSEEN}"
 _KEY = (
     r"(?:token|secret|passw(?:or)?d|passphrase|credentials?|authorization|auth|psk|"
     r"(?:api|access|private|secret|signing|client|account|subscription|encryption)[_-]?key|signature|"
@@ -271,7 +271,7 @@ def _short(text: str) -> str:
 
 
 def _without(text: str) -> str:
-    for plain in dict.fromkeys(unseen.sub("", text) for unseen in (_SEQUENCE, _UNSEEN)):
+    for plain in dict.fromkeys(re.sub(unseen, "", text) for unseen in (_SEQUENCE, _UNSEEN)):
         folded = plain.casefold()
         signs = any(sign in folded for sign in _SIGNS) or _SIGNS_AS_WRITTEN.search(plain)
         if signs and (masked := _masked(plain)) != plain:
@@ -309,7 +309,7 @@ def _of_name(name: str, value: Any) -> Any:
 @lru_cache(maxsize=1024)
 def _is_secret(name: str) -> bool:
     shape = rf"(?<![A-Za-z])(?i:{_KEY})(?![A-Za-z])|(?<=[A-Z])(?:PASSWORD|PASSWD|TOKEN|SECRET)$"
-    return bool(re.search(rf"{shape}|(?:\A|_)(?:PWD|PASS|PAT|PW)$", _SEQUENCE.sub("", name)))
+    return bool(re.search(rf"{shape}|(?:\A|_)(?:PWD|PASS|PAT|PW)$", re.sub(_SEQUENCE, "", name)))
 
 
 def _mask(match: re.Match[str]) -> str:

@@ -56,6 +56,7 @@ _NUMBER = re2.compile(
 _OF_SERIES = re2.compile(
     r"(?i)\b(?:RTX|GTX|GeForce) ?([2-5]0|1[06])(?:xx|[ -]?series)\b"
     r"|\b([2-5]0|1[06])[ -]?(?:xx|series) (?:\w+ )?(?:card|gpu)"
+    r"|\b(10[5-8]0)(?: ?ti)? (?:system|machine|server|node|box|card|gpu)\b"
 )
 _MADE_FOR = Capability(5, 0)
 _FAMILY = re2.compile(
@@ -67,7 +68,7 @@ _HERE = re2.compile(
     r"|^[GR]TX ?\d{3,4}(?: (?:Ti|Super))?(?:$|,)"
     r"|\b(?:my|I have an?|I.?m (?:using|on)(?: an?)?|I use an?|using an?|with an?|and an?) (?:\w+ ){0,3}"
     r"(?:NVIDIA|GeForce|Tesla|Quadro|GTX|RTX|GT|TITAN|Jetson)\b"
-    r"|\b(?:Setup|Specs?|Specifications?|System|Rig|VGA|Graphics(?: card)?)\b\W{0,3}[:=]|\bHardware\b"
+    r"|\b(?:Setup|Specs?|Specifications?|System|Machine|Server|Rig|VGA|Graphics(?: card)?)\b\W{0,3}[:=]|\bHardware\b"
     r"|\bJetson (?:AGX|Orin|Xavier|Nano|TX)"
     r"|\b(?:on|with|using|have|has|my|and) (?:an? |the |one |\d ?x ?)?(?:new |single |old )?"
     rf"(?:{_CENTRE}|{_TI}|[GR]TX(?: PRO)? ?\d{{3,4}})\b"
@@ -80,6 +81,7 @@ _NOT_MEANT, _NOT_HERE = (re2.compile(rf"{_DEMANDS}{more})\b[^.;]{{0,80}}$") for 
 # "I am running it on an RTX 2080" is that person's own card.
 _OWN = re2.compile(
     r"(?i)\b(?:I|we|I.?m|I.?ve)\b(?:[^.;]|\.\d){0,80}\bon (?:an?|my|the) (?:\w+ ){0,2}$|\blike (?:my|our) $"
+    r"|\b(?:not|\w*n.t|no longer) (?:yet )?supports?(?:ed)?(?: by| on| for| the| my)? (?:\w+ )?$"
 )
 _WORKS = re2.compile(r"(?i)\bworks?\b|\bno (?:issues?|problems?|errors?)\b|\bfine\b")
 
@@ -96,7 +98,7 @@ _DRIVER = re2.compile(r"\.[\dx]")
 _UNTICKED = ("- [ ]", "[ ]", "* [ ]")
 _NOT = re2.compile(
     r"(?i)\b(?:not|no (?:longer|GPU|CUDA|card)|fails?|failed|never|until|used to|before|only|\w+n.t"
-    r"|try(?:ing)?|tried|get (?:it|this) to|in the (?:ui|console|terminal|browser))\b"
+    r"|try(?:ing)?|tried|get (?:it|this) to|in the (?:ui|console|terminal|browser)|on the (?:node|host))\b"
 )
 
 
@@ -107,7 +109,11 @@ _SMALL = re2.compile(
     r"(?: ?ti)?\b|\b(?:9[5-8]|10[5-8]|16[56]|20[678])0 ?ti\b"
     rf"|(?:^|[(/,] ?|\b(?:my|an?|on|with|the|have|kaggle|colab|and) ){_CENTRE}(?:[ ,.;:)/!?]|$)"
 )
-_TURNED = re2.compile(r"\b(\d{3,4}) ((?i:[GR]TX))\b")  # `1060 GTX`
+_RESPELLED = (
+    (re2.compile(r"\b(\d{3,4}) ((?i:[GR]TX))\b"), r"\2 \1"),  # `1060 GTX`
+    (re2.compile(r"(?i)\bRTX[ -]?PRO[ -]?(\d{4})\b"), r"RTX PRO \1"),
+    (re2.compile(r"(?i)\bDGX[ -]Spark\b"), "GB10"),
+)
 _PROPER = {"GEFORCE": "GeForce", "TESLA": "Tesla", "QUADRO": "Quadro", "TI": "Ti", "XP": "Xp", "BLACK": "Black"}
 
 
@@ -115,7 +121,8 @@ def of_this_machine(text: str) -> str:
     """Without the sentences that say that it works on another machine, and without boxes that are not ticked."""
     if text.startswith(_UNTICKED):
         return ""
-    text = _TURNED.sub(r"\2 \1", text)
+    for pattern, spelling in _RESPELLED:
+        text = pattern.sub(spelling, text)
     text = _SMALL.sub(lambda match: " ".join(_PROPER.get(w, w) for w in match.group(0).upper().split(" ")), text)
     if not _ELSEWHERE.search(text):
         return text

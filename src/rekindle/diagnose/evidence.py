@@ -67,6 +67,10 @@ def _of_driver(facts: Facts, sure: bool) -> Iterator[Judged]:
         answer = driver_cuda.runs(driver, line.cuda)
         alone = "torch_works" not in facts.signs and sure
         yield _said("driver and CUDA of torch", answer, "driver_too_old", alone=alone)
+    image = version_of(facts.cuda) if "docker" in facts.signs else None
+    if driver and image:
+        answer = driver_cuda.runs(driver, image)
+        yield _said("driver and CUDA of the image", answer, "driver_too_old", alone=bool({*_TROUBLE} & {*facts.signs}))
     asked = driver_facts.cuda_in_name(facts.cuda_package)
     if driver and asked:
         answer = driver_cuda.runs(driver, asked)
@@ -146,7 +150,8 @@ def _of_torch(facts: Facts, trouble: bool, unbuilt: bool) -> Iterator[Judged]:
         yield _said("toolkit and card", answer, "cuda_arch_unsupported_by_nvcc", alone=alone)
     if cuda and line:
         answer = extension_torch.same_cuda("what the toolkit compiles", cuda, line.cuda)
-        yield _said("toolkit and CUDA of torch", answer, "cuda_torch_version_mismatch", alone=unbuilt)
+        alone = unbuilt or "compiled_with" in facts.signs
+        yield _said("toolkit and CUDA of torch", answer, "cuda_torch_version_mismatch", alone=alone)
     if cuda and facts.gcc:
         answer = host_compiler.takes_compiler(cuda, gcc(int(facts.gcc)))
         yield _said("toolkit and GCC", answer, "gcc_too_new_for_cuda", alone=unbuilt)

@@ -207,8 +207,12 @@ def _in_english(text: str) -> str:
     foreign, dictionary = _dictionary()
     if foreign.search(text):
         for said, means in dictionary:
-            text = text.replace(said, means)
+            text = text.replace(said, means if said.isascii() else f" {means} ")
+        text = _GAPS.sub("", text).strip()
     return text if text.isascii() else text.replace("\N{FULLWIDTH COLON} ", ": ").replace("\N{FULLWIDTH COLON}", ": ")
+
+
+_GAPS = re.compile(r"(?<=[\[(]) +| +(?=[ :\N{FULLWIDTH COLON},.;)\]])")
 
 
 @cached

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
@@ -165,12 +166,14 @@ class Uv:
         return tuple(Command("uv", *self._words[1:], *words, system=self._system) for words in request.steps)
 
     def download(self, request: Request, folder: Path) -> list[Path]:
+        """The wheels that are named by their paths: what is looked at and what is installed is one copy."""
         folder.mkdir(parents=True, exist_ok=True)
-        return []
+        named = [Path(word) for word in request.requirements if word.endswith(".whl") and "://" not in word]
+        return [Path(shutil.copyfile(wheel, folder / wheel.name)) for wheel in named]
 
     def changes(self, request: Request, folder: Path) -> dict[str, str]:
         lines: list[str] = []
-        for words in self._calls(request):
+        for words in self._calls(request, folder):
             result = self._call([*words, "--dry-run"])
             if not result.ok:
                 raise _fetch_failed(result, request, self.commands(request))
@@ -178,11 +181,11 @@ class Uv:
         return dict(line[2:].split("==", 1) for line in lines if line.startswith("+ ") and "==" in line)
 
     def install(self, request: Request, folder: Path) -> None:
-        for words in self._calls(request):
+        for words in self._calls(request, folder):
             _done(self._call(words))
 
-    def _calls(self, request: Request) -> list[list[str]]:
-        first, *rest = (*request.calls, *request.beside)
+    def _calls(self, request: Request, folder: Path) -> list[list[str]]:
+        first, *rest = ([_arrived(word, folder) for word in each] for each in (*request.calls, *request.beside))
         return [[*self._words, *request.index, *first], *([*self._words, *each] for each in rest)]
 
 

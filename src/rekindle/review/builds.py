@@ -280,6 +280,9 @@ class ScriptBuilds:
             return "torch", True
         if hints > 1:
             return "torch", False
+        own = self.trace.beside.open("setup.py", None, again=True) if self.trace.beside and not item.directory else None
+        if own is not None and not re.search(r"(?i)extension|cmake|nvcc", own.text):
+            return "other", True
         named_torch = any(wanted.requirement for found in self.installs if (wanted := found.named("torch")))
         return "extension" if named_torch or self._compiles(item) else "other", False
 

@@ -172,7 +172,7 @@ def _dialect(name: str, text: str) -> Dialect | None:
     tables = next((kind for ends, heads, kind in _TABLES if suffix in ends and heads.search(text)), None)
     if tables is not None:
         return tables
-    if base.endswith("devcontainer.json"):
+    if base.endswith("devcontainer.json") or base.startswith("jenkinsfile"):
         return Dialect.STEPS
     if suffix in (".yml", ".yaml"):
         return yaml_kind(text)

@@ -40,6 +40,12 @@ def context_of(folder: Path, dockerfile: str) -> Path:
     return above if lies(above) and not lies(folder) else folder
 
 
+def is_own_folder(spelled: str) -> bool:
+    """`$PSScriptRoot`, `%~dp0`, `$(dirname "$0")`: where the script itself lies."""
+    named = re.search(r"(?i)script|~dp0|dirname|BASH_SOURCE", spelled)
+    return named is not None and _OWN_FOLDER.fullmatch(spelled.strip("\"'\\/") + "/") is not None
+
+
 class OtherFile(msgspec.Struct, frozen=True):
     name: str
     text: str

@@ -114,7 +114,10 @@ def by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptTo
     named = {each.name for each in found.wanted}
     pytorchs = bool(re.search(r"\bpytorch\b", channels)) or "pytorch-cuda" in named
     forge = "conda-forge" in channels and not pytorchs
-    unsaid = next((each for each in found.wanted if each.name in _CONDA_CUDA and _UNSAID.search(each.raw)), None)
+    unsaid = next(
+        (each for each in found.wanted if each.name in _CONDA_CUDA and _UNSAID.search(each.requirement or each.raw)),
+        None,
+    )
     if unsaid is not None and asks.build == "":
         words = f"which CUDA `{unsaid.raw[:60]}` is"
         return msgspec.structs.replace(base, kind="other", question=words, by=asks.name, line=asks.line)

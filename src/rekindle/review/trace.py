@@ -308,6 +308,7 @@ class Trace:
         self.scopes: list[Scope] = []
         self.files: OtherFiles | None = None  # those that it runs in its own shell
         self.beside: OtherFiles | None = None  # lists that a command of it reads
+        self.sources: dict[str, str] = {}  # the indexes that poetry is told, by their name
         self.build_arguments: dict[str, str] = {}  # what docker-compose gives a Dockerfile
         self.at: int | None = None  # the line that runs the other file which is being read
         self.opened: dict[int, str] = {}

@@ -21,7 +21,7 @@ from rekindle.stack.offers import Offer
 from rekindle.stack.ranking import Ranked, ranked
 from rekindle.stack.route import Change, Route
 from rekindle.stack.rules import Rejection, RouteKind, rule
-from rekindle.stack.situation import Card, Situation, Wish
+from rekindle.stack.situation import Card, Situation, Wish, place_words
 
 LIST_OF_WHEELS = "https://docs.nvidia.com/deeplearning/frameworks/install-pytorch-jetson-platform/index.html"
 """Where NVIDIA lists its wheels for Jetson."""
@@ -175,23 +175,27 @@ def _without_one(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> st
     said: list[str] = []
     for card in situation.cards if len(situation.cards) > 2 else ():
         rest = tuple(each for each in situation.cards if each is not card)
-        if answer := _gets(rest, situation, wish, shelf):
+        if answer := _gets(rest, situation, wish, shelf)[0]:
             said.append(f"without {card.name} the others get {answer}")
     return f"leave one card out: {'; '.join(said)}" if said else ""
 
 
 def _apart(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> str:
     """What each card would get alone."""
-    gets = {card.name: _gets((card,), situation, wish, shelf) for card in situation.cards}
-    alone = {name: rekindle("plan", "--gpu", name, "--os", situation.system, system=situation.system) for name in gets}
-    return "; ".join(f"{name} alone gets {answer or 'nothing'} (`{alone[name]}`)" for name, answer in gets.items())
+    said: list[str] = []
+    for card in {card.name: card for card in situation.cards}.values():
+        answer, alone = _gets((card,), situation, wish, shelf)
+        asked = rekindle("plan", *place_words(alone), system=situation.system)
+        said.append(f"{card.name} alone gets {answer or 'nothing'} (`{asked}`)")
+    return "; ".join(said)
 
 
-def _gets(cards: tuple[Card, ...], situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> str:
-    """With the driver that is there; with another where that one serves none of them."""
-    here = msgspec.structs.replace(situation, cards=cards)
-    for alone in (here, msgspec.structs.replace(here, driver=None, no_driver=False)):
+def _gets(cards: tuple[Card, ...], situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> tuple[str, Situation]:
+    """With the driver that is there; with another where that one serves none of them. And where that was asked."""
+    here = msgspec.structs.replace(situation, cards=cards, here=False, recorded=None)
+    free = msgspec.structs.replace(here, driver=None, no_driver=False)
+    for alone in (here, free):
         found, _ = candidates(alone, wish, shelf)
         if best := next((route for route in ranked(found, alone, wish) if route.consent), None):
-            return f"{best.route.value} torch {best.version} on driver {best.driver}"
-    return ""
+            return f"{best.route.value} torch {best.version} on driver {best.driver}", alone
+    return "", free

@@ -6,8 +6,11 @@ disk may not fetch.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import re
+import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
@@ -302,12 +305,27 @@ def _answered(chosen: list[CardClass], jobs: int) -> Iterator[tuple[CardClass, d
     started = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(jobs, len(chosen)), started, use_overlay, (overlay_folder(),)) as pool:
         try:
-            yield from zip(chosen, pool.map(_on_each_system, chosen), strict=True)
+            with _deaf_to_ctrl_c():
+                asked = pool.map(_on_each_system, chosen)
+            yield from zip(chosen, asked, strict=True)
         except BaseException:
             for each in multiprocessing.active_children():
                 each.terminate()
             pool.shutdown(cancel_futures=True)
             raise
+
+
+@contextlib.contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """What is started here does not hear Ctrl-C, not even while it begins: whoever started it ends it."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _on_each_system(cards: CardClass) -> dict[str, Answers]:

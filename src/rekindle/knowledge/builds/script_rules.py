@@ -31,15 +31,21 @@ class Pin(Row, frozen=True, kw_only=True):
     why: str
     instead: str
     system: str | None = None
+    works: str = ""
+    """The one release of a dead name that is none."""
     pip_from: Version | None = None
     """It is the metadata that this pip and newer ones no longer read."""
 
 
 class LeastPython(Row, frozen=True, kw_only=True):
-    """Releases of a package from which on it needs a newer Python, each with that Python."""
+    """Releases of a package from which on it needs a newer Python, each with that Python.
+
+    `until`: the first releases that take a newer Python, each with the newest one that those before it take.
+    """
 
     package: str
-    releases: tuple[tuple[Version, Version], ...]
+    releases: tuple[tuple[Version, Version], ...] = ()
+    until: tuple[tuple[Version, Version], ...] = ()
 
 
 class Switch(Row, frozen=True, kw_only=True):
@@ -212,6 +218,13 @@ def needs_python(package: str, version: Version, python: Version) -> tuple[Versi
     every = [each for row in script_rules().least_python if row.package == package for each in row.releases]
     needs = max((least for first, least in every if first <= version), default=python)
     return (needs, min(first for first, least in every if least > python)) if needs > python else None
+
+
+def last_python(package: str, version: Version, python: Version) -> tuple[Version, Version] | None:
+    """The newest Python that a release takes, and the first release that takes this one; None where it is taken."""
+    rows = (row for row in script_rules().least_python if row.package == package)
+    old = [each for row in rows for each in row.until if version < each[0] and each[1] < python]
+    return (min(last for _, last in old), max(first for first, _ in old)) if old else None
 
 
 def cog_line(torch: str, cuda: str | None) -> str | None:

@@ -261,13 +261,15 @@ def _digits(text: str) -> str:
 def _called(words: list[str], *, short: bool = False) -> tuple[Gpu, ...]:
     """The cards of this name, or of this name without its family."""
     alike = _by_digits().get(_digits("".join(words)), ())
-    return tuple(gpu for gpu in alike if (_short(gpu) if short else names.tokens(gpu.name)) == words)
+    return tuple(gpu for gpu in alike if (_short(gpu.name) if short else names.tokens(gpu.name)) == words)
 
 
 @cached
 def _boards() -> dict[tuple[str, ...], tuple[Gpu, ...]]:
-    """All words of the short name but the last."""
-    return _grouped((tuple(own[:-1]), gpu) for gpu in gpus() if (own := _board(gpu)))
+    """The cards by their short name, and by what is left of it without a letter at its end."""
+    named = [(tuple(own), gpu) for gpu in gpus() if (own := [word for word in _short(gpu.name) if word != "jetson"])]
+    plain = (((*own[:-1], own[-1][:-1]), gpu) for own, gpu in named if "a" <= own[-1][-1] <= "z")
+    return _grouped((*named, *plain))
 
 
 @cached
@@ -310,16 +312,24 @@ def _alike(wanted: list[str]) -> tuple[Gpu, ...]:
     return (*others, *(_without_series(wanted) if all(word.isdigit() for word in wanted) else ()))
 
 
-def _short(gpu: Gpu) -> list[str]:
-    return names.without_family(names.tokens(gpu.name))
+@partial(cached, most=4096)
+def _short(name: str) -> list[str]:
+    return names.without_family(names.tokens(name))
 
 
 def _by_beginning(short: list[str]) -> tuple[Gpu, ...]:
     """`P100` and `A100` are said of every board with that chip: they are one card where all have one capability."""
     digits = _digits("".join(short))
-    begun = (gpu for key, alike in _by_digits().items() if key.startswith(digits) for gpu in alike)
-    found = tuple(gpu for gpu in begun if gpu.official and _short(gpu)[: len(short)] == short)
-    return found if digits and len({gpu.capability for gpu in found}) == 1 else ()
+    found = _beginnings(digits).get(tuple(short), ()) if digits else ()
+    return found if len({gpu.capability for gpu in found}) == 1 else ()
+
+
+@partial(cached, most=4096)
+def _beginnings(digits: str) -> dict[tuple[str, ...], tuple[Gpu, ...]]:
+    """Official cards whose digits begin with these, by all beginnings of their short names."""
+    begun = (gpu for key, alike in _by_digits().items() if key.startswith(digits) for gpu in alike if gpu.official)
+    named = ((_short(gpu.name), gpu) for gpu in begun)
+    return _grouped((tuple(own[:count]), gpu) for own, gpu in named for count in range(1, len(own) + 1))
 
 
 def _as_people_say(text: str) -> Match | None:
@@ -357,7 +367,7 @@ def only_inside(text: str) -> bool:
 def _plainly(text: str) -> tuple[Gpu, ...]:
     for words in names.plainer(text):
         nicknamed = names.alias(" ".join(words)) or names.alias(" ".join(names.without_family(words)))
-        called = tuple(gpu for gpu in gpus() if gpu.name in nicknamed)
+        called = tuple(gpu for gpu in gpus() if gpu.name in nicknamed) if nicknamed else ()
         found = called or _by_words(words) or _without_series(words) or _of_board(words)
         if found:
             return found
@@ -403,15 +413,7 @@ def _without_series(words: list[str]) -> tuple[Gpu, ...]:
 
 def _of_board(words: list[str]) -> tuple[Gpu, ...]:
     """`K40` for `Tesla K40c` and `K40m`; `xavier nx` for `Jetson Xavier NX`."""
-    short = names.without_family(words)
-    if not short:
-        return ()
-    lettered = re.compile(re.escape(short[-1]) + r"[a-z]?\Z")
-    return tuple(gpu for gpu in _boards().get(tuple(short[:-1]), ()) if lettered.match(_board(gpu)[-1]))
-
-
-def _board(gpu: Gpu) -> list[str]:
-    return [word for word in _short(gpu) if word != "jetson"]
+    return _boards().get(tuple(names.without_family(words)), ())
 
 
 def _one_of(text: str, found: tuple[Gpu, ...]) -> Match:
@@ -446,7 +448,7 @@ def nearest(name: str, count: int = 4) -> tuple[str, ...]:
     import difflib
 
     spelled = _grouped((" ".join(names.tokens(gpu.name)), gpu) for gpu in gpus())
-    bare = _grouped((" ".join(short), gpu) for gpu in gpus() if (short := _short(gpu)))
+    bare = _grouped((" ".join(short), gpu) for gpu in gpus() if (short := _short(gpu.name)))
     wanted = " ".join(names.tokens(name))[:80]
     if not wanted:
         return ()

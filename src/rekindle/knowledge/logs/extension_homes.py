@@ -86,7 +86,7 @@ def home(module: str) -> ExtensionHome | None:
 
 @cached
 def _by_repository() -> dict[str, ExtensionHome]:
-    return {row.repository.rpartition("/")[2].lower(): row for row in homes()}
+    return {row.repository.rpartition("/")[2].lower(): row for row in homes() if row.repository}
 
 
 def home_of_folder(name: str) -> ExtensionHome | None:

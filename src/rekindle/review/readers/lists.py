@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Any
 
 from rekindle.core import codec
@@ -175,15 +176,20 @@ class _ProjectReader:
         self.data = data
         tool = _table(data, "tool")
         self.uv, self.poetry = _table(tool, "uv"), _table(tool, "poetry")
-        self.pixi = _table(tool, "pixi") or (data if "workspace" in data or "dependencies" in data else {})
+        self.pixi = _table(tool, "pixi") or (data if {"workspace", "dependencies", "feature"} & {*data} else {})
         sets = [map(_table, _rows(each)) for each in _rows(self.uv.get("conflicts"))]
         self.apart = [{str(each.get("extra") or each.get("group")) for each in one} for one in sets]
         # pipenv takes what names no place from the first one alone.
         of_pdm = [row for row in _rows(_table(tool, "pdm").get("source")) if isinstance(row, dict)]
         own = {str(each): {"index": row.get("name")} for row in of_pdm for each in _rows(row.get("include_packages"))}
+        # What poetry takes from a place of its own, the project names without it.
+        told = _table(self.poetry, "dependencies").items()
+        own |= {name: {"index": row["source"]} for name, row in told if isinstance(row, dict) and "source" in row}
         self.sources = _table(self.uv, "sources") | own
         of_pdm = [{**row, "explicit": "include_packages" in row} for row in of_pdm]
-        rows = [*of_pdm, *_rows(self.uv.get("index")), *_rows(self.poetry.get("source")), *_rows(data.get("source"))]
+        of_poetry = [row for row in _rows(self.poetry.get("source")) if isinstance(row, dict)]
+        of_poetry = [{**row, "explicit": row.get("priority") == "explicit"} for row in of_poetry]
+        rows = [*of_pdm, *_rows(self.uv.get("index")), *of_poetry, *_rows(data.get("source"))]
         self.indexes = {
             str(row["name"]): str(row["url"]) for row in rows if isinstance(row, dict) and {"name", "url"} <= {*row}
         }
@@ -215,19 +221,29 @@ class _ProjectReader:
         self._poetry(_table(self.data, "packages"))
         for group in _table(self.poetry, "group").values():
             self._poetry(_table(group, "dependencies"), conditional=bool(_table(group).get("optional")))
-        self._pixi(self.pixi)
-        for feature in _table(self.pixi, "feature").values():
-            self._pixi(_table(feature), conditional=True)
+        features = {name: _table(each) for name, each in _table(self.pixi, "feature").items()}
+        outer, named = self.recorder, _table(self.pixi, "environments")
+        for value in named.values():
+            # Each is resolved for itself, of what all of them have and of the features that it names.
+            chosen = _rows(value if isinstance(value, list) else _table(value).get("features"))
+            self.recorder = outer.inner("job pixi row")
+            self._pixi(_joined([self.pixi, *(features.get(str(each), {}) for each in chosen)]))
+        self.recorder = outer
+        if not named:
+            self._pixi(self.pixi)
+            for feature in features.values():
+                self._pixi(feature, conditional=True)
 
     def _ran(self, command: Sequence[str], words: Sequence[Word], *, conditional: bool = False) -> None:
         self.recorder.conditional = int(conditional)
         self.recorder.takes(command, words)
 
-    def _where(self, name: str, *needles: str) -> int:
-        """The first line with one of these texts, else with a key of this name."""
-        for needle in needles or (f"{name} =", f"{name}=", f'"{name}"'):
+    def _where(self, name: str, *needles: str, value: Any = "") -> int:
+        """The first line with one of these texts, else with a key of this name, and with its value where one has it."""
+        said = str(value.get("version", "") if isinstance(value, dict) else value)
+        for needle, held in product(needles or (f"{name} =", f"{name}=", f'"{name}"'), dict.fromkeys((said, ""))):
             for row, line in enumerate(self.lines):
-                if needle in line and not line.lstrip().startswith("#"):
+                if needle in line and held in line and not line.lstrip().startswith("#"):
                     return row + 1
         return 1
 
@@ -324,9 +340,9 @@ class _ProjectReader:
         channels = channels or _rows(_table(self.pixi, "project").get("channels"))
         named = [word for name in channels if isinstance(name, str) for word in ("-c", name)]
         parts = [rows, *(_table(each) for key, each in _table(rows, "target").items() if "linux" in key)]
-        for part in parts:
+        for part in parts if rows else ():
             words = [
-                Word(f"{name}{_conda_version(value)}", name, self._where(name))
+                Word(f"{name}{_conda_version(value)}", name, self._where(name, value=value))
                 for name, value in _table(part, "dependencies").items()
             ]
             self._ran(["conda", "create", "-y", "-n", PIXI, *named], words, conditional=conditional)
@@ -344,7 +360,7 @@ class _ProjectReader:
             address = row.get("url") or row.get("git") or row.get("path")
             text = f"{name} @ {address}" if address else name + by_caret(str(row.get("version") or "*"))
             text = "." if row.get("path") in (".", "./") else text  # the project itself
-            line = self._where(name)
+            line = self._where(name, value=value)
             placed.setdefault((tuple(own), conditional), []).append(Word(text, text, line))
         self._placed(("pip", "install"), placed)
 
@@ -370,6 +386,15 @@ def _elsewhere(markers: list[str]) -> str:
         for part in each.split(" or ")
     ]
     return " and ".join(f"{part[1]} {opposite[part[2]]} {part[3]}" for part in parts if part) if all(parts) else ""
+
+
+def _joined(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Features as the one environment that they make."""
+    found: dict[str, Any] = {}
+    for key, value in (each for table in tables for each in table.items()):
+        both = _joined([found[key], value]) if isinstance(value, dict) and isinstance(found.get(key), dict) else None
+        found[key] = value if both is None else both
+    return found
 
 
 def _conda_version(value: Any) -> str:

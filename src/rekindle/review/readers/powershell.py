@@ -320,13 +320,15 @@ class _PowerShellReader(PowerShellValues):
                 self.functions |= inner.functions
 
     def _arguments(self, node: Node, redirects: list[Redirect]) -> list[Word]:
-        """`numpy>=2` without quotes is `numpy` with its output in a file called `=2`."""
+        """`numpy>=2` without quotes is `numpy` with its output in a file called `=2`; `2>$null` is no word."""
         raw = text_of(node)
-        cut = re.fullmatch(r"([A-Za-z][\w.\[\]-]*)(>>?|<)(\S+)", raw) if node.type == "generic_token" else None
+        cut = (
+            re.fullmatch(r"(?:([A-Za-z][\w.\[\]-]*)|[\d*])(>>?|<)(\S+)", raw) if node.type == "generic_token" else None
+        )
         if cut is None:
             return self.word(node).apart()
-        redirects.append(Redirect(sign=cut[2], target=cut[3], line=self.line(node), glued=True))
-        return [Word(cut[1], cut[1], self.line(node))]
+        redirects.append(Redirect(sign=cut[2], target=cut[3], line=self.line(node), glued=bool(cut[1])))
+        return [Word(cut[1], cut[1], self.line(node))] if cut[1] else []
 
     def _run(
         self, node: Node, words: list[Word], blocks: list[Node], checked: bool, piped: tuple[str, ...],

@@ -7,7 +7,8 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from itertools import islice, product
 
 import msgspec
 
@@ -39,7 +40,7 @@ _INSTALLS = {
 _IMAGE_STEPS = {*_INSTALLS, *_IMAGE_RUNS, "env"}
 _OPTIONS = {"index_url": "--index-url", "extra_index_url": "--extra-index-url", "find_links": "-f", "channels": "-c"}
 _NOT_DONE = "\0"
-_LONGEST_LIST, _CALLS, _PYTHONS = 500, 200, 8
+_LONGEST_LIST, _CALLS, _PYTHONS, _ENVIRONMENTS = 500, 200, 8, 80
 _INLINE = re.compile(r"(?m)^# /// script[ \t]*\n((?:#(?! ///[ \t]*$).*\n)+)# ///[ \t]*$")
 _PACKAGES = frozenset({"packages_to_install", "python_packages"})
 
@@ -296,6 +297,7 @@ class _CodeReader(ast.NodeVisitor):
         elif name in _RUNS and image is None and not (len(own) == 1 and " " in own[0].text):
             recorder.takes([], own if any(word.known for word in own) else [])
         elif name in _RUNS or (name in _IMAGE_RUNS and image is not None):
+            recorder.stops = recorder.stops or image is not None  # as RUN of a Dockerfile
             for word in own:
                 read_script(recorder, word.text.removeprefix("RUN ") + "\n", word.line)
         return image
@@ -375,38 +377,67 @@ def _run_of(recorder: Recorder, name: str, python: str, line: int) -> Recorder:
 
 
 def read_ini(trace: Trace, text: str) -> None:
-    """tox.ini and setup.cfg: what each section installs, then what it runs, with each Python that tox is told."""
-    found = re.search(r"(?m)^env_?list[ \t]*=.*(?:\n[ \t]+\S.*)*", text)
-    listed_in = found[0][:LONGEST_VALUE] if found is not None else ""
-    # `py39`, `py3.12-cuda`, `py{310,311}`
-    numbers = [each for part in re.findall(r"\bpy(?:\{([\d.,]+)\}|(3\.?\d+))", listed_in) for each in part]
-    pythons = {f"3.{each[1:].lstrip('.')}": None for part in numbers for each in part.split(",") if each[:1] == "3"}
+    """tox.ini and setup.cfg: what each section installs, then what it runs, in each environment that tox is told."""
+    rows: list[str] = []
+    first = -1  # the row that this one goes on
+    for row in text.split("\n"):
+        rows.append(row.removesuffix("\\") if first < 0 else "")
+        rows[first] += "" if first < 0 else row.strip().removesuffix("\\")
+        first = (len(rows) - 1 if first < 0 else first) if row.endswith("\\") else -1
+    # What stands in the environment of tox has the value that it falls back to.
+    text = re.sub(r"\{env:\w+:([^{}]*)\}", r"\1", "\n".join(rows))
+    found = re.search(r"(?m)^env_?list[ \t]*=(.*(?:\n[ \t]+\S.*)*)", text)
+    names = _expanded(found[1][:LONGEST_VALUE])[:_ENVIRONMENTS] if found is not None else []
     line = text.count("\n", 0, found.start()) + 1 if found is not None else 0
     outer = Recorder(trace)
-    for recorder in [_run_of(outer, "tox", each, line) for each in [*pythons][:_PYTHONS]] or [outer]:
-        _sections(recorder, text)
+    for name in names:
+        number = re.match(r"py(3)\.?(\d+)(?![\w.])", name)
+        of_it = _run_of(outer, "tox", ".".join(number.groups()), line) if number else outer.inner("job tox row")
+        _sections(of_it, text, name, {*names} - {name})
+    if not names:
+        _sections(outer, text)
 
 
-def _sections(recorder: Recorder, text: str) -> None:
-    extras = False
+def _expanded(listed_in: str) -> list[str]:
+    """`py{39,310}-cuda, lint`: the names that braces stand for."""
+    parts = re.findall(r"(?:[^\s,{}]|\{[^{}]*\})+", re.sub(r"(?m)#.*", "", listed_in))
+    ways = ([each.split(",") for each in re.split(r"[{}]", part)] for part in parts)
+    return ["".join(map(str.strip, way)) for each in ways for way in islice(product(*each), _ENVIRONMENTS)]
+
+
+def _holds(condition: str, name: str) -> bool:
+    """`py311-cuda,!lint`: one of them has to hold, of which each part is in the name, or is not."""
+    factors = {*name.split("-")}
+    ways = (each.split("-") for each in _expanded(condition))
+    return any(all((part.lstrip("!") in factors) is (part[:1] != "!") for part in way) for way in ways)
+
+
+def _sections(recorder: Recorder, text: str, name: str = "", others: Set[str] = frozenset()) -> None:
+    """What the sections do for the environment of this name; without one, whatever stands there."""
+    extras = skipped = False
     key, pending, command = "", list[Word](), ["pip", "install"]
-    for told in re.finditer(r"(?m)^[ \t]*((?:PIP|UV)_\w+)[ \t]*=[ \t]*(\S+)", text):  # of set_env, wherever it stands
+    of_set_env = re.finditer(r"(?m)^(?:set_?env[ \t]*=)?[ \t]*((?:PIP|UV)_\w+)[ \t]*=[ \t]*(\S+)", text)
+    for told in of_set_env:  # wherever it stands
         recorder.set(told[1], told[2], text.count("\n", 0, told.start(1)) + 1, how="environment")
     for number, row in enumerate([*text.split("\n"), "[end]"], start=1):
         if recorder.trace.full:
             return
-        found = re.match(r"(\[)|([\w.-]+)[ \t]*[=:](.*)", row)
+        found = re.match(r"\[(?:testenv:)?([^\]]*)|([\w.-]+)[ \t]*[=:](.*)", row)
         if found:
             recorder.takes(command, pending)
             key, pending = found[2] or "", []
-            extras = "extras_require" in row if found[1] else extras
+            extras = "extras_require" in row if row[:1] == "[" else extras
+            skipped = row.startswith("[testenv:") and found[1] in others if row[:1] == "[" else skipped
         value = (found[3] or "" if found else row).partition(" #")[0].strip()
-        value = re.sub(r"^[\w{},!.-]+:[ \t]+", "", value) if key == "deps" else value  # `py311: torch==2.5.1`
+        chosen = re.match(r"([\w{},!.-]+):[ \t]+", value) if key == "deps" or key.startswith("commands") else None
+        if skipped or (chosen and name and not _holds(chosen[1], name)):
+            continue
+        value = value[chosen.end() :] if chosen else value  # `py311: torch==2.5.1`
         if value and key == "install_command":
             command = [word for word in value.split() if "{" not in word]
         elif value and key == "python_requires":
             recorder.trace.admitted = admitted(value, number)
-        elif value and (key in _LISTS or extras) and not (found and found[1]):
+        elif value and (key in _LISTS or extras) and row[:1] != "[":
             pending += listed(value, number)
-        elif value and re.match(r"commands", key):
-            read_script(recorder, re.sub(r"\{[\w:]+\}", "", value) + "\n", number)
+        elif value and key.startswith("commands"):
+            read_script(recorder, re.sub(r"\{[^{}]*\}", "", value) + "\n", number)

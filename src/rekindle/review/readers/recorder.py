@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from rekindle.review.document import Dialect
-from rekindle.review.other_files import OtherFile
+from rekindle.review.other_files import OtherFile, is_own_folder
 from rekindle.review.readers.kinds import read_as
 from rekindle.review.trace import (
     GIVEN,
@@ -229,6 +229,7 @@ class Recorder:
             place = self.trace.open(self.scope, "job container")
             self.trace.stands_on(inside[1].replace("#", "/"), seen.line, place, "$" not in inside[1])
         words = [msgspec.structs.replace(word, known=False) if GIVEN in word.text else word for word in words]
+        words = self._of_source(words)
         prefix = (*seen.prefix, *self._prefix(inner))
         item = msgspec.structs.replace(
             seen,
@@ -256,6 +257,21 @@ class Recorder:
             for name, value, word in defines(item.words):
                 self.set(name, value, word.line, known=word.known, how="cmake", raw=word.raw, text=item.text)
         return item
+
+    def _of_source(self, words: list[Word]) -> list[Word]:
+        """`poetry add torch --source cuda` takes it from the index that `poetry source add cuda …` named."""
+        texts = [word.text for word in words]
+        if texts[:3] == ["poetry", "source", "add"] and "://" in texts[-1]:
+            self.trace.sources[texts[-2]] = texts[-1]
+        elif texts[:2] == ["poetry", "add"] and "--source" in texts[:-1]:
+            at = texts.index("--source")
+            if index := self.trace.sources.get(texts[at + 1]):
+                option = (
+                    msgspec.structs.replace(words[at], text="--index-url"),
+                    msgspec.structs.replace(words[at + 1], text=index),
+                )
+                return [*words[:at], *option, *words[at + 2 :]]
+        return words
 
     def _configures(self, words: Sequence[Word]) -> None:
         """`pip config set global.index-url …` holds for every pip that follows, in other shells too."""
@@ -299,7 +315,7 @@ class Recorder:
     def go(self, folder: str, *, push: bool = False) -> None:
         if push:
             self.folders.append(self.directory)
-        self.directory = joined(self.directory, folder)
+        self.directory = None if is_own_folder(folder) else joined(self.directory, folder)
 
     def wrote(self, text: str, redirects: Sequence[Redirect], names: Sequence[str] = (), begins: int = 0) -> None:
         """A file that the script writes itself, for the commands that read it."""

@@ -1,4 +1,4 @@
-"""YAML and JSON that hold commands: GitLab, Azure, CircleCI, Travis, Ansible, cloud-init, cog, Kubernetes, compose.
+"""What holds commands: GitLab, Azure, CircleCI, Travis, Jenkins, Ansible, cloud-init, cog, Kubernetes, compose.
 
 Whatever the form, a key says which shell its value is for.
 """
@@ -36,17 +36,46 @@ _PYTHONS = ("versionSpec", "python_version", "python")
 # Ansible's modules for the packages of a system, where each takes its list; cloud-init's and Cog's own lists.
 _SYSTEM = {"apt": ("name", "pkg"), **dict.fromkeys(("package", "dnf", "yum", "zypper", "pacman"), ("name",))}
 _SYSTEM_LISTS = ("packages", "system_packages")
+# `image 'x'`, `sh 'x'`, `bat(script: "x")`, `NAME = 'x'` of Jenkins.
+_OF_JENKINS = re.compile(
+    r"(?s)\b(image|sh|bat|powershell|pwsh|[A-Z_]\w*(?=\s*=))\s*[=:(]?\s*(?:script:\s*)?('{3}|\"{3}|'|\")(.*?)(?<!\\)\2"
+)
+_JENKINS_SHELLS = {
+    "sh": Dialect.SHELL,
+    "bat": Dialect.BATCH,
+    **dict.fromkeys(("powershell", "pwsh"), Dialect.POWERSHELL),
+}
 # `{{ name }}` of Ansible, `<< parameters.name >>` of CircleCI, `$(name)` of Azure.
 _FILLED = re.compile(r"\$?\{\{[ \t]*\.?([\w.]+)[ \t]*\}\}|<<[ \t]*([\w.]+)[ \t]*>>|\$\((\w+)\)")
 
 
 def read_steps(trace: Trace, text: str) -> None:
     # JSON with comments is YAML but for these and for tabs.
+    if re.search(r"(?m)^[ \t]*(?:pipeline|node\b.*)\s*\{", text):
+        _read_jenkins(trace, text)
+        return
     plain = re.sub(r"(?m)^[ \t]*//.*", "", text).replace("\t", " ") if text.lstrip()[:1] in ("{", "/") else text
     root = composed(trace, plain)
     reader = _StepsReader(trace, text)
     for part in reader.items(root) if root is not None and root.id == "sequence" else [root]:
         reader.part(part, trace.scopes[0] if part is root else trace.open(trace.scopes[0], "job"))
+
+
+def _read_jenkins(trace: Trace, text: str) -> None:
+    """The images, the variables and the commands of Jenkins, in their order; an image holds until the next one."""
+    recorder = Recorder(trace, scope=trace.open(trace.scopes[0], "job"))
+    plain = re.sub(r"(?m)^[ \t]*//.*", "", text)
+    for found in _OF_JENKINS.finditer(plain):
+        line = plain.count("\n", 0, found.start(3)) + 1
+        kind, said = found[1], re.sub(r"\\([\\'\"])", r"\1", found[3])
+        if kind in _JENKINS_SHELLS:
+            recorder.stops, recorder.dialect = True, _JENKINS_SHELLS[kind]
+            read_script(recorder, said + "\n", line)
+        elif kind == "image":
+            recorder.scope = trace.open(recorder.scope, "job image")
+            trace.stands_on(said, line, recorder.scope, "$" not in said)
+        else:
+            recorder.set(kind, said, line, known="$" not in said)
 
 
 def read_compose(trace: Trace, text: str) -> None:

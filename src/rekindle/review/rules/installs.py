@@ -15,7 +15,7 @@ from rekindle.compat.library_card import brought_by
 from rekindle.compat.package import takes_mkl
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
-from rekindle.knowledge.builds.script_rules import needs_python, script_rules
+from rekindle.knowledge.builds.script_rules import last_python, needs_python, script_rules
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.builds import image_system
@@ -179,7 +179,8 @@ def _companions(subject: Subject) -> Iterator[Raised]:
 
 def _numpy(subject: Subject) -> Iterator[Raised]:
     wanted = [(found, item) for found, item in _asked_for(subject, "numpy") if found.verb != "uninstall"]
-    if not wanted and not any(found.lists for found in subject.installs) and not subject.trace.images:
+    lists = [(name, found.item) for found in subject.installs for name in found.lists]
+    if not wanted and all(subject.lies_beside(*each) for each in lists) and not subject.trace.images:
         # torchvision asks for NumPy, in any version; conda-forge's is held by what it was compiled with.
         forge = any(torch.kind == "conda-forge" for state in environments_of(subject).final for torch in state)
         asks = _asked_for(subject, "torchvision") if not forge else []
@@ -225,13 +226,16 @@ def _mkl(subject: Subject) -> Iterator[Raised]:
     """PyTorch's own conda builds take any MKL; conda-forge, where it comes before the defaults, has the newest."""
     condas = [found for found in subject.installs if found.tool == "conda"]
     held = ("mkl", "intel-openmp")  # an MKL asks for the OpenMP of its own release
-    pins = [item.requirement for found in condas for item in found.wanted if item.name in held]
+    pins = [(found, item.requirement) for found in condas for item in found.wanted if item.name in held]
+    old = {subject.stage(found.item.scope) for found, asked in pins if asked and excludes(asked, "2025.0.0")}
     first = limits.since("mkl-without-ijit")
-    if any(asked and excludes(asked, "2025.0.0") for asked in pins) or subject.notes:
-        return
+    own = ("conda-forge",) if subject.says("(?i)miniforge|mambaforge") else ()  # which they ask behind what is named
     for torch in (each for state in environments_of(subject).final for each in state):
         found = next((each for each in condas if each.item.order == torch.order), None)
-        channels = found.channels if found is not None and not found.item.conditional else ()
+        optional = found is not None and found.item.conditional and found.item.listed
+        if found is None or optional or subject.notes or subject.stage(found.item.scope) in old:
+            continue
+        channels = (*found.channels, *own)
         forge = next((at for at, name in enumerate(channels) if "conda-forge" in name), len(channels))
         if forge == len(channels) or "defaults" in channels[:forge] or torch.kind != "conda":
             continue
@@ -301,6 +305,7 @@ def _pins(subject: Subject) -> Iterator[Raised]:
             named = [pin for pin in script_rules().pin if pin.package == item.name]
             named = [pin for pin in named if pin.system in (None, here) or (subject.notes and pin.versions)]
             dead = next((pin for pin in named if not pin.versions), None)
+            dead = dead if dead is None or item.requirement != f"=={dead.works}" else None
             if dead is not None and found.tool != "conda" and item.source is None and item.wheel is None:
                 right = subject.rewritten(item.line, rf"(?<![\w-]){re.escape(item.raw)}(?![\w-])", dead.instead)
                 yield raised(
@@ -316,6 +321,12 @@ def _pins(subject: Subject) -> Iterator[Raised]:
                 )  # fmt: skip
             if exact is None:
                 continue
+            last = last_python(item.name, exact, python.version) if python else None
+            if python is not None and last is not None and item.source is None:
+                yield raised(
+                    "pin-for-older-python", item.line, requirement=f"{item.name}=={exact}", last=last[0],
+                    python=python.version, instead=f"{item.name}>={last[1]}",
+                )  # fmt: skip
             pins = [pin for pin in named if pin.versions and not excludes(pin.versions, str(exact))]
             spoken = f"{item.name}=={exact}"
             for pin in pins:
