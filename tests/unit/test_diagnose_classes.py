@@ -44,6 +44,9 @@ def test_the_cause_and_the_thing_to_do_first(case: dict[str, str]) -> None:
         "Task manager shows 80% GPU on the RTX 3080 while training. Is it possible to see VRAM there, too?",
         "Since yesterday the RTX 4070 is not used fully, 30% GPU load in the best case. Before it was 95%.",
         "stable-diffusion.cpp does not find my model file, is the path wrong? With the RTX 2070 it is fast.",
+        "My 5070 does voices in real time with F5 TTS. Can I run two models at once?",
+        "RTX 3090, torch is at version 2.6.0, all tests pass. Should I update?",
+        "LM Studio finds my RTX 2060 and it is fast. But I cannot find the setting for the context length.",
         "RVC works on my GT 1030, just slow. Which settings are best for voice quality?",
     ],
 )

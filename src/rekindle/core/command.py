@@ -168,7 +168,9 @@ class Command(str):
         """The same call by another pip (`python -m pip`, `uv pip`), if it is one of pip's."""
         known = (_pip, *_PIPS)
         rest = next((self.words[len(own) :] for own in known if self.words[: len(own)] == own), None)
-        return self if rest is None else Command(*program, *rest, system=self.system, note=self.note)
+        if rest is None:
+            return self
+        return Command(*program, *rest, environment=self.environment, system=self.system, note=self.note)
 
     def spell(self, shell: Shell) -> str:
         """As it is typed there."""

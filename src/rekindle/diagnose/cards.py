@@ -51,7 +51,7 @@ _NUMBER = re2.compile(
     r"(?i)(?:\b(?:my|an?|dedicated|discrete|gpu is|gpu:|using|with|on|for|have|both)(?: the| an?)? "
     r"(?:\d{1,2} ?GB )?|[张块了是])"
     rf"({_BARE} ?(?:ti(?: super)?|super|laptop|mobile)?)"
-    r"(?: ?\d{1,2} ?GB?\b|[,.]? (?:card|gpu|with|and|on|it|nvidia)\b|[,.] |,[a-z]|[的就]|\W*$)"
+    r"(?: ?\d{1,2} ?GB?\b|[,.]? (?:card|gpu|with|and|on|it|nvidia)\b|[,.:] |,[a-z]|[的就]|\W*$)"
 )
 _OF_SERIES = re2.compile(
     r"(?i)\b(?:RTX|GTX|GeForce) ?([2-5]0|1[06])(?:xx|[ -]?series)\b"

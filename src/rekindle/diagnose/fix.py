@@ -248,7 +248,8 @@ def _where(command: Command, facts: Facts) -> Command:
     by_uv = command.by_pip_of("uv", "pip")
     # uv asks nothing before it removes a package.
     words = [word for word in by_uv.words if word != "-y"]
-    return Command(*words, system=command.system) if by_uv is not command else command
+    ours = by_uv is not command
+    return Command(*words, environment=command.environment, system=command.system) if ours else command
 
 
 def _in_environment(command: Command, folder: str, facts: Facts) -> Command:
@@ -271,7 +272,8 @@ def _in_environment(command: Command, folder: str, facts: Facts) -> Command:
     # An embedded Python would take the packages of another one of the user.
     alone = ["-s"] if folder.endswith("python_embeded") else []
     made = command.by_pip_of(below(folder + inside), *alone, "-m", "pip")
-    return Command(*made.words, system="windows") if windows and made is not command else made
+    ours = windows and made is not command
+    return Command(*made.words, environment=made.environment, system="windows") if ours else made
 
 
 # conda keeps its environments in `envs` (a one-click installer in `installer_files`), each with its Python at the top.
