@@ -413,3 +413,23 @@ BUILD = "      - run: TORCH_CUDA_ARCH_LIST=7.0 pip install --no-build-isolation 
 def test_the_gcc_of_the_system(runner: str, steps: str, expected: str | None) -> None:
     found = {rule for _, rule in ids(JOB.format(runner, steps) + BUILD, ".github/workflows/a.yml")}
     assert found & {"gcc-refused", "gcc-not-there"} == ({expected} if expected else set())
+
+
+SYNCED = f"uv sync\nuv pip install torch==2.6.0 --index-url {CUDA_118.replace('118', '124')}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "line"),
+    [
+        (SYNCED + "uv run python -m pytest\n", "uv-run-syncs", 3),
+        (SYNCED + "uv run --no-sync pytest\n", "uv-run-syncs", None),
+        (SYNCED + "export UV_NO_SYNC=1\nuv run pytest\n", "uv-run-syncs", None),
+        ("pip install torch==2.1.0\npip install scikit-learn\npip install pandas\n", "numpy-two", 2),
+        ("pip install torch==2.1.0 'numpy<2'\npip install pandas\n", "numpy-two", None),
+        ("conda install -y pytorch==2.0.1 pytorch-cuda=11.7 -c pytorch -c nvidia\n", "mkl-not-held", 1),
+        ("conda install -y pytorch==2.0.1 pytorch-cuda=11.7 mkl=2023 -c pytorch -c nvidia\n", "mkl-not-held", None),
+    ],
+)
+def test_what_comes_in_without_being_named(text: str, rule: str, line: int | None) -> None:
+    found = review_script(read(text, name="a.sh"), question_from_options(("A100",)))
+    assert [each.line for each in found.remarks if each.id == rule] == ([line] if line else [])

@@ -39,6 +39,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "asks_torch": ("package",),
         "on_index": ("packages",),
         "numpy_one": ("packages",),
+        "numpy_any": ("packages",),
         "numpy_two": ("packages",),
         "torch_alone": ("packages",),
         "cuda_default": ("programs", "from_cuda"),

@@ -153,7 +153,7 @@ class OnIndex(Row, frozen=True, kw_only=True):
     """What PyTorch's own index has beside torch; `torch-*` stands for every name that begins so.
 
     Of `numpy_one`: releases that ask for NumPy 1, as requirements. Of `numpy_two`: what asks for NumPy 2 today. Of
-    `torch_alone`: what asks for torch and none of its companions.
+    `numpy_any`: what asks for any. Of `torch_alone`: what asks for torch and none of its companions.
     """
 
     packages: tuple[str, ...]
@@ -190,6 +190,7 @@ class ScriptRules(msgspec.Struct, frozen=True, kw_only=True):
     on_index: tuple[OnIndex, ...]
     numpy_one: tuple[OnIndex, ...]
     numpy_two: tuple[OnIndex, ...]
+    numpy_any: tuple[OnIndex, ...]
     torch_alone: tuple[OnIndex, ...]
     cuda_default: tuple[CudaDefault, ...]
     cog_torch: tuple[CogTorch, ...]

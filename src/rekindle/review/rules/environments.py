@@ -29,6 +29,7 @@ def check(subject: Subject) -> Iterator[Raised]:
     yield from _not_made(subject)
     yield from _activated(subject)
     yield from _uv_outside(subject)
+    yield from _uv_run(subject)
     yield from _other_python(subject)
 
 
@@ -164,6 +165,21 @@ def _uv_outside(subject: Subject) -> Iterator[Raised]:
         if (places and not apart) or hosted or (image is not None and image.known and _NO_UV_PLACE.search(image.name)):
             yield raised("uv-no-environment", item.line)
         return
+
+
+_SYNCS = re.compile(r"(?:^|[\s;&|])uv run\b(?!.*--(?:no-sync|no-project|isolated)\b)")
+
+
+def _uv_run(subject: Subject) -> Iterator[Raised]:
+    """`uv run` puts the project's environment back to what its lock says, whatever `uv pip` put beside it."""
+    projects = [item for item in subject.trace.invocations if item.program == "uv" and item.arguments[:1] == ("sync",)]
+    pips = [found.item for found in subject.installs if found.item.arguments[:1] == ("pip",) and found.torch]
+    put = [item for item in pips if item.program == "uv" and any(sync.order < item.order for sync in projects)]
+    for item in subject.trace.invocations:
+        before = [each for each in put if each.order < item.order]
+        if before and _SYNCS.search(item.text) and not subject.visible("UV_NO_SYNC", item):
+            yield raised("uv-run-syncs", item.line, line_put=before[-1].line)
+            return
 
 
 def _build_outside(subject: Subject, later: list[Invocation], env: str, short: str) -> Iterator[Raised]:

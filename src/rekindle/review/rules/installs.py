@@ -15,7 +15,7 @@ from rekindle.compat.library_card import brought_by
 from rekindle.compat.package import takes_mkl
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
-from rekindle.knowledge.builds.script_rules import last_python, needs_python, script_rules
+from rekindle.knowledge.builds.script_rules import OnIndex, last_python, needs_python, script_rules
 from rekindle.knowledge.torch import companions
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.review.builds import image_system
@@ -187,11 +187,10 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
         asks = _asked_for(subject, "torchvision") if not forge else []
         brought = ((found, each) for found, each in asks if each.wheel is None and found.verb in ("install", "create"))
         wanted = [(found, msgspec.structs.replace(item, requirement="")) for found, item in brought][:1]
-    newest = {name for row in script_rules().numpy_two for name in row.packages}
-    pips = [found for found in subject.installs if found.tool != "conda" and found.verb == "install"]
-    wanted += [
-        (found, each) for found in pips for each in found.wanted if each.name in newest and each.requirement == ""
-    ][:1]
+        # What conda made has a NumPy already, and pip leaves it.
+        if not wanted and all(found.tool != "conda" for found in subject.installs):
+            wanted = _unpinned(subject, script_rules().numpy_any)
+    wanted += _unpinned(subject, script_rules().numpy_two)
     torch = subject.torch_at() or environments_of(subject).release()
     row = release_of(torch)
     if torch is None or row is None or not wanted:
@@ -228,6 +227,14 @@ def _numpy(subject: Subject) -> Iterator[Raised]:
             return
 
 
+def _unpinned(subject: Subject, rows: tuple[OnIndex, ...]) -> list[tuple[Install, Wanted]]:
+    """The first of these packages that pip is asked for without a release."""
+    names = {name for row in rows for name in row.packages}
+    pips = (found for found in subject.installs if found.tool != "conda" and found.verb == "install")
+    asked = ((found, each) for found in pips for each in found.wanted)
+    return [(found, each) for found, each in asked if each.name in names and each.requirement == ""][:1]
+
+
 def _mkl(subject: Subject) -> Iterator[Raised]:
     """PyTorch's own conda builds take any MKL; conda-forge, where it comes before the defaults, has the newest."""
     condas = [found for found in subject.installs if found.tool == "conda"]
@@ -243,11 +250,14 @@ def _mkl(subject: Subject) -> Iterator[Raised]:
             continue
         channels = (*found.channels, *own)
         forge = next((at for at, name in enumerate(channels) if "conda-forge" in name), len(channels))
-        if forge == len(channels) or "defaults" in channels[:forge] or torch.kind != "conda":
+        if torch.kind != "conda":
             continue
+        # The defaults have such an MKL too, and not every NumPy of theirs lets it in.
+        sure = forge < len(channels) and "defaults" not in channels[:forge]
         answer = takes_mkl(torch.version, str(first)) if torch.version and torch.system == "linux" else None
         if isinstance(answer, Clash):
-            yield raised("mkl-too-new", torch.line, sentence=answer.sentence, first=first, source=answer.source)
+            rule = "mkl-too-new" if sure else "mkl-not-held"
+            yield raised(rule, torch.line, sentence=answer.sentence, first=first, source=answer.source)
             return
 
 
