@@ -539,3 +539,19 @@ def test_a_list_with_markers_is_judged_for_the_python_that_is_told(python: str, 
     asked = question_from_options(("RTX 4090",), python=python)
     answer = review_script(read(MARKED, name="requirements.txt"), asked)
     assert (answer.torch, answer.refused, answer.remarks) == (release, False, ())
+
+
+def test_what_the_script_sets_anew_is_no_fault_before() -> None:
+    """accelerate takes another torch, and the last line names it again before anything is used."""
+    first, anew = f"pip install torch==1.12.1 {INDEX}/cu116\n", f"pip install torch==1.12.0 {INDEX}/cu116\n"
+    text = f"{first}pip install -U torch accelerate\n"
+    assert "torch-replaced" in {each.id for each in reviewed(text, "a.sh", "A100").remarks}
+    assert "torch-replaced" not in {each.id for each in reviewed(text + anew, "a.sh", "A100").remarks}
+    used = reviewed(f"{text}python train.py\n{anew}", "a.sh", "A100")
+    assert any(each.id.startswith("torch-replaced") for each in used.remarks)
+
+
+def test_poetry_is_told_in_its_own_words() -> None:
+    text = f"pip install torch==2.7.1 {INDEX}/cu118\npoetry add fastapi torch\n"
+    (found,) = (each for each in reviewed(text, "a.sh", "A100").remarks if each.id.startswith("torch-replaced"))
+    assert "poetry source add" in found.why and "add --index-url" not in found.why and "torch out of" in found.why

@@ -88,7 +88,7 @@ _WORKS = re2.compile(r"(?i)\bworks?\b|\bno (?:issues?|problems?|errors?)\b|\bfin
 # A sentence about another machine, on which the same thing works.
 _PARTS = re2.compile(r"(?i)[.;!?]+\s+|,? (?:but|while|whereas|however),? ")
 _ELSEWHERE = re2.compile(
-    r"(?i)\b(?:works?|worked|runs?|ran|working|fine|no (?:issues?|problems?))\b.{0,60}\b(?:on|in|with|under) "
+    r"(?i)\b(?:works?|worked|runs?|ran|working|fine|normal|no (?:issues?|problems?))\b.{0,60}\b(?:on|in|with|under) "
     r"(?:my|the|an?|our|another|other|one|(?:google )?colab|kaggle|runpod|vast\.ai)\b"
     r"|\b(?:on|with) (?:my|the|an?|our|another|other)\b.{0,80}"
     r"\b(?:works|worked|runs|ran|is fine|no (?:issues?|problems?))\b"
@@ -96,6 +96,7 @@ _ELSEWHERE = re2.compile(
 _SERIES = re2.compile(r"[GR]TX ?\d{1,2}$")
 _DRIVER = re2.compile(r"\.[\dx]")
 _UNTICKED = ("- [ ]", "[ ]", "* [ ]")
+_GOOD = re2.compile(r"(?i)\b(?:\w+n.?t|not|never) (?:hang|crash|fail|happen|occur|freeze|stop)\w*")
 _NOT = re2.compile(
     r"(?i)\b(?:not|no (?:longer|GPU|CUDA|card)|fails?|failed|never|until|used to|before|only|\w+n.t"
     r"|try(?:ing)?|tried|get (?:it|this) to|in the (?:ui|console|terminal|browser)|on the (?:node|host))\b"
@@ -126,7 +127,9 @@ def of_this_machine(text: str) -> str:
     text = _SMALL.sub(lambda match: " ".join(_PROPER.get(w, w) for w in match.group(0).upper().split(" ")), text)
     if not _ELSEWHERE.search(text):
         return text
-    return ". ".join(part for part in _PARTS.split(text) if not _ELSEWHERE.search(part) or _NOT.search(part))
+    return ". ".join(
+        part for part in _PARTS.split(text) if not _ELSEWHERE.search(part) or _NOT.search(_GOOD.sub("", part))
+    )
 
 
 def in_line(text: str, *, title: bool = False) -> list[tuple[Capability, str | None]]:

@@ -103,8 +103,9 @@ def _of_card(facts: Facts, sure: bool, trouble: bool) -> Iterator[Judged]:
         if facts.torch is None:
             break
         lacks = coverage.torch_lacks(facts.torch, facts.variant, facts.os, each)
-        if lacks is None and not facts.variant and (sure if "torch" in facts.told else "unused" in signs):
-            # Who names no line has most often the ordinary one.
+        unsaid = not facts.variant and not facts.cuda
+        if lacks is None and unsaid and (sure if "torch" in facts.told else "unused" in signs):
+            # Who names no CUDA has most often the ordinary line.
             usual = torch_cuda.package_line(facts.torch, LINUX)
             lacks = coverage.torch_lacks(facts.torch, usual, "linux", each) or None
         if lacks is not None:

@@ -32,6 +32,7 @@ from rekindle.review.packages import (
     exact_text,
     exact_version,
     excludes,
+    install_of,
 )
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.script_torch import ScriptTorch, by_conda, by_file, by_system, of_image
@@ -124,6 +125,17 @@ class ScriptEnvironments:
                 self._packages[(point.scope, "")] = {"torchvision"} if image is not None and image.pytorchs else set()
             if isinstance(point, Invocation):
                 self._command(point)
+        self.replaced = [each for each in self.replaced if not self._set_anew(each)]
+
+    def _set_anew(self, change: TorchReplaced) -> bool:
+        """The script itself names a torch again, and between the two it only installs."""
+        subject, item = self.subject, change.found.item
+        later = [each.item for each in subject.installs if each.item.order > item.order and each.torch is not None]
+        anew = next((each for each in later if subject.stage(each.scope) == subject.stage(item.scope)), None)
+        if anew is None or anew.conditional or subject.notes or pins_torch(change.wanted.name):
+            return False
+        between = (each for each in subject.trace.invocations if item.order < each.order < anew.order)
+        return all(install_of(each) is not None for each in between)
 
     def _command(self, item: Invocation) -> None:
         stage = self.subject.stage(item.scope)

@@ -15,6 +15,7 @@ from rekindle.compat.package import goes_with as package_goes_with
 from rekindle.compat.package import has_library, is_bound, runs_on, taken_from_page, wheel_runs_on
 from rekindle.compat.torch_cuda import has_line, is_index, published
 from rekindle.compat.wheel_platform import built_for, goes_here, goes_with
+from rekindle.core.command import Command
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.script_rules import asks_torch, extension, on_pytorchs_index, pins_torch
 from rekindle.knowledge.logs import extension_homes
@@ -230,10 +231,16 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
     elif before.of_conda:
         again = f"take {wanted.name} from conda's channel as well, in the command of line {before.line}"
     elif wanted.name == "torch":
-        again = f"leave this line out, or add --index-url {index}"
+        others = any(each.name not in ("torch", *PROJECTS) for each in change.found.wanted)
+        add = f"add --index-url {index}"
+        if change.found.item.program == "poetry":
+            source = Command("poetry", "source", "add", "--priority", "explicit", "pytorch", index)
+            add = f"add `--source pytorch` after `{source}`"
+        again = f"leave {'torch out of this line' if others else 'this line out'}, or {add}"
     elif fitting is not None and exists:
         where = f"in the command of line {before.line}" if before.kind == "wheel" else "here"
-        again = f"install {wanted.name}=={fitting} {where} (--index-url {index})"
+        of_index = f" (--index-url {index})" if wanted.name in PROJECTS else ""
+        again = f"install {wanted.name}=={fitting} {where}{of_index}"
     elif before.version is None:
         again = f"leave line {before.line} out"
     else:
