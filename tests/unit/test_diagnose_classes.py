@@ -47,7 +47,7 @@ def test_the_cause_and_the_thing_to_do_first(case: dict[str, str]) -> None:
         "My 5070 does voices in real time with F5 TTS. Can I run two models at once?",
         "RTX 3090, torch is at version 2.6.0, all tests pass. Should I update?",
         "LM Studio finds my RTX 2060 and it is fast. But I cannot find the setting for the context length.",
-        "Training hangs on some A100 nodes.\nThe code is normal when I run on a V100 and won't hang.\ncuda: 11.0\ntorch 1.7",
+        "Training hangs on A100.\nThe code is normal when I run on a V100 and won't hang.\ncuda: 11.0\ntorch 1.7",
         "RVC works on my GT 1030, just slow. Which settings are best for voice quality?",
     ],
 )

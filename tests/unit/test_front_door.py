@@ -31,6 +31,11 @@ def test_a_plan_that_cannot_be_written_is_no_answer_first(tmp_path: Path) -> Non
     assert seen.out == ""
 
 
+def test_the_options_of_doctor_are_those_of_the_name_alone() -> None:
+    assert rekindle_command("--json").json()["schema"] == "rekindle.doctor/1"
+    assert "rekindle doctor --help" in rekindle_command("--no-such").err
+
+
 def test_nothing_is_folded_where_everything_is_shown() -> None:
     machine = str(Path(__file__).parents[1] / "machines" / "wsl.json")
     assert re.search(r"\d folded\n", rekindle_command("doctor", "--machine", machine).out)

@@ -85,6 +85,13 @@ class Verbs(click.Group):
         command: click.Command = importlib.import_module(VERBS[cmd_name][0]).command
         return once(talking(command))
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`rekindle --json` is `rekindle doctor --json`, as `rekindle` alone is `rekindle doctor`."""
+        own = {option for each in self.get_params(ctx) for option in each.opts}
+        if args and args[0].startswith("-") and args[0].partition("=")[0] not in own:
+            args = ["doctor", *args]
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
