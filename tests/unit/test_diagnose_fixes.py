@@ -421,9 +421,12 @@ def test_an_extension_is_not_rebuilt_for_a_card_that_nobody_named() -> None:
 
 def test_a_build_that_only_pytorchs_index_has_comes_with_the_line() -> None:
     wanted = "torch==1.12.1+cu113"
-    log = f"ERROR: Could not find a version that satisfies the requirement {wanted} (from versions: 2.0.0, 2.7.1)\n"
+    log = f"ERROR: Could not find a version that satisfies the requirement {wanted} (from versions: 1.11.0, 2.7.1)\n"
     command = first(f"{log}ERROR: No matching distribution found for {wanted}\n").whole.commands[0]
     assert command.words[-3:] == (wanted, "--index-url", "https://download.pytorch.org/whl/cu113")
+    # Where the oldest that is offered is newer, so is the Python: that line would fail again.
+    command = first(log.replace("1.11.0, ", "2.0.0, ")).whole.commands[0]
+    assert command.words == ("uv", "venv", "--python", "3.10")
 
 
 @pytest.mark.parametrize(

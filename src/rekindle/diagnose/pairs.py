@@ -21,7 +21,7 @@ _SYSTEMS = ("linux", "windows")
 
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    story = _index(fields.get("package", ""), facts)
+    story = _index(fields.get("package", ""), facts, fields.get("offered_first"))
     python = re.search(r"uv venv --python (3\.\d+)", story or "")
     address = re.search(r"`--index-url (\S+)`", story or "")
     found = present(index_python=python and python[1], index_address=address and address[1])
@@ -95,13 +95,13 @@ def _companions(torch: str, variant: str, system: str | None) -> str | None:
     return " ".join(wanted) if wanted else None
 
 
-def _index(package: str, facts: Facts) -> str | None:
-    """What PyTorch's index of the log's name has, where that is why nothing was found."""
+def _index(package: str, facts: Facts, first: str | None) -> str | None:
+    """What PyTorch's index of the log's name has, where that is why nothing was found. `first`: the oldest offered."""
     asked = re.fullmatch(rf"torch(?:==(\d+\.\d+\.\d+)(?:\+({LINE}))?)?", package)
     if asked is None:
         return None
     if asked[1]:
-        return _exact(asked[1], asked[2], facts)
+        return _exact(asked[1], asked[2], facts, first)
     if facts.index is None:
         return None
     having = [row for row in releases.torch_releases() if row.variant(facts.index) is not None]
@@ -112,7 +112,7 @@ def _index(package: str, facts: Facts) -> str | None:
     return _pythons(last, facts, f"The index `{facts.index}` ends with torch {last.newest}, which")
 
 
-def _exact(torch: str, variant: str | None, facts: Facts) -> str | None:
+def _exact(torch: str, variant: str | None, facts: Facts, first: str | None) -> str | None:
     """For which Pythons a release has wheels, and where those with a `+cu117` in their name are."""
     release = coverage.release(torch)
     if release is None:
@@ -133,7 +133,8 @@ def _exact(torch: str, variant: str | None, facts: Facts) -> str | None:
         if variant and facts.index != variant
         else ""
     )
-    if told and not where:
+    offered = Version.find(first or "")
+    if told and (not where or (offered is not None and offered > Version(torch))):
         told += f": make an environment with one of those (`uv venv --python {known[-1]}`), or ask for a release "
         told += "that has wheels for yours"
     story = "; ".join(part for part in (told, where) if part)
