@@ -87,8 +87,8 @@ class Verbs(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """`rekindle --json` is `rekindle doctor --json`, as `rekindle` alone is `rekindle doctor`."""
-        own = {option for each in self.get_params(ctx) for option in each.opts}
-        if args and args[0].startswith("-") and args[0].partition("=")[0] not in own:
+        name = args[0].partition("=")[0] if args else ""
+        if name.startswith("-") and not any(name in each.opts for each in self.get_params(ctx)):
             args = ["doctor", *args]
         return super().parse_args(ctx, args)
 

@@ -32,7 +32,6 @@ from rekindle.review.packages import (
     exact_text,
     exact_version,
     excludes,
-    install_of,
 )
 from rekindle.review.pythons import image_of, python_at, python_of
 from rekindle.review.script_torch import ScriptTorch, by_conda, by_file, by_system, of_image
@@ -130,12 +129,13 @@ class ScriptEnvironments:
     def _set_anew(self, change: TorchReplaced) -> bool:
         """The script itself names a torch again, and between the two it only installs."""
         subject, item = self.subject, change.found.item
-        later = [each.item for each in subject.installs if each.item.order > item.order and each.torch is not None]
-        anew = next((each for each in later if subject.stage(each.scope) == subject.stage(item.scope)), None)
+        later = [each for each in subject.installs if each.item.order > item.order]
+        names = (each.item for each in later if each.torch is not None)
+        anew = next((each for each in names if subject.stage(each.scope) == subject.stage(item.scope)), None)
         if anew is None or anew.conditional or subject.notes or pins_torch(change.wanted.name):
             return False
-        between = (each for each in subject.trace.invocations if item.order < each.order < anew.order)
-        return all(install_of(each) is not None for each in between)
+        between = {each.order for each in subject.trace.invocations if item.order < each.order < anew.order}
+        return between <= {each.item.order for each in later}
 
     def _command(self, item: Invocation) -> None:
         stage = self.subject.stage(item.scope)

@@ -186,7 +186,8 @@ def _of_conda_forge(found: Install, asks: Wanted, base: ScriptTorch) -> CondaBui
 
 
 def by_system(item: Invocation) -> ScriptTorch | None:
-    """Debian's and Ubuntu's own package: `python3-torch` has no CUDA, `python3-torch-cuda` is nobody's wheel."""
+    """What is no wheel: a cluster's module, and Debian's own packages, `python3-torch` without CUDA and
+    `python3-torch-cuda`."""
     if item.program in ("module", "ml"):
         return _by_module(item)
     found = next((word for word in item.words if re.fullmatch(r"python3-(?:py)?torch(?:-cuda)?", word.text)), None)

@@ -246,12 +246,11 @@ def _mkl(subject: Subject) -> Iterator[Raised]:
     for torch in (each for state in environments_of(subject).final for each in state):
         found = next((each for each in condas if each.item.order == torch.order), None)
         optional = found is None or forge_first(found) or (found.item.conditional and found.item.listed)
+        optional = optional or torch.kind != "conda"
         if found is None or optional or subject.notes or subject.stage(found.item.scope) in old:
             continue
         channels = (*found.channels, *own)
         forge = next((at for at, name in enumerate(channels) if "conda-forge" in name), len(channels))
-        if torch.kind != "conda":
-            continue
         # The defaults have such an MKL too, and not every NumPy of theirs lets it in.
         sure = forge < len(channels) and "defaults" not in channels[:forge]
         answer = takes_mkl(torch.version, str(first)) if torch.version and torch.system == "linux" else None

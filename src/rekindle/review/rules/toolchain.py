@@ -13,7 +13,6 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
-from rekindle.knowledge.torch.wheel_platforms import LinuxSystem
 from rekindle.model.card import Target
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.host_compiler import gcc, msvc
@@ -178,23 +177,26 @@ _OTHER_COMPILER = re.compile(
 )
 
 
-def _system_at(subject: Subject, item: Invocation) -> tuple[LinuxSystem, str] | None:
-    """The distribution that a command runs on: its image's, else that of the machine which GitHub lends."""
+def _packaged_gccs(subject: Subject, item: Invocation) -> tuple[str, tuple[int, int, int]] | None:
+    """The distribution that a command runs on, its image's or else that of the machine which GitHub lends, with the
+    GCC that is its own, the oldest and the newest of its packages."""
     runners = [each for each in subject.trace.runners if subject.sees(each.scope, item)]
     place = image_of(subject, item) or (runners[-1] if runners else None)
     name = place.name if place is not None and place.known else ""
-    return image_system(name.replace("ubuntu-latest", f"ubuntu-{limits.since('ubuntu-latest')}"))
+    found = image_system(name.replace("ubuntu-latest", f"ubuntu-{limits.since('ubuntu-latest')}"))
+    gccs = found[0].gcc.get(found[1]) if found else None
+    return (f"{found[0].id} {found[1]}", gccs) if found and gccs else None
 
 
 def _own_gcc(subject: Subject, item: Invocation, line: int) -> list[tuple[str, int, int]]:
     """The system's own compiler, where nothing before the build names or brings another."""
-    found = _system_at(subject, item)
-    gcc = found[0].gcc.get(found[1]) if found else None
+    packaged = _packaged_gccs(subject, item)
     seen = [each for each in subject.trace.before(item) if subject.stage(each.scope) == subject.stage(item.scope)]
     named = any(_OTHER_COMPILER.search(each.text) for each in (*seen, item))
-    if gcc is None or found is None or named or subject.visible("CC", item) or subject.visible("CXX", item):
+    if packaged is None or named or subject.visible("CC", item) or subject.visible("CXX", item):
         return []
-    return [(f"gcc {gcc[0]} of {found[0].id} {found[1]}", gcc[0], line)]
+    system, (own, *_) = packaged
+    return [(f"gcc {own} of {system}", own, line)]
 
 
 def _gone(subject: Subject) -> Iterator[Raised]:
@@ -202,14 +204,16 @@ def _gone(subject: Subject) -> Iterator[Raised]:
     if subject.says(r"(?i)apt-repository|\bppa:|sources\.list|toolchain"):
         return
     for item in subject.trace.ran("apt", "apt-get"):
-        found = _system_at(subject, item)
-        gcc = found[0].gcc.get(found[1]) if found else None
+        packaged = _packaged_gccs(subject, item) if "install" in item.arguments else None
+        if packaged is None:
+            continue
+        system, (_, first, last) = packaged
         hosted = image_of(subject, item) is None  # the machines that GitHub lends bring newer ones of their own
-        for word in item.words if gcc is not None and "install" in item.arguments else ():
+        for word in item.words:
             match = re.fullmatch(r"(?:gcc|g\+\+)-(\d{1,2})", word.text)
-            if match and found and gcc and not gcc[1] <= int(match[1]) <= (99 if hosted else gcc[2]):
-                system = f"{found[0].id.capitalize()} {found[1]}"
-                yield raised("gcc-not-there", word.line, system=system, package=match[0], first=gcc[1], last=gcc[2])
+            if match and (int(match[1]) < first or (int(match[1]) > last and not hosted)):
+                there = system.capitalize()
+                yield raised("gcc-not-there", word.line, system=there, package=match[0], first=first, last=last)
                 return
 
 
