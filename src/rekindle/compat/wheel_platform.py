@@ -9,19 +9,20 @@ import msgspec
 from rekindle.compat.extension_torch import ABIS, official_abi, same_abi, same_cuda
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.core.errors import UnknownName
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.cuda_line import CudaLine
 from rekindle.model.torch_pin import CPU
 
 # `torch2.6cxx11abiFALSE`, `pt24cu121`, `torch280`, `torch-2.5.0+cu121.html`, `cu121/torch2.1.0/index.html`.
-_TORCH = re.compile(r"(?:torch|pt)[-_]?v?(\d{1,2}\.\d{1,2}|(\d)(\d{1,2}?)(?=0?(?:cu|cp|[-_+.]|$)))")
-_CUDA = re.compile(r"cu(?:da)?[-_]?(\d{1,2}\.\d|\d{2,3})(?!\d)")
-_ABI = re.compile(r"(?i)cxx11abi[-_]?(true|false)")
-_PYTHON = re.compile(r"-cp(\d)(\d{1,2})-(?!abi3)")
-_SYSTEM = re.compile(r"-(?:many)?(linux|win|macosx)[\w.]*\.whl\Z")
+_TORCH = late(r"(?:torch|pt)[-_]?v?(\d{1,2}\.\d{1,2}|(\d)(\d{1,2}?)(?=0?(?:cu|cp|[-_+.]|$)))")
+_CUDA = late(r"cu(?:da)?[-_]?(\d{1,2}\.\d|\d{2,3})(?!\d)")
+_ABI = late(r"(?i)cxx11abi[-_]?(true|false)")
+_PYTHON = late(r"-cp(\d)(\d{1,2})-(?!abi3)")
+_SYSTEM = late(r"-(?:many)?(linux|win|macosx)[\w.]*\.whl\Z")
 _SYSTEMS = {"linux": "linux", "win": "windows", "macosx": "macos"}
-_CPU = re.compile(r"(?<![A-Za-z])cpu(?![A-Za-z])")
+_CPU = late(r"(?<![A-Za-z])cpu(?![A-Za-z])")
 _SOURCE = "the name of the file, which its makers choose by what it was built with"
 
 

@@ -7,7 +7,6 @@ not among the values of `model`, because findings hold commands and the console 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
@@ -235,7 +234,7 @@ def without_shell(words: Iterable[str], *, windows: bool) -> str:
     """One line as the start of a process takes it on Windows, where no shell reads it; elsewhere sh does."""
     from subprocess import list2cmdline
 
-    return list2cmdline(list(words)) if windows else shlex.join(words)
+    return list2cmdline(list(words)) if windows else " ".join(map(_quoted, words))
 
 
 def sh(command: CommandWords | Command) -> str:
@@ -251,6 +250,12 @@ def sh(command: CommandWords | Command) -> str:
     return inside + _noted(command.note, "#")
 
 
+def _quoted(word: str) -> str:
+    import shlex
+
+    return shlex.quote(word)
+
+
 def in_sh(word: Word) -> str:
     """One word, or a value."""
     if isinstance(word, str) and re.match(_SH_PLAIN, word):
@@ -260,12 +265,12 @@ def in_sh(word: Word) -> str:
     _refuse("\0", [word], "a command")
     if isinstance(word, str):
         # The same quotes in every shell where that is safe: people paste lines from one into another.
-        return _double(word, _SH_SPECIAL) or shlex.quote(word)
+        return _double(word, _SH_SPECIAL) or _quoted(word)
     pieces = _pieces(word)
     if not any(isinstance(each, str) and set(each) & set(_SH_SPECIAL) for each in pieces):
         inside = "".join(f"${{{each.name}}}" if isinstance(each, ShellVariable) else each for each in pieces)
         return '"' + re.sub(r"\$\{(\w+)\}(?!\w)", r"$\1", inside) + '"'
-    return "".join(f'"${{{each.name}}}"' if isinstance(each, ShellVariable) else shlex.quote(each) for each in pieces)
+    return "".join(f'"${{{each.name}}}"' if isinstance(each, ShellVariable) else _quoted(each) for each in pieces)
 
 
 def _spelled_out(letter: str) -> str:
