@@ -163,13 +163,20 @@ class Command(str):
         """An address to open: every terminal shows it as it is."""
         return cls.parse(address)
 
+    def saying(self, *words: Word, system: str | None = None, shell: Shell | None = None) -> Command:
+        """The same call in other words, or for another place."""
+        return Command(
+            *words, environment=self.environment, folder=self.folder, note=self.note,
+            system=system or self.system, shell=shell or self.shell,
+        )  # fmt: skip
+
     def by_pip_of(self, *program: Word) -> Command:
         """The same call by another pip (`python -m pip`, `uv pip`), if it is one of pip's."""
         known = (_pip, *_PIPS)
         rest = next((self.words[len(own) :] for own in known if self.words[: len(own)] == own), None)
         if rest is None:
             return self
-        return Command(*program, *rest, environment=self.environment, system=self.system, note=self.note)
+        return self.saying(*program, *rest)
 
     def spell(self, shell: Shell) -> str:
         """As it is typed there."""
