@@ -37,10 +37,9 @@ from rekindle.stack.from_machine import situation_of
 from rekindle.stack.offers import Offer
 from rekindle.stack.plan import Plan, plan_of
 from rekindle.stack.resolver import resolve
-from rekindle.stack.route import Route
+from rekindle.stack.route import Route, Verdict
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Card, Situation, Wish, cards_named
-from rekindle.stack.verdict import Verdict
 
 _REMEMBERED = 1024
 """Answers at most: whoever asks puts equal questions next to each other, and ten thousand answers are much memory."""

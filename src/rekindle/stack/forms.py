@@ -10,9 +10,8 @@ from enum import Enum
 
 from rekindle.core.command import dockerfile, pip
 from rekindle.core.errors import NoRoute, UsageError
-from rekindle.stack.route import Route
+from rekindle.stack.route import Route, Verdict
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.verdict import Verdict
 
 
 class Form(str, Enum):

@@ -16,9 +16,9 @@ from rekindle.core.errors import NoRoute, NotFound, UsageError
 from rekindle.core.untrusted import PlainFileName
 from rekindle.stack.nodes import Node, Nodes, as_good
 from rekindle.stack.resolver import resolve
+from rekindle.stack.route import Verdict
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Card, Situation, Wish
-from rekindle.stack.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

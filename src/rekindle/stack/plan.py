@@ -41,10 +41,9 @@ from rekindle.knowledge.torch.torch_wheels import opened_wheels
 from rekindle.model.cuda_line import index_of
 from rekindle.model.platform import PlainWord
 from rekindle.stack.resolver import resolve
-from rekindle.stack.route import Route, Stack
+from rekindle.stack.route import Route, Stack, Verdict
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Card, Situation, Wish
-from rekindle.stack.verdict import Verdict
 
 SCHEMA = "rekindle.lock/1"
 LOCKED = (
