@@ -13,8 +13,7 @@ from rekindle.core.version import Version
 from rekindle.inputs.torch import with_cuda
 from rekindle.inputs.versions import read_cuda, read_python
 from rekindle.knowledge.torch import releases
-from rekindle.stack.reasons import decisive
-from rekindle.stack.resolver import resolve
+from rekindle.stack.resolver import decisive, resolve
 from rekindle.stack.route import Answer, Route, Verdict, WhyNot
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
 from rekindle.stack.situation import Situation, Wish
