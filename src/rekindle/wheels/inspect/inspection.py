@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -191,26 +191,20 @@ def _of_package(
         against = _torch_beside(found.root)
     links = _closure(found, binaries, known, against)
     cuda = cuda_of(known) or cuda_linked(binaries)
-    read = _Read(
-        kind=found.kind,
-        name=found.name,
-        size=sum(found.files.values()),
-        binaries=binaries,
-        known=known,
-        parts=integrity.parts(found.files),
-        closure=links,
-        findings=[
-            *integrity.info_findings(found),
-            *integrity.record_findings(found),
-            *integrity.name_findings(found),
-            *integrity.startup_findings(found),
-            *integrity.header_findings(binaries),
-            *integrity.cpu_findings(binaries, known.cpu),
-            *identity.variant_findings(found, known.variant, binary.codes(binaries), cuda),
-            *(fit_findings(known, against, binaries) if against and links and links.brought else ()),
-        ],
-    )
-    return _answer(read, asked, kernels=kernels)
+    findings = [
+        *integrity.info_findings(found),
+        *integrity.record_findings(found),
+        *integrity.name_findings(found),
+        *integrity.startup_findings(found),
+        *integrity.header_findings(binaries),
+        *integrity.cpu_findings(binaries, known.cpu),
+        *identity.variant_findings(found, known.variant, binary.codes(binaries), cuda),
+        *(fit_findings(known, against, binaries) if against and links and links.brought else ()),
+        *(linkage.findings(links) if links else ()),
+    ]
+    own = {"kind": found.kind, "name": found.name, "size": sum(found.files.values())}
+    own["parts"] = integrity.parts(found.files)
+    return _answer(known, binaries, links, findings, asked, kernels=kernels, **own)
 
 
 def _torch_beside(root: Path) -> TorchLibraries | None:
@@ -251,37 +245,25 @@ def _of_file(
         raise BadInput(message, hint="name a `.whl`, a `.dll`, `.pyd` or `.so`, a folder such as site-packages/torch")
     if found.problem:
         raise BadInput(found.problem, hint="download or build the file again")
-    read = _Read(
-        kind=found.format,
-        name=found.name,
-        size=found.size,
-        binaries=[found],
-        known=identity.of_binaries([found]),
-        closure=closure_of([found], elsewhere=beside),
-        alone=True,
-        findings=integrity.header_findings([found]),
-    )
-    return _answer(read, asked, kernels=kernels)
+    links = closure_of([found], elsewhere=beside)
+    findings = [*integrity.header_findings([found]), *(linkage.findings(links, alone=True) if links else ())]
+    known, own = identity.of_binaries([found]), {"kind": found.format, "name": found.name, "size": found.size}
+    return _answer(known, [found], links, findings, asked, kernels=kernels, **own)
 
 
-class _Read(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read of a package, or of a library `alone`."""
-
-    kind: str
-    name: str
-    size: int
-    binaries: Sequence[Binary]
-    known: Identity
-    parts: dict[str, int] = {}
-    closure: Closure | None
-    findings: Sequence[Finding]
-    alone: bool = False
-
-
-def _answer(read: _Read, asked: Sequence[gpus.Match], *, kernels: bool) -> Inspection:
-    known, closure = read.known, read.closure
-    codes = binary.codes(read.binaries)
-    lists = {found.name: _kernels(found) for found in read.binaries} if kernels else {}
+def _answer(
+    known: Identity,
+    binaries: Sequence[Binary],
+    closure: Closure | None,
+    findings: Sequence[Finding],
+    asked: Sequence[gpus.Match],
+    *,
+    kernels: bool,
+    **more: Any,
+) -> Inspection:
+    """`more` is what it is called and how large it is."""
+    codes = binary.codes(binaries)
+    lists = {found.name: _kernels(found) for found in binaries} if kernels else {}
     mine = own(codes)
     wanted = set(capabilities.known()) | {cap for match in asked for cap in match.capabilities}
     torch = Version.find(known.torch or "") if known.is_torch_package else None
@@ -290,9 +272,6 @@ def _answer(read: _Read, asked: Sequence[gpus.Match], *, kernels: bool) -> Inspe
     return codec.like(
         Inspection,
         known,
-        kind=read.kind,
-        name=read.name,
-        size=read.size,
         min_driver=_drivers(known.cuda, full=False),
         full_driver=_drivers(known.cuda, full=True),
         gpu_code=tuple(_file_code(code, table, lists.get(code.file, ()), counted=code in mine) for code in codes),
@@ -304,13 +283,9 @@ def _answer(read: _Read, asked: Sequence[gpus.Match], *, kernels: bool) -> Inspe
             for match in asked
             for card in match.capabilities
         ),
-        parts=read.parts,
         closure=closure,
-        findings=(
-            *read.findings,
-            *(linkage.findings(closure, alone=read.alone) if closure else ()),
-            *integrity.vendor_findings([code.file for code in codes]),
-        ),
+        findings=(*findings, *integrity.vendor_findings([code.file for code in codes])),
+        **more,
     )
 
 
