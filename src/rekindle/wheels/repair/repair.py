@@ -22,10 +22,11 @@ from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.knowledge.cuda.libraries import owner_of
 from rekindle.knowledge.gpu import gpus
+from rekindle.model.platform import Platform
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import read_binaries
 from rekindle.wheels.repair import closure, rewrite
-from rekindle.wheels.repair.closure import Completion, LibraryPlace, complete
+from rekindle.wheels.repair.closure import Completion, complete
 from rekindle.wheels.repair.providers import Providers, Supply
 from rekindle.wheels.repair.rewrite import Contents
 from rekindle.wheels.tags import check_machine, file_name, library_folder, machine_of, place_of, system_of, wheel_tags
@@ -190,8 +191,8 @@ def _completed(
     binaries = [found for found in binaries if found.name not in gone and found.name not in given]
     binaries += [one.binary for one in given.values() if one.binary]
     cards = gpus.capabilities_of(wish.cards)
-    place = LibraryPlace(folder=folder, system=system_of(tags), machine=made[1] if made else "x86_64")
-    found = complete(binaries, known, place, sources, exclude=wish.exclude, cards=cards)
+    where = Platform(system_of(tags), made[1] if made else "x86_64")
+    found = complete(binaries, known, folder, where, sources, exclude=wish.exclude, cards=cards)
     if made and made[0] == "elf":
         every = [*binaries, *(one.binary for one in found.supplies.values() if one.binary)]
         found = msgspec.structs.replace(found, findings=(*found.findings, *closure.floor_findings(every, tags)))
