@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import msgspec
 
 from rekindle.build import backend_choice
 from rekindle.build.configure import request as build_request
-from rekindle.build.configure.request import BuildFile
 from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_python import takes
 from rekindle.core import codec
@@ -80,9 +79,9 @@ class Resolving:
         self._overrides = rules_for((each.when, each) for each in matrix.override)
         self._answer = lru_cache(maxsize=_REMEMBERED)(self._resolved)
         self._cards: dict[str, tuple[Card, ...]] = {}
-        self._machines: dict[str, Situation] = {}
-        self._digests: dict[str, str] = {}
-        self._files: dict[str, BuildFile] = {}
+        self._machine = cache(lambda name: situation_of(snapshot.load(Path(name))))
+        self._digest = cache(lambda folder: job.digest_source(root / folder))
+        self._file = cache(lambda name: build_request.read(root / name))
 
     def outcome(self, cell: MatrixCell) -> Outcome:
         """What to do for this combination; of one that is impossible for its cards together, how they go apart."""
@@ -160,11 +159,6 @@ class Resolving:
 
     def _options(self, cell: MatrixCell) -> dict[str, str]:
         return {name: value for each in self._overrides(cell) for name, value in each.options.items()}
-
-    def _machine(self, name: str) -> Situation:
-        if name not in self._machines:
-            self._machines[name] = situation_of(snapshot.load(Path(name)))
-        return self._machines[name]
 
     def _alike(self, text: str | None) -> tuple[Card, ...]:
         """The cards of an entry; cards that differ in nothing but their name are the same card."""
@@ -287,16 +281,6 @@ class Resolving:
             cards=tuple(each.sm for each in cards),
             estimate=_told(entry),
         )
-
-    def _file(self, name: str) -> BuildFile:
-        if name not in self._files:
-            self._files[name] = build_request.read(self.root / name)
-        return self._files[name]
-
-    def _digest(self, folder: str) -> str:
-        if folder not in self._digests:
-            self._digests[folder] = job.digest_source(self.root / folder)
-        return self._digests[folder]
 
 
 def _plan(verdict: Verdict, route: Route) -> Plan:
