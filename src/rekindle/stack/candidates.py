@@ -73,7 +73,8 @@ def candidates(
                 rejections.append(
                     broken("community-consent", candidate, row=offer.row, wheel=offer.label, builder=offer.builder)
                 )
-        found.append(_ready(route, offer, situation.capabilities))
+        usual = _is_default(offer, situation.capabilities)
+        found.append(Ranked(route=route, default_variant=usual, experimental=offer.experimental, jit=route.driver_jit))
     if ready:
         return found, rejections
     if not wish.extensions:
@@ -137,15 +138,6 @@ def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterabl
     yield from offers.conda(where)
     yield from (offer for offer in shelf if offer.platform == where)
     yield from offers.community(where)
-
-
-def _ready(route: Route, offer: Offer, cards: Sequence[Capability]) -> Ranked:
-    return Ranked(
-        route=route,
-        default_variant=_is_default(offer, cards),
-        experimental=offer.experimental,
-        jit=route.driver_jit,
-    )
 
 
 def _is_default(offer: Offer, cards: Sequence[Capability]) -> bool:

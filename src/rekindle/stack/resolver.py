@@ -246,8 +246,8 @@ def next_steps(situation: Situation, wish: Wish, best: Route, routes: Sequence[R
 
     `routes` are those of the wish. A card that the newest release cannot be built for is told so elsewhere.
     """
-    newest = releases.torch_releases()[-1]
-    serving = [row for row in releases.torch_releases() if _served(row, situation)]
+    newest, cards = releases.torch_releases()[-1], tuple(situation.capabilities)
+    serving = [row for row in releases.torch_releases() if _has_code(row.minor, situation.system, cards)]
     if best.torch is None or not situation.cards or not serving or serving[-1] is newest:
         return ()
     every = routes if wish.torch is None and wish.cuda is None else _unasked(situation, wish)
@@ -280,13 +280,9 @@ def _tonight(ready: Route, situation: Situation) -> NextStep:
     return NextStep(text=text, commands=(_plan(situation, "--torch", str(ready.torch)),))
 
 
-def _served(release: releases.TorchRelease, situation: Situation) -> bool:
-    """Some official wheel of the release has code for every card."""
-    return _has_code(release.minor, situation.system, tuple(situation.capabilities))
-
-
 @cached
 def _has_code(minor: str, system: str, capabilities: tuple[Capability, ...]) -> bool:
+    """Some official wheel of the release has code for every card."""
     every = [variant.targets(system) for variant in releases.torch_release(minor).variants]
     return any(
         targets is not None and all(any(runs(target, one) is not Runs.NO for target in targets) for one in capabilities)

@@ -45,11 +45,12 @@ class PeWalk(Walk):
                 if target.name not in seen:
                     seen.add(target.name)
                     queue.append(target)
+        own = self.files if self.torch else []
         return self.closed(
             outside=tuple(self.outside[name] for name in sorted(self.outside)),
             duplicates=tuple(self._duplicates()),
             system_files=tuple(self.system_files),
-            tests=tuple(found.name for found in self.files if self.torch and _is_test(found)),
+            tests=tuple(f.name for f in own if f.name.lower().startswith(_LIB) and is_test_library(f.file, "windows")),
         )
 
     def _follow(self, found: Binary) -> list[Binary]:
@@ -175,7 +176,3 @@ def provider_pin(library: str, package: str | None, how: LoadTime, python: str |
     # Without the Python it is not known which version pip finds: pip chooses.
     sure = rows and (python is not None or not rows[0].pythons)
     return f"{package}=={rows[0].version}" if sure else package
-
-
-def _is_test(found: Binary) -> bool:
-    return found.name.lower().startswith(_LIB) and is_test_library(found.file, "windows")

@@ -263,20 +263,30 @@ def _answer(
 ) -> Inspection:
     """`more` is what it is called and how large it is."""
     codes = binary.codes(binaries)
-    lists = {found.name: _kernels(found) for found in binaries} if kernels else {}
+    containers = {found.name: found.containers for found in binaries} if kernels else {}
     mine = own(codes)
     wanted = set(capabilities.known()) | {cap for match in asked for cap in match.capabilities}
     torch = Version.find(known.torch or "") if known.is_torch_package else None
     table = {card: {code.file: served(code, card, torch=torch) for code in codes} for card in sorted(wanted)}
     whole = {card: overall(files[c.file].coverage for c in mine) for card, files in table.items() if mine}
+    native = {card for card, answer in whole.items() if answer is Coverage.SERVES}
     return codec.like(
         Inspection,
         known,
         min_driver=_drivers(known.cuda, full=False),
         full_driver=_drivers(known.cuda, full=True),
-        gpu_code=tuple(_file_code(code, table, lists.get(code.file, ()), counted=code in mine) for code in codes),
+        gpu_code=tuple(
+            codec.like(
+                FileCode,
+                code,
+                counted=code in mine,
+                coverage={str(card): files[code.file] for card, files in table.items()},
+                kernels=tuple(codec.like(Kernels, one, targets=one.targets) for one in containers.get(code.file, ())),
+            )
+            for code in codes
+        ),
         coverage={str(card): answer for card, answer in whole.items()},
-        serves=_names({card for card, answer in whole.items() if answer is Coverage.SERVES}),
+        serves=tuple(sorted({gpu.name for gpu in gpus.gpus() if gpu.official and gpu.capability in native})),
         by_jit=tuple(str(card) for card, files in table.items() if any(files[c.file].by_jit for c in mine)),
         cards=tuple(
             _card(match, card, {c.file: table[card][c.file] for c in mine})
@@ -289,19 +299,6 @@ def _answer(
     )
 
 
-def _kernels(found: Binary) -> tuple[Kernels, ...]:
-    return tuple(
-        Kernels(offset=one.offset, section=one.section, unit=one.unit, targets=one.targets) for one in found.containers
-    )
-
-
-def _file_code(
-    code: GpuCode, table: dict[Capability, dict[str, Served]], kernels: tuple[Kernels, ...], *, counted: bool
-) -> FileCode:
-    cover = {str(card): files[code.file] for card, files in table.items()}
-    return codec.like(FileCode, code, counted=counted, coverage=cover, kernels=kernels)
-
-
 def _card(match: gpus.Match, card: Capability, files: dict[str, Served]) -> CardCoverage:
     return CardCoverage(
         query=match.query,
@@ -311,10 +308,6 @@ def _card(match: gpus.Match, card: Capability, files: dict[str, Served]) -> Card
         by_jit=any(answer.by_jit for answer in files.values()),
         files=files,
     )
-
-
-def _names(served_cards: set[Capability]) -> tuple[str, ...]:
-    return tuple(sorted({gpu.name for gpu in gpus.gpus() if gpu.official and gpu.capability in served_cards}))
 
 
 def _drivers(cuda: Version | None, *, full: bool) -> dict[str, Version | None] | None:
@@ -378,7 +371,8 @@ def _target_held(found: Inspection, target: Target) -> Finding:
     ]
     if fewer:
         return warned("require", f"{target} is in every library, in `{fewer[0]}` in fewer places than other targets")
-    return passed("require", f"{target} is in {_every(len(own))} with GPU code")
+    every = "the one library" if len(own) == 1 else f"all {len(own)} libraries"
+    return passed("require", f"{target} is in {every} with GPU code")
 
 
 def _card_served(found: Inspection, card: CardCoverage) -> Finding:
@@ -394,10 +388,6 @@ def _card_served(found: Inspection, card: CardCoverage) -> Finding:
         return passed("gpu", f"{card.name} ({card.capability.sm}) is served {how}")
     text = "only some of its GPU code runs" if card.coverage is Coverage.PARTIAL else "none of its GPU code runs"
     return failed("gpu", f"{text} on {card.name} ({card.capability.sm})")
-
-
-def _every(count: int) -> str:
-    return "the one library" if count == 1 else f"all {count} libraries"
 
 
 def _lost(text: str) -> Finding:
