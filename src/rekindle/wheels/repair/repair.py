@@ -97,7 +97,8 @@ def repair(
         place = library_folder(archive, tags)
         found = None
         if wish:
-            sources = _sources(tags, wish, fetch=not dry_run)
+            here = machine_of(tags) == ("elf", platform.machine()) and sys.platform == "linux"
+            sources = Providers(wish.folders, index=wish.index, fetch=not dry_run, linked_here=here)
             ending.callback(sources.close)
             found = _completed(archive, tags, gone, given, place, wish, sources)
         supplies = {**given, **(found.supplies if found else {})}
@@ -168,11 +169,6 @@ def _additions(archive: Archive, tags: Collection[Tag], words: Sequence[str]) ->
             licence=owner.licence if owner else None,
         )
     return found
-
-
-def _sources(tags: Collection[Tag], wish: RepairWish, *, fetch: bool) -> Providers:
-    here = machine_of(tags) == ("elf", platform.machine()) and sys.platform == "linux"
-    return Providers(wish.folders, index=wish.index, fetch=fetch, linked_here=here)
 
 
 def _completed(
