@@ -338,6 +338,20 @@ def test_torch_compile_on_pascal_names_the_triton_that_others_built(capsys: pyte
         assert "triton-pascal" not in " ".join(json.loads(capsys.readouterr().out)["notes"]), (card, system)
 
 
+@pytest.mark.parametrize("need", ["compile", "flash-attention"])
+def test_a_release_from_before_what_is_needed_is_not_proposed(need: str) -> None:
+    """`--torch X --needs Y` gave torch 1.13.1 as if nothing had been asked of it."""
+    words = ("plan", "--gpu", "RTX 3090", "--os", "linux", "--torch")
+    seen = rekindle_command(*words, "1.13.1", "--needs", need)
+    said = " ".join(seen.out.split())
+    assert seen.code == 5 and "PyTorch 1.13.1 has no " in said and "yet: 2.0 is the first with it" in said
+    assert "torch==2.0.1" in said
+    assert rekindle_command(*words, "2.0.1", "--needs", need).code == 0
+    seen = rekindle_command("plan", "--gpu", "A100,V100", "--os", "linux", "--torch", "2.15", "--needs", "compile")
+    lines = [line for line in seen.out.splitlines() if "rekindle plan" in line]
+    assert lines and all("--needs compile" in line for line in lines), "what is pasted next asks for it, too"
+
+
 @pytest.mark.long
 def test_nccl_is_on_linux_only_and_not_for_kepler() -> None:
     """Two cards that must train together: Windows has no NCCL, WSL 2 has; a K80 has none anywhere."""

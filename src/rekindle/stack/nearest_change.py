@@ -185,7 +185,7 @@ def _apart(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> str:
     said: list[str] = []
     for card in {card.name: card for card in situation.cards}.values():
         answer, alone = _gets((card,), situation, wish, shelf)
-        asked = rekindle("plan", *place_words(alone), system=situation.system)
+        asked = rekindle("plan", *place_words(alone), *wish.words, system=situation.system)
         said.append(f"{card.name} alone gets {answer or 'nothing'} (`{asked}`)")
     return "; ".join(said)
 

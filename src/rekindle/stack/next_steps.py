@@ -39,13 +39,13 @@ def next_steps(situation: Situation, wish: Wish, best: Route, routes: Sequence[R
     if ready is None:
         return ()
     last = serving[-1].minor
-    said = [_last_line(last, situation) if ready is best else _tonight(ready, situation)]
+    said = [_last_line(last, situation) if ready is best else _tonight(ready, situation, wish)]
     if (branch := window_of(situation).last) is not None:
         text = f"R{branch} is the last driver branch for {_those(situation)}: keep updates from replacing it"
         said.append(NextStep(text=text))
     commands = [rekindle("factory", "init", "factory", system=situation.system)]
     if Version(best.torch) < Version(newest.minor):
-        commands.insert(0, _plan(situation, "--torch", newest.newest, "-o", "plan.toml"))
+        commands.insert(0, _plan(situation, "--torch", newest.newest, *wish.words, "-o", "plan.toml"))
     text = f"releases after {last} have to be built: here, or by a repository of yours that signs them; or take them "
     text += "from a shelf that somebody has filled (`--shelf URL`)"
     return (*said, NextStep(text=text, commands=tuple(commands)))
@@ -56,10 +56,10 @@ def _last_line(minor: str, situation: Situation) -> NextStep:
     return NextStep(text=f"{text}one without code for it; `rekindle install` pins the one that has it")
 
 
-def _tonight(ready: Route, situation: Situation) -> NextStep:
+def _tonight(ready: Route, situation: Situation, wish: Wish) -> NextStep:
     minutes = f", installed in about {ready.estimate.minutes} min" if ready.estimate else ""
     text = f"for tonight there is an official wheel, torch {ready.version}{minutes}"
-    return NextStep(text=text, commands=(_plan(situation, "--torch", str(ready.torch)),))
+    return NextStep(text=text, commands=(_plan(situation, "--torch", str(ready.torch), *wish.words),))
 
 
 def _served(release: releases.TorchRelease, situation: Situation) -> bool:

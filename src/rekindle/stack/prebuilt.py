@@ -20,7 +20,7 @@ from rekindle.core.command import Command, ShellVariable, Word, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import costs, limits
 from rekindle.knowledge.cuda import toolkits
-from rekindle.knowledge.gpu.capabilities import on_boards_only
+from rekindle.knowledge.gpu.capabilities import need, on_boards_only
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.tables import Evidence
@@ -91,17 +91,27 @@ def _place(offer: Offer, situation: Situation, wish: Wish, candidate: Candidate)
         found.append(broken("wheel-glibc", candidate, row=offer.row, sentence=answer.sentence))
     if wish.configured_index and offer.route is RouteKind.OFFICIAL_WHEEL and not offer.on_configured_index:
         found.append(broken("wheel-index", candidate, wheel=offer.label))
-    found += not_on_windows(situation, wish, candidate)
+    found += [*not_on_windows(situation, wish, candidate), *too_early(wish, candidate)]
     if offer.cpu_floor and situation.cpu is not None and offer.cpu_floor.lower() not in situation.cpu:
         found.append(broken("cpu-floor", candidate, row=offer.row, wheel=offer.label, floor=offer.cpu_floor))
     return found
+
+
+def too_early(wish: Wish, candidate: Candidate) -> list[Rejection]:
+    """What is wished for and began with a later PyTorch."""
+    torch = candidate.torch and Version(candidate.torch)
+    return [
+        broken("torch-need", candidate, row=row, need=row.name, torch=candidate.torch, floor=row.torch)
+        for row in map(need, wish.needs)
+        if torch and row.torch and torch < row.torch
+    ]
 
 
 def not_on_windows(situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejection]:
     """What is wished for and no PyTorch for Windows has, whoever built it."""
     if situation.system != "windows":
         return []
-    return [broken(rule, candidate) for need, rule in _NOT_ON_WINDOWS.items() if need in wish.needs]
+    return [broken(rule, candidate) for wanted, rule in _NOT_ON_WINDOWS.items() if wanted in wish.needs]
 
 
 def _code(

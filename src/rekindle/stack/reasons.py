@@ -72,6 +72,8 @@ def _about_cuda(wish: Wish, rejections: Sequence[Rejection]) -> Rejection | None
 
 def _no_release(situation: Situation, wish: Wish, rejections: Sequence[Rejection]) -> str:
     """A release that is not available: what its own wheels lack, and why it cannot be built."""
+    if early := _first(rejections, ("torch-need",)):
+        return early.sentence
     asked = f"PyTorch {wish.torch}" if wish.torch is not None else f"torchvision {wish.torchvision}"
     cards = " and ".join(card.name for card in situation.cards)
     told = [

@@ -217,7 +217,7 @@ def _after(steps: tuple[Trial, ...], asked: Wish, *, ready: bool = True) -> Iter
     )
     if last.what == "community":
         # Its plan says first what nobody has proven of it.
-        words = ("--torch", str(route.torch), "--python", str(route.python), "--community")
+        words = ("--torch", str(route.torch), "--python", str(route.python), *last.wish.words, "--community")
         planning = rekindle("plan", *place_words(last.situation), *words, system=last.situation.system)
         changed = msgspec.structs.replace(changed, commands=(planning,))
     yield msgspec.structs.replace(

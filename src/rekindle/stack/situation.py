@@ -215,6 +215,11 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     extensions: Annotated[tuple[str, ...], msgspec.Meta(max_length=64)] = ()
     """Those that a ready-made wheel must exist of: `flash-attn`."""
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What every other of our commands must be asked, too."""
+        return ("--needs", ",".join(self.needs)) if self.needs else ()
+
     def admits_cuda(self, cuda: Version) -> bool:
         """`12` admits every 12.x, `12.6` and `12.6.85` admit 12.6."""
         wanted = self.cuda.parts[:2] if self.cuda else ()
