@@ -69,7 +69,11 @@ def install_command(
 ) -> Command:
     """The command that puts a torch for these cards into this environment, with what belongs to that torch."""
     told = ("--driver", str(driver.version)) if driver else ()
-    return rekindle("install", environment.root, *words(cards), *told, *more, system=environment.os)
+    # `install` leaves the system's packages, and those of a user beside them, as they are.
+    theirs = environment.kind == "system"
+    note = "an environment of your own: python -m venv ENV" if theirs else ""
+    folder = "ENV" if theirs else environment.root
+    return rekindle("install", folder, *words(cards), *told, *more, system=environment.os, note=note)
 
 
 def _named(match: gpus.Match) -> NamedCard:
