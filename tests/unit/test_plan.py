@@ -352,6 +352,19 @@ def test_a_release_from_before_what_is_needed_is_not_proposed(need: str) -> None
     assert lines and all("--needs compile" in line for line in lines), "what is pasted next asks for it, too"
 
 
+def test_who_has_no_administrator_says_so() -> None:
+    """Another driver, WSL and packages of the system were proposed to people who cannot have them."""
+    words = ("plan", "--gpu", "RTX 3090", "--driver", "470", "--torch", "2.9", "--os", "linux")
+    assert "first install the driver" in rekindle_command(*words).out
+    seen = rekindle_command(*words, "--prefer", "no-admin")
+    assert seen.code == 5 and "torch==2.7.1+cu118" in seen.out and "administrator" not in seen.out
+    words = ("plan", "--gpu", "V100", "--os", "linux", "--needs", "compile")
+    assert "sudo" in rekindle_command(*words).out
+    assert "sudo" not in rekindle_command(*words, "--prefer", "no-admin").out
+    only = rekindle_command("plan", "--gpu", "RTX 5090", "--os", "linux", "--driver", "535", "--prefer", "no-admin")
+    assert "what would help: a different driver" in only.out, "what nothing else replaces is said"
+
+
 @pytest.mark.long
 def test_nccl_is_on_linux_only_and_not_for_kepler() -> None:
     """Two cards that must train together: Windows has no NCCL, WSL 2 has; a K80 has none anywhere."""

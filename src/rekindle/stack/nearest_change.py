@@ -21,7 +21,7 @@ from rekindle.stack.offers import Offer
 from rekindle.stack.ranking import Ranked, ranked
 from rekindle.stack.route import Change, Route
 from rekindle.stack.rules import Rejection, RouteKind, rule
-from rekindle.stack.situation import Card, Situation, Wish, place_words
+from rekindle.stack.situation import Card, Prefer, Situation, Wish, place_words
 
 LIST_OF_WHEELS = "https://docs.nvidia.com/deeplearning/frameworks/install-pytorch-jetson-platform/index.html"
 """Where NVIDIA lists its wheels for Jetson."""
@@ -48,7 +48,8 @@ def smallest_change(
     fixed = next((each for each in rejections if each.candidate.is_any and rule(each.rule).instead), None)
     if fixed is not None:
         return Change(what="place", text=rule(fixed.rule).instead, route=RouteKind.NONE)
-    for trial in trials(situation, wish):
+    alone = wish.prefer is Prefer.NO_ADMIN
+    for trial in sorted(trials(situation, wish), key=lambda each: alone and each.what == "driver"):
         where = (trial.situation, trial.wish)
         found = candidates(*where, shelf)[0] if shelf else _without_shelf(*where)
         usable = [each for each in found if each.route.consent]

@@ -46,7 +46,7 @@ from rekindle.stack.route import (
     python_missing,
 )
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
-from rekindle.stack.situation import Card, Situation, Wish, card_words
+from rekindle.stack.situation import Card, Prefer, Situation, Wish, card_words
 
 BY_JIT = "wheel-jit"
 _NOT_ON_WINDOWS = {"compile": "windows-triton", "nccl": "windows-nccl", "flash-attention": "windows-flash"}
@@ -447,9 +447,11 @@ def _compiler_missing(situation: Situation, wish: Wish) -> tuple[Missing, ...]:
     packages = packages_for(wish, other)
     if not packages or situation.system != "linux" or situation.gcc:
         return ()
-    known = situation.distribution in (None, "ubuntu", "debian")
+    alone = wish.prefer is Prefer.NO_ADMIN
+    known = situation.distribution in (None, "ubuntu", "debian") and not alone
     install = (Command("sudo", "apt-get", "install", "-y", *packages, system="linux"),) if known else ()
     why = "torch.compile compiles a small C file when it first runs"
+    why += "; an environment of conda's with `gxx` has both, without an administrator" if alone else ""
     return (Missing(what="compiler", need="gcc and Python's headers", why=why, commands=install),)
 
 

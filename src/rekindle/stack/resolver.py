@@ -25,7 +25,7 @@ from rekindle.stack.processor import at_once, small_cards
 from rekindle.stack.ranking import Ranked, ranked
 from rekindle.stack.route import FOLDER, Change, Route, lacks
 from rekindle.stack.rules import Rejection, RouteKind
-from rekindle.stack.search import Way, after_all, alternatives, choose, ways
+from rekindle.stack.search import Way, after_all, allowed, alternatives, choose, ways
 from rekindle.stack.situation import Prefer, Situation, Wish
 from rekindle.stack.source_build import complete
 from rekindle.stack.verdict import AnswerFor, Verdict
@@ -41,7 +41,9 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = (), *, as
     found, rejections = candidates(situation, wish, shelf)
     if not any(each.route.consent for each in found):
         way = None if as_it_is else after_all(situation, wish)
-        return _changed(way, situation, wish, rejections) if way else _none(situation, wish, shelf, found, rejections)
+        if way is not None and allowed((way,), wish):
+            return _changed(way, situation, wish, rejections)
+        return _none(situation, wish, shelf, found, rejections)
     routes = ranked(found, situation, wish)
     best = next(each for each in routes if each.consent)
     if as_it_is:
@@ -53,7 +55,8 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = (), *, as
             rejections=tuple(rejections),
             missing=best.missing,
         )
-    found_ways = ways(best, routes, rejections, situation, wish)
+    every = ways(best, routes, rejections, situation, wish)
+    found_ways = allowed(every, wish) or every
     chosen = choose(found_ways, wish)
     if chosen.route.route is not RouteKind.SOURCE_BUILD:
         routes = [complete(route) for route in routes]

@@ -43,7 +43,8 @@ class Prefer(str, Enum):
     `newest`: the newest release that loses nothing. `quickest`: what is ready in minutes, even where it loses
     something. `complete`: what loses nothing, even where it takes hours. `stable`: the newest whose wheel line is not
     experimental and whose pair of release and toolkit has been built before, one release behind the newest.
-    `smallest`: the least to download and to build.
+    `smallest`: the least to download and to build. `no-admin`: the cheapest without another driver, WSL or packages of
+    the system, where there is a way without them.
     """
 
     CHEAPEST = "cheapest"
@@ -52,6 +53,7 @@ class Prefer(str, Enum):
     COMPLETE = "complete"
     STABLE = "stable"
     SMALLEST = "smallest"
+    NO_ADMIN = "no-admin"
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
