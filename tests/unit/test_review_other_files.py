@@ -10,7 +10,7 @@ import pytest
 
 from rekindle.core.findings import State
 from rekindle.review.correct import corrected
-from rekindle.review.document import load
+from rekindle.review.document import load, read
 from rekindle.review.question import question_from_options
 from rekindle.review.review import Reviewed, review, review_script
 
@@ -138,3 +138,22 @@ def test_what_is_named_instead_is_for_the_installer_of_the_file(
     (tmp_path / name).write_text(text, encoding="utf-8")
     (script,) = review([tmp_path / name], question_from_options(("Tesla K80",))).scripts
     assert any(said in each.why for each in script.remarks), [each.why for each in script.remarks]
+
+
+@pytest.mark.parametrize(
+    ("image", "gpu", "driver", "wrong"),
+    [
+        ("nvidia/cuda:13.0.1-runtime-ubuntu22.04", "GTX 1080 Ti", "535", True),
+        ("nvidia/cuda:12.6.3-devel-ubuntu22.04", "RTX 3090", "535", True),
+        ("nvidia/cuda:12.2.2-devel-ubuntu22.04", "RTX 3090", "535", False),
+        ("nvidia/cuda:12.6.3-devel-ubuntu22.04", "A100", "535", False),
+        ("nvidia/cuda:13.0.1-runtime-ubuntu22.04", "GTX 1080 Ti", "", False),
+        ("python:3.12-slim", "GTX 1080 Ti", "535", False),
+    ],
+)
+def test_an_image_that_asks_for_a_newer_driver_does_not_start(image: str, gpu: str, driver: str, wrong: bool) -> None:
+    """The torch inside of it was accepted: nvidia-container-cli stops with `unsatisfied condition: cuda>=13.0`."""
+    pip = "pip install torch==2.14.1 --index-url https://download.pytorch.org/whl/cu126"
+    document = read(f"FROM {image}\nRUN apt-get install -y python3-pip && {pip}\n", name="Dockerfile")
+    answer = review_script(document, question_from_options((gpu,), driver=driver or None))
+    assert ("image-needs-a-driver" in {each.id for each in answer.remarks}) is wrong

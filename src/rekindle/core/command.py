@@ -54,10 +54,10 @@ _told: Shell | None = None
 _pip: tuple[Piece, ...] = ("pip",)
 
 
-def tell_python(python: Piece | None) -> None:
-    """Whose pip is meant where no Python is named; without one that of the environment which is active."""
+def tell_pip(*words: Piece) -> None:
+    """What calls the pip that is meant where no Python is named; without words that of the active environment."""
     global _pip
-    _pip = ("pip",) if python is None else (python, "-m", "pip")
+    _pip = words or ("pip",)
 
 
 def tell_shell(shell: Shell | None) -> None:

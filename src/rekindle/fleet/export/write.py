@@ -303,6 +303,8 @@ def script(exported: Exported) -> str:
         note = "# Submit it once per level: LEVEL=0 first, then LEVEL=1 with --dependency=afterok:JOBID.\n"
     else:
         note = ""
+    tools = dict.fromkeys(words for job in exported.jobs if job.lock and (words := _toolchain(job.lock)))
+    note += "".join(f"# First, where every node reads it: {toolchain_words(settings)} {words}\n" for words in tools)
     lines = [f"  {len(job.needs[:1])} {job.lock.asked[:16]} {job.name}" for job in exported.jobs if job.lock]
     count = max(sum(bool(job.needs) is level for job in exported.jobs) for level in levels)
     return f"""#!/bin/bash

@@ -10,6 +10,7 @@ import msgspec
 
 from rekindle.compat.companion import release_for
 from rekindle.compat.container import gets_cards, shows_cards
+from rekindle.compat.driver_cuda import newest_full
 from rekindle.compat.judgement import Clash, Judgement, Unknown
 from rekindle.compat.package import goes_with as package_goes_with
 from rekindle.compat.package import has_library, is_bound, runs_on, taken_from_page, wheel_runs_on
@@ -437,6 +438,15 @@ def _drivers(subject: Subject) -> Iterator[Raised]:
     line = subject.driver[1] if subject.driver else torch.line if torch else 1
     for each in cards_driven(place, window_of(place)):
         yield raised("driver-not-for-the-card", line, sentence=each.sentence, source=each.source)
+    # On a card for servers NVIDIA's images start on older drivers of theirs, too.
+    if place.driven_by is None or not all(card.name.startswith("GeForce") for card in place.cards):
+        return
+    most = newest_full(place.driven_by)
+    for image in subject.trace.images[-1:]:
+        cuda = Version.find((re.match(r"(?:docker\.io/)?nvidia/cuda:([\d.]+)", image.name) or ("", ""))[1])
+        if cuda and most and cuda.major_minor > most.major_minor:
+            of, asks = str(most.major_minor), str(cuda.major_minor)
+            yield raised("image-needs-a-driver", image.line, driver=str(place.driven_by), cuda=asks, most=of)
 
 
 def _kernels(subject: Subject) -> Iterator[Raised]:
