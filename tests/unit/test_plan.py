@@ -352,6 +352,15 @@ def test_a_release_from_before_what_is_needed_is_not_proposed(need: str) -> None
     assert lines and all("--needs compile" in line for line in lines), "what is pasted next asks for it, too"
 
 
+def test_what_a_board_or_wsl_needs_first_is_there_to_paste() -> None:
+    """`git` was not named, an archive had no command, and WSL's Ubuntu refuses a bare pip."""
+    board = rekindle_command("plan", "--gpu", "Jetson AGX Orin", "--os", "JetPack 6.2").out
+    assert "apt-get install -y git python3-pip" in board
+    assert "    tar -xf libcusparse_lt-" in board and "sudo cp -a libcusparse_lt-" in board
+    inside = " ".join(rekindle_command("plan", "--gpu", "RTX 4070", "--os", "wsl2", "--driver", "527.41").out.split())
+    assert "Ubuntu 24.04's own Python takes nothing from pip" in inside and "python3 -m venv" in inside
+
+
 def test_who_has_no_administrator_says_so() -> None:
     """Another driver, WSL and packages of the system were proposed to people who cannot have them."""
     words = ("plan", "--gpu", "RTX 3090", "--driver", "470", "--torch", "2.9", "--os", "linux")

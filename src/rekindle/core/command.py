@@ -193,6 +193,12 @@ def pip(*words: Word, python: Word | None = None, system: str | None = None) -> 
     return Command(*program, *words, system=system)
 
 
+def new_environment(folder: Word, system: str | None = None) -> Command:
+    """By the Python that is there: Debian has no `python`."""
+    windows = (system or paths.system()) == "windows"
+    return Command("python" if windows else "python3", "-m", "venv", folder, system=system)
+
+
 def pip_install(
     requirements: Iterable[str], *, index_url: str | None = None, python: Word | None = None, system: str | None = None
 ) -> Command:

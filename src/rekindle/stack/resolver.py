@@ -79,7 +79,7 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = (), *, as
 
 def managed(situation: Situation, best: Route) -> list[str]:
     """Where the Python of the system refuses the lines that are printed."""
-    name = situation.system_name
+    name = situation.system_name or ("Ubuntu 24.04" if situation.wsl else None)  # what `wsl --install` brings
     if (
         not name
         or situation.here
