@@ -271,3 +271,9 @@ def test_a_file_that_was_written_says_what_takes_it(
     assert (
         seen.code == 0 and [line for line in seen.err.splitlines() if "Next" in line] == [f"Next: {said}"][: bool(said)]
     )
+
+
+def test_the_python_that_makes_an_environment_is_one_that_is_there(tmp_path: Path) -> None:
+    """Debian and Ubuntu have no `python`."""
+    seen = rekindle_command("install", str(tmp_path / "new"), "--gpu", "V100")
+    assert f"`{'python' if os.name == 'nt' else 'python3'} -m venv " in seen.err

@@ -490,11 +490,7 @@ def name_of(place: str | Path) -> str:
 
 def _ask(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -> IndexAnswer:
     found = on_index(
-        requirement,
-        switch,
-        environment=question.environment,
-        python=question.python,
-        place=question.platform,
+        requirement, switch, environment=question.environment, python=question.python, place=question.platform
     )
     if isinstance(found.place, str) and found.place.startswith("file:"):
         return IndexAnswer(place=Path(url2pathname(urlsplit(found.place).path)), reached=True)
