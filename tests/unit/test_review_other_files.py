@@ -113,8 +113,9 @@ def test_the_files_of_a_project_get_one_answer(tmp_path: Path, gpu: str) -> None
     """A Dockerfile and a list beside it were told two releases and two CUDAs."""
     for name, text in PROJECT.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    both = proposed(tmp_path, gpu, "Dockerfile", "requirements.txt")
-    assert len(set(both)) == 1 if both else gpu in ("GTX 1080 Ti", "Tesla V100"), both
+    for names in (("Dockerfile", "requirements.txt"), tuple(PROJECT)):
+        both = proposed(tmp_path, gpu, *names)
+        assert len(set(both)) == 1 if both else gpu in ("GTX 1080 Ti", "Tesla V100"), both
     apart = {each for name in PROJECT for each in proposed(tmp_path, gpu, name)}
     assert gpu != "RTX 5090" or len(apart) > 1, "there is something to agree on"
 

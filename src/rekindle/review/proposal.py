@@ -38,8 +38,9 @@ def serving(torch: ScriptTorch, situation: Situation, project: Sequence[_Place] 
     every = project or ((torch, situation),)
     place = Platform(torch.system, situation.arch)
     named = [offer for each, _ in every if each.version for offer in _of_release(each.version, place)]
-    conda = offers.conda(place) if torch.of_conda else ()
-    for group in ([each for each in named if _by_installer(each, torch)], [*conda, *named, *offers.official(place)]):
+    conda = offers.conda(place) if all(each.of_conda for each, _ in every) else ()
+    own = [offer for offer in named if all(_by_installer(offer, each) for each, _ in every)]
+    for group in (own, [*conda, *named, *offers.official(place)]):
         losing = None
         for offer in group:
             answers = [_answer(offer, *each) for each in every]

@@ -87,9 +87,8 @@ def init(
     if matrix is None and here.is_file():
         matrix = here
     kept = matrix is not None and matrix.resolve() == here.resolve()
-    page = (
-        "README.md" if not os.path.lexists(folder / "README.md") or write.ours(folder / "README.md") else "FACTORY.md"
-    )
+    readme = folder / "README.md"
+    page = "README.md" if write.ours(readme) or not os.path.lexists(readme) else "FACTORY.md"
     wanted = ("matrix.toml", WORKFLOW, page, ".gitignore")
     _check(folder, wanted, kept)
     own = _projects(matrix, folder) if matrix and not kept else {}
@@ -106,10 +105,11 @@ def init(
         files.write_text(here, text)
     for named, (source, manifest) in own.items():
         tree.copy(source, folder / named, manifest, {})
-    readme = _readme(plan, made.rounds, steps)
-    beside = [
-        each for each in (_put(folder, WORKFLOW, "# {}\n", as_yaml(flow)), _put(folder, page, _REMARK, readme)) if each
-    ]
+    put = (
+        _put(folder, WORKFLOW, "# {}\n", as_yaml(flow)),
+        _put(folder, page, _REMARK, _readme(plan, made.rounds, steps)),
+    )
+    beside = [each for each in put if each]
     _ignore(folder / ".gitignore", (f"/{SHELF}/", "/fleet-work/", f"/{SITE}/"))
     steps = (*(_TAKE_OVER.format(name) for name in beside), *steps)
     return FactoryTemplate(
@@ -122,9 +122,8 @@ def _check(folder: Path, wanted: Sequence[str], kept: bool) -> None:
     for name in wanted:
         files.no_links(folder / name, folder)
     if not kept and os.path.lexists(folder / "matrix.toml"):
-        raise UsageError(
-            f"`{folder / 'matrix.toml'}` already exists", hint="leave `--matrix` out to use it, or name a new folder"
-        )
+        message = f"`{folder / 'matrix.toml'}` already exists"
+        raise UsageError(message, hint="leave `--matrix` out to use it, or name a new folder")
     if taken := [name for name in wanted[1:3] if os.path.lexists(folder / name) and not write.ours(folder / name)]:
         raise UsageError(f"`{folder / taken[0]}` already exists", hint="rename it, or name a new folder")
     ignored = folder / ".gitignore"
@@ -134,9 +133,7 @@ def _check(folder: Path, wanted: Sequence[str], kept: bool) -> None:
 
 _REMARK = "<!-- {} -->\n"
 _BY = "Written by `rekindle factory init` ({}), which renews it: run it again for another matrix or a newer Rekindle."
-_TAKE_OVER = (
-    "You have changed `{0}`: it is as it was. The new one is `{0}.new`: take over what you want, and remove it."
-)
+_TAKE_OVER = "You have changed `{0}`, which stays. Take over what you want of `{0}.new`, and remove it."
 
 
 def _put(folder: Path, name: str, mark: str, text: str) -> str | None:
@@ -229,6 +226,8 @@ def _projects(matrix: Path, folder: Path) -> dict[Path, tuple[Path, tree.Manifes
 def _publish(settings: ExportSettings) -> dict[str, Any]:
     """After the last round: everything that was made into a release, an index and a coverage page."""
     base = f"https://github.com/${{{{ github.repository }}}}/releases/download/{TAG}"
+    words = ("factory", "publish", settings.matrix, "--shelf", SHELF, "-o", SITE, "--list", "upload.txt")
+    line = rekindle(*words, "--from", ShellVariable("SITE_URL"), "--base", ShellVariable("BASE"))
     return {
         "runs-on": "ubuntu-22.04",
         "permissions": {"contents": "write", "pages": "write", "id-token": "write"},
@@ -246,25 +245,7 @@ def _publish(settings: ExportSettings) -> dict[str, Any]:
                 "name": "Index and coverage",
                 "shell": "bash",
                 "env": {"BASE": base, **write.KEY_ENVIRONMENT},
-                "run": write.KEY_SCRIPT
-                + workflow_step(
-                    rekindle(
-                        "factory",
-                        "publish",
-                        settings.matrix,
-                        "--shelf",
-                        SHELF,
-                        "-o",
-                        SITE,
-                        "--from",
-                        ShellVariable("SITE_URL"),
-                        "--base",
-                        ShellVariable("BASE"),
-                        "--list",
-                        "upload.txt",
-                    )
-                )
-                + '\nrm -f "$RUNNER_TEMP/rekindle-key.pem"\n',
+                "run": f'{write.KEY_SCRIPT}{workflow_step(line)}\nrm -f "$RUNNER_TEMP/rekindle-key.pem"\n',
             },
             {
                 "name": "Release",
@@ -358,19 +339,12 @@ def arithmetic(plan: FleetPlan, rounds: int) -> str:
             "the workflow for larger runners: `rekindle fleet export github --runner windows-x86_64=LABEL`."
         )
     if disk > DISK_GB:
-        lines.append(
-            f"- Disk: the largest job takes {disk:.0f} GB. That is more than the {DISK_GB} GB a runner has free"
-            + (
-                " and fits once the workflow has removed what it does not need (Linux)."
-                if disk <= DISK_CLEANED_GB
-                else " and than it has after cleaning."
-            )
-        )
-    total = sum(job.estimate.minutes or 0 for job in jobs) * 8 / CORES
+        fits = "fits once the workflow has removed what it does not need (Linux)"
+        after = fits if disk <= DISK_CLEANED_GB else "does not fit after cleaning either"
+        lines.append(f"- Disk: the largest job takes {disk:.0f} GB. A runner has {DISK_GB} GB free: it {after}.")
     if torch:
-        lines.append(
-            f"- All together {spoken_minutes(round(total))} on runners; {PARALLEL} at a time: the longest decides."
-        )
+        total = spoken_minutes(round(sum(job.estimate.minutes or 0 for job in jobs) * 8 / CORES))
+        lines.append(f"- All together {total} on runners; {PARALLEL} at a time: the longest decides.")
         lines.append(
             f"- Cache: a build's ccache is 1 to 3 GB; {len(torch)} torch jobs share {CACHE_GB} GB, so the oldest are "
             "dropped. A job that lost its cache starts anew: run the workflow again, or pass a Redis with `--cache`."
