@@ -30,7 +30,7 @@ from rekindle.knowledge.gpu.gpus import find
 from rekindle.knowledge.torch import wheel_platforms
 from rekindle.machine.model import FoundDriver, Machine
 from rekindle.model.card import Capability
-from rekindle.model.cuda_line import CudaLine, index_of, variant_of
+from rekindle.model.cuda_line import CudaLine, cuda_in, index_of, variant_of
 from rekindle.model.platform import Platform
 from rekindle.stack.situation import cards_named
 from rekindle.toolchain.command import platform_of
@@ -771,3 +771,27 @@ def test_another_python_than_cpython_is_told_so() -> None:
 )
 def test_an_extension_as_people_write_it(said: str, name: str) -> None:
     assert read_extension(said) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "cuda"),
+    [
+        ("nvidia/cuda:12.4.1-devel-ubuntu22.04", "12.4"),
+        ("pytorch/pytorch:2.1.0-cuda12.1-cudnn8-devel", "12.1"),
+        ("py3.9_cuda11.8_cudnn8.7.0_0", "11.8"),
+        ("nvidia/label/cuda-11.8.0", "11.8"),
+        ("dgl-cuda-11-3", "11.3"),
+        ("dgl-cuda10.2", "10.2"),
+        ("cuda112py38h3bc9ffa_1", "11.2"),
+        ("torch211cu130", "13.0"),
+        ("cu92", "9.2"),
+        ("cupy-cuda12x", "12"),
+        ("nvidia-cudnn-cu12", "12"),
+        ("nvidia-cuda-runtime", None),
+        ("libcublas.so.12", None),
+    ],
+)
+def test_the_cuda_in_a_name_is_read_in_one_way(name: str, cuda: str | None) -> None:
+    found = cuda_in(name)
+    assert (str(found) if found else None) == cuda
+    assert cuda_in(name, least=2) == (found if cuda and "." in cuda else None)

@@ -204,6 +204,7 @@ def test_an_error_is_wrapped_for_a_window_and_one_line_in_a_log(
 ) -> None:
     """A sentence that is broken in the middle cannot be searched for in the log of a pipeline."""
     monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
     for window in (True, False):
         stream = io.StringIO()
         monkeypatch.setattr(stream, "isatty", lambda window=window: window)

@@ -19,6 +19,7 @@ import msgspec
 from rekindle.core import codec, files
 from rekindle.core.errors import RekindleError
 from rekindle.core.kept import keep, stamp_of
+from rekindle.core.pattern import late
 from rekindle.core.untrusted import PipVersion, ProjectName, leads_inside
 from rekindle.formats import elf, pe
 from rekindle.formats.access import File
@@ -29,8 +30,8 @@ from rekindle.model.requirement import canonical_name
 
 _FORMAT = 11
 _SUFFIXES = (".so", ".pyd", ".dll")
-_VERSIONED = re.compile(r"\.so\.\d[\w.]*\Z")
-_MODULE_TAG = re.compile(r"\.(?:cpython-(?P<linux>\d{2,3}t?)-[\w-]+\.so|cp(?P<windows>\d{2,3}t?)-win\w+\.pyd)\Z")
+_VERSIONED = late(r"\.so\.\d[\w.]*\Z")
+_MODULE_TAG = late(r"\.(?:cpython-(?P<linux>\d{2,3}t?)-[\w-]+\.so|cp(?P<windows>\d{2,3}t?)-win\w+\.pyd)\Z")
 
 
 class InstalledDistribution(msgspec.Struct, frozen=True, kw_only=True):

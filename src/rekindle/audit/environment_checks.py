@@ -22,18 +22,19 @@ from rekindle.compat.package import takes_numpy
 from rekindle.core import files
 from rekindle.core.findings import Finding, Fix, State, failed, unverified, warned
 from rekindle.core.paths import architecture
+from rekindle.core.pattern import late
 from rekindle.knowledge.torch import companions
 from rekindle.model.driver import Driver
 from rekindle.model.requirement import holds, requirement
 from rekindle.model.requirement import place as marked
 
 # Provided by the driver, the interpreter or the C library's own packages: never part of an environment.
-_ELSEWHERE = re.compile(r"(?:libcuda|libnvidia-ml|libpython3[\d.]*|ld-linux[\w.-]*|linux-vdso)\.so")
+_ELSEWHERE = late(r"(?:libcuda|libnvidia-ml|libpython3[\d.]*|ld-linux[\w.-]*|linux-vdso)\.so")
 _SYSTEM_FOLDERS = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
 _LOADER = "/etc/ld.so.conf.d"
 _NO_DEVICE = "`torch.cuda.is_available()` is False, or the first call says that the driver is too old"
 _ONCE = {"libiomp5md.dll": "Intel's OpenMP", "libiomp5.so": "Intel's OpenMP"}
-_CUDNN = re.compile(r"(?:libcudnn\.so\.|cudnn64_)(\d+)")
+_CUDNN = late(r"(?:libcudnn\.so\.|cudnn64_)(\d+)")
 
 
 def findings(place: AuditContext) -> Iterator[Trouble]:

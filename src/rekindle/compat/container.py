@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.compat.toolkit_card import able_toolkits
+from rekindle.core.pattern import late
 from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.torch.projects import ContainerImage
 from rekindle.knowledge.torch.releases import torch_release
 from rekindle.model.card import Capability
 
-_GIVES = re.compile(
-    r"--gpus\b|--privileged\b|--runtime(?:=nvidia)?\Z|.*\bnvidia\.com/gpu|.*/dev/(?:nvidia|dri|kfd|dxg)"
-)
-_APPTAINER = re.compile(r"--nv(?:ccli)?\Z|--rocm\Z")
+_GIVES = late(r"--gpus\b|--privileged\b|--runtime(?:=nvidia)?\Z|.*\bnvidia\.com/gpu|.*/dev/(?:nvidia|dri|kfd|dxg)")
+_APPTAINER = late(r"--nv(?:ccli)?\Z|--rocm\Z")
 # A variable that is a word of its own may hold options; a folder or a port in one does not.
-_OPEN = re.compile(r"\$\{?(?!PWD\b|HOME\b|USER\b)\w+\}?|\$\((?!pwd\)|id\b).*|\$@")
+_OPEN = late(r"\$\{?(?!PWD\b|HOME\b|USER\b)\w+\}?|\$\((?!pwd\)|id\b).*|\$@")
 _MANUAL = "Docker's manual: access to an NVIDIA GPU; NVIDIA container toolkit"
-_NUMBER = re.compile(r"\d{1,3}\Z|(?:GPU|MIG)-[\w/-]+\Z")
+_NUMBER = late(r"\d{1,3}\Z|(?:GPU|MIG)-[\w/-]+\Z")
 
 
 def gets_cards(words: Sequence[str]) -> Judgement:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable
 
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.torch import wheel_platforms
 
-_RUNTIME = re.compile(r"(?:lib)?cudart(?:64_|\.so\.)(\d\d)", re.IGNORECASE)
+_RUNTIME = late(r"(?:lib)?cudart(?:64_|\.so\.)(\d\d)", re.IGNORECASE)
 # As wheels name the two: `cxx11abiTRUE`.
 ABIS = {"TRUE": "cxx11", "FALSE": "pre-cxx11"}
 

@@ -9,6 +9,7 @@ from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unkno
 from rekindle.compat.toolkit_card import able_toolkits
 from rekindle.compat.torch_python import takes
 from rekindle.core.errors import UnknownName
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.cuda import toolkits
@@ -105,7 +106,7 @@ def has_line(torch: str, line: str) -> Judgement:
     return Clash(sentence=f"there is no torch {torch} for {line}", source="PyTorch release matrix", changes=(change,))
 
 
-_INDEX = re.compile(r"https?://download\.pytorch\.org/whl/((?:nightly/|test/)?)((?:cu|\d)[\w.-]*)(?:/|\Z)")
+_INDEX = late(r"https?://download\.pytorch\.org/whl/((?:nightly/|test/)?)((?:cu|\d)[\w.-]*)(?:/|\Z)")
 
 
 def is_index(address: str) -> Judgement:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from rekindle.compat.driver_cuda import DriverNeed, need, newest_full
 from rekindle.compat.gpu_code import counted, own, served
 from rekindle.compat.judgement import Clash, Judgement, Unknown
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.gpu.gpu_code import GpuCode, sums
@@ -25,8 +26,8 @@ NVIDIA, ARCHITECTURE, LEAST_CUDA, MOST_CUDA = (
 )  # fmt: skip
 _SOURCE = "its own GPU code"
 _NULL = "null"
-_VALUE = re.compile(r"(\d{1,2})(\d)_(real|virtual)\Z")
-_NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,3})?\Z")
+_VALUE = late(r"(\d{1,2})(\d)_(real|virtual)\Z")
+_NUMBER = late(r"\d{1,3}(?:\.\d{1,3})?\Z")
 
 
 def honest(codes: Sequence[GpuCode], cuda: Version | None) -> dict[str, tuple[str, ...]]:

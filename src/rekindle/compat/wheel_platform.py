@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from rekindle.compat.extension_torch import ABIS, official_abi, same_abi, same_cuda
 from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.core.errors import UnknownName
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.releases import torch_release
-from rekindle.model.cuda_line import CudaLine
+from rekindle.model.cuda_line import CudaLine, cuda_in
 from rekindle.model.torch_pin import CPU
 
 # `torch2.6cxx11abiFALSE`, `pt24cu121`, `torch280`, `torch-2.5.0+cu121.html`, `cu121/torch2.1.0/index.html`.
-_TORCH = re.compile(r"(?:torch|pt)[-_]?v?(\d{1,2}\.\d{1,2}|(\d)(\d{1,2}?)(?=0?(?:cu|cp|[-_+.]|$)))")
-_CUDA = re.compile(r"cu(?:da)?[-_]?(\d{1,2}\.\d|\d{2,3})(?!\d)")
-_ABI = re.compile(r"(?i)cxx11abi[-_]?(true|false)")
-_PYTHON = re.compile(r"-cp(\d)(\d{1,2})-(?!abi3)")
-_SYSTEM = re.compile(r"-(?:many)?(linux|win|macosx)[\w.]*\.whl\Z")
+_TORCH = late(r"(?:torch|pt)[-_]?v?(\d{1,2}\.\d{1,2}|(\d)(\d{1,2}?)(?=0?(?:cu|cp|[-_+.]|$)))")
+_ABI = late(r"(?i)cxx11abi[-_]?(true|false)")
+_PYTHON = late(r"-cp(\d)(\d{1,2})-(?!abi3)")
+_SYSTEM = late(r"-(?:many)?(linux|win|macosx)[\w.]*\.whl\Z")
 _SYSTEMS = {"linux": "linux", "win": "windows", "macosx": "macos"}
-_CPU = re.compile(r"(?<![A-Za-z])cpu(?![A-Za-z])")
+_CPU = late(r"(?<![A-Za-z])cpu(?![A-Za-z])")
 _SOURCE = "the name of the file, which its makers choose by what it was built with"
 
 
@@ -44,34 +42,28 @@ class BuiltFor(msgspec.Struct, frozen=True, kw_only=True):
 def built_for(name: str) -> BuiltFor:
     """`flash_attn-2.7.4.post1+cu12torch2.6cxx11abiFALSE-cp312-cp312-linux_x86_64.whl`; pages of PyG and OpenMMLab."""
     plain = name.replace("%2B", "+").replace("%2b", "+")
-    torch, cuda = _TORCH.search(plain), _CUDA.search(plain)
+    torch, cuda = _TORCH.search(plain), cuda_in(plain)
     abi, python = _ABI.search(plain), _PYTHON.search(plain)
     number = torch[1] if torch and "." in torch[1] else ""
     number = _release(torch[2], torch[3], cuda) if torch and torch[2] and not number else number
     return BuiltFor(
         name=plain,
         torch=Version(number) if number else None,
-        cuda=_number(cuda[1]) if cuda else None,
+        cuda=str(cuda) if cuda else None,
         cxx_abi=ABIS[abi[1].upper()] if abi else None,
         python=f"{python[1]}.{python[2]}" if python else None,
         system=_SYSTEMS[system[1]] if (system := _SYSTEM.search(plain)) else None,
     )
 
 
-def _release(major: str, rest: str, cuda: re.Match[str] | None) -> str:
+def _release(major: str, rest: str, cuda: Version | None) -> str:
     """The 2.1 of `torch211cu121`, the 2.11 of `torch211cu130`: the release that had such a line."""
-    line = CudaLine.parse(f"cu{cuda[1]}") if cuda else None
     short, long = f"{major}.{rest}", f"{major}.{'.'.join(rest)}"
     try:
-        apart = len(rest) == 2 and line and any(each.cuda == line.cuda for each in torch_release(long).variants)
+        apart = len(rest) == 2 and any(each.cuda == cuda for each in torch_release(long).variants)
     except UnknownName:
         return short
     return f"{major}.{rest[0]}" if apart else short
-
-
-def _number(text: str) -> str:
-    line = CudaLine.parse(f"cu{text}") if "." not in text else None
-    return str(line.cuda) if line else text
 
 
 def goes_here(built: BuiltFor, *, python: str | None, system: str) -> Clash | None:

@@ -7,7 +7,6 @@ not among the values of `model`, because findings hold commands and the console 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
@@ -164,13 +163,20 @@ class Command(str):
         """An address to open: every terminal shows it as it is."""
         return cls.parse(address)
 
+    def saying(self, *words: Word, system: str | None = None, shell: Shell | None = None) -> Command:
+        """The same call in other words, or for another place."""
+        return Command(
+            *words, environment=self.environment, folder=self.folder, note=self.note,
+            system=system or self.system, shell=shell or self.shell,
+        )  # fmt: skip
+
     def by_pip_of(self, *program: Word) -> Command:
         """The same call by another pip (`python -m pip`, `uv pip`), if it is one of pip's."""
         known = (_pip, *_PIPS)
         rest = next((self.words[len(own) :] for own in known if self.words[: len(own)] == own), None)
         if rest is None:
             return self
-        return Command(*program, *rest, environment=self.environment, system=self.system, note=self.note)
+        return self.saying(*program, *rest)
 
     def spell(self, shell: Shell) -> str:
         """As it is typed there."""
@@ -241,7 +247,7 @@ def without_shell(words: Iterable[str], *, windows: bool) -> str:
     """One line as the start of a process takes it on Windows, where no shell reads it; elsewhere sh does."""
     from subprocess import list2cmdline
 
-    return list2cmdline(list(words)) if windows else shlex.join(words)
+    return list2cmdline(list(words)) if windows else " ".join(map(_quoted, words))
 
 
 def sh(command: CommandWords | Command) -> str:
@@ -257,6 +263,12 @@ def sh(command: CommandWords | Command) -> str:
     return inside + _noted(command.note, "#")
 
 
+def _quoted(word: str) -> str:
+    import shlex
+
+    return shlex.quote(word)
+
+
 def in_sh(word: Word) -> str:
     """One word, or a value."""
     if isinstance(word, str) and re.match(_SH_PLAIN, word):
@@ -266,12 +278,12 @@ def in_sh(word: Word) -> str:
     _refuse("\0", [word], "a command")
     if isinstance(word, str):
         # The same quotes in every shell where that is safe: people paste lines from one into another.
-        return _double(word, _SH_SPECIAL) or shlex.quote(word)
+        return _double(word, _SH_SPECIAL) or _quoted(word)
     pieces = _pieces(word)
     if not any(isinstance(each, str) and set(each) & set(_SH_SPECIAL) for each in pieces):
         inside = "".join(f"${{{each.name}}}" if isinstance(each, ShellVariable) else each for each in pieces)
         return '"' + re.sub(r"\$\{(\w+)\}(?!\w)", r"$\1", inside) + '"'
-    return "".join(f'"${{{each.name}}}"' if isinstance(each, ShellVariable) else shlex.quote(each) for each in pieces)
+    return "".join(f'"${{{each.name}}}"' if isinstance(each, ShellVariable) else _quoted(each) for each in pieces)
 
 
 def _spelled_out(letter: str) -> str:

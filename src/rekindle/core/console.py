@@ -20,6 +20,7 @@ from rekindle.core.codec import to_builtins, to_json
 from rekindle.core.errors import ErrorReport, NotWritable
 from rekindle.core.files import describe_error
 from rekindle.core.findings import Finding, State
+from rekindle.core.pattern import late
 from rekindle.core.redact import UNSAFE, secrets, without_secrets
 from rekindle.core.redact import clean as clean
 
@@ -32,10 +33,10 @@ _PLAIN = str.maketrans(
 )  # fmt: skip
 # Colour is marked by a word that no foreign text can know, and becomes an escape code as the last thing.
 _MARK = f"\x0e{os.urandom(8).hex()}:"
-_MARKS = re.compile(re.escape(_MARK) + r"(\d{1,2});")
-_IN_BACKTICKS = re.compile(r"`[^`\n]+`")
+_MARKS = late(re.escape(_MARK) + r"(\d{1,2});")
+_IN_BACKTICKS = late(r"`[^`\n]+`")
 _KEPT_SPACE = "\x1f"
-_BEYOND_ASCII = re.compile(r"[^\x09\x0a\x20-\x7e]")
+_BEYOND_ASCII = late(r"[^\x09\x0a\x20-\x7e]")
 _PATIENCE = 2.0
 _answered = _begun = False
 _stirred = 0.0

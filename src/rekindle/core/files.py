@@ -16,7 +16,6 @@ import re
 import stat
 import sys
 import time
-import zlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import cache
@@ -216,6 +215,7 @@ def _writer() -> str:
 def _computer() -> str:
     """A process's number counts on one computer and, on Linux, in one container: a shared folder may know several."""
     import platform
+    import zlib
 
     # Windows reads this path below the drive one stands on, where anything may lie.
     numbers = Path("/proc/self/ns/pid") if os.name != "nt" else None

@@ -17,8 +17,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from rekindle.core.pattern import late
+
 # C0 without tab and line feed, DEL, C1, line and paragraph separators, marks that turn or hide what follows.
-UNSAFE = re.compile(
+UNSAFE = late(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 # What parts no letters where it is shown: all that but a carriage return and the console's own marks, letters without a
@@ -94,7 +96,7 @@ _SIGNS = (
     ":*:",
 )  # fmt: skip
 """No secret is without one of these, folded: most lines have none, and the expression is not even compiled."""
-_SIGNS_AS_WRITTEN = re.compile(r"-u[ =\t\n]|\S@|//[^/\s:@\[]+:\D")
+_SIGNS_AS_WRITTEN = late(r"-u[ =\t\n]|\S@|//[^/\s:@\[]+:\D")
 """`-U` is pip's upgrade, `CPU @ 3.60GHz` a clock: they stand in many an answer."""
 _LONG_WORD = 16
 _MOST_OF_A_LINE = 4

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Annotated, ClassVar, TypeVar
-
-import msgspec
+from typing import ClassVar, TypeVar
 
 from rekindle.core.errors import BadInput
 
@@ -165,18 +162,6 @@ class InsidePath(_Checked):
         return place
 
 
-Dotted = Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,6}(?:\.[0-9]{1,8}){0,4}\Z")]
-"""Numbers with dots between them, as CUDA, cuDNN and compilers are counted. Texts once they are read, as are these:"""
-SystemName = Annotated[str, msgspec.Meta(pattern=r"\A(?:linux|windows)\Z")]
-_ARCH = r"[0-9]{1,2}\.[0-9][af]?(?:\+PTX)?"
-ArchList = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{_ARCH}(?:[;, ]+{_ARCH})*[;, ]*)?\Z", max_length=4096)]
-"""`5.0;8.6+PTX`, as `TORCH_CUDA_ARCH_LIST` says which GPUs a build is for."""
-
-
-HashText = Annotated[str, msgspec.Meta(pattern=r"\A(?:[0-9a-f]{64})?\Z")]
-InsideText = Annotated[str, msgspec.Meta(pattern=r"\A(?!(?:.*/)?\.\.(?:/|$))[^/\\\x00][^\\\x00]*\Z", max_length=4096)]
-
-
 def checked(kind: Callable[[str], T], text: str, name: str) -> T:
     """A value of a file that is called `name`, or an error that says so."""
     try:
@@ -264,11 +249,16 @@ def printable(name: str) -> str:
 def _folded(name: str) -> str:
     if name.isascii():
         return name.lower()
+    import unicodedata
+
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def _has_invisible(name: str) -> bool:
     """Control characters, and those that turn the direction of writing or have no width of their own."""
     # Nearly every name is plain ASCII, and a torch wheel has eleven thousand: one question for the whole name first.
-    plain = name.isascii() and name.isprintable()
-    return not plain and any(unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") for letter in name)
+    if name.isascii() and name.isprintable():
+        return False
+    import unicodedata
+
+    return any(unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") for letter in name)

@@ -11,12 +11,13 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from rekindle.core.errors import UsageError
+from rekindle.core.pattern import late
 
 K = TypeVar("K", bound="Keyed")
 
 _LONGEST = 400
-_NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,7}\Z")
-_UNREAL = re.compile(r"(?:\A|[=<>v+. ])\d{10,}(?:[.+ ]|\Z)|(?:\d{1,9}\.){8}\d")
+_NUMBERS = late(r"\d{1,9}(?:\.\d{1,9}){0,7}\Z")
+_UNREAL = late(r"(?:\A|[=<>v+. ])\d{10,}(?:[.+ ]|\Z)|(?:\d{1,9}\.){8}\d")
 
 
 def unreal(text: object) -> bool:

@@ -57,12 +57,6 @@ def _of_branch(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     return {"driver_words": words, where: str(last)}
 
 
-def cuda_in_name(package: str | None) -> Version | None:
-    """The 12.0 of `cupy-cuda12x`, the 11.2 of `mxnet-cu112`."""
-    named = re.search(r"cu(?:da)?(\d\d)(\d?)", package or "")
-    return Version(f"{named[1]}.{named[2] or 0}") if named else None
-
-
 def version_of(text: str | None) -> Version | None:
     try:
         return Version(text) if text else None

@@ -25,7 +25,7 @@ from rekindle.diagnose.driver_facts import version_of
 from rekindle.diagnose.facts import Facts
 from rekindle.knowledge.torch import companions, releases
 from rekindle.model.card import Capability, NamedCard
-from rekindle.model.cuda_line import CudaLine
+from rekindle.model.cuda_line import CudaLine, cuda_in
 from rekindle.model.driver import Driver
 from rekindle.model.host_compiler import gcc, msvc
 from rekindle.model.platform import LINUX
@@ -69,7 +69,7 @@ def _of_driver(facts: Facts, sure: bool) -> Iterator[Judged]:
         alone = "torch_works" not in facts.signs and sure
         yield _said("driver and CUDA of torch", answer, "driver_too_old", alone=alone)
     broken, image = bool({*_TROUBLE} & {*facts.signs}), "docker" in facts.signs and version_of(facts.cuda)
-    asked = driver_facts.cuda_in_name(facts.cuda_package)
+    asked = cuda_in(facts.cuda_package or "")
     for what, wanted, alone in (("the image", image, broken), (facts.cuda_package, asked, True)):
         if driver and wanted:
             answer = driver_cuda.runs(driver, wanted)

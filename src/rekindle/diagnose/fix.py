@@ -222,7 +222,7 @@ def _fill(step: FixStep, values: Mapping[str, str], facts: Facts) -> Fix | None:
 def _in_prompt(command: Command, facts: Facts) -> Command:
     if "cmd" not in facts.signs or not command.environment or command.system != "windows":
         return command
-    return Command(*command.words, environment=command.environment, system="windows", shell=Shell.CMD)
+    return command.saying(*command.words, shell=Shell.CMD)
 
 
 def _native(command: Command, distribution: str | None) -> Command | None:
@@ -231,7 +231,7 @@ def _native(command: Command, distribution: str | None) -> Command | None:
         return command
     words = command.words if command.words[:3] == ("sudo", "apt", "install") else ()
     there = wheel_platforms.installs(str(distribution), [str(word) for word in words[3:]]) if words else ()
-    return Command(*there, system=command.system) if there else None
+    return command.saying(*there) if there else None
 
 
 def _where(command: Command, facts: Facts) -> Command:
@@ -251,7 +251,7 @@ def _where(command: Command, facts: Facts) -> Command:
     # uv asks nothing before it removes a package.
     words = [word for word in by_uv.words if word != "-y"]
     ours = by_uv is not command
-    return Command(*words, environment=command.environment, system=command.system) if ours else command
+    return command.saying(*words) if ours else command
 
 
 def _in_environment(command: Command, folder: str, facts: Facts) -> Command:
@@ -264,16 +264,16 @@ def _in_environment(command: Command, folder: str, facts: Facts) -> Command:
 
     verb = command.words[:2]
     if verb in (("rekindle", "install"), ("rekindle", "audit")) and str((*command.words, "-")[2]).startswith("-"):
-        return Command(*verb, below(folder), *command.words[2:], system=command.system)
+        return command.saying(*verb, below(folder), *command.words[2:])
     if command.words[:3] == ("rekindle", "extension", "find") and not {"--env", "--torch"} & {*command.words}:
-        return Command(*command.words, "--env", below(folder), system=command.system)
+        return command.saying(*command.words, "--env", below(folder))
     inside = "/bin/python" if not windows else r"\Scripts\python.exe" if _VENV.search(folder) else r"\python.exe"
     inside = "" if folder.endswith("PythonSlicer") else inside
     # An embedded Python would take the packages of another one of the user.
     alone = ["-s"] if folder.endswith("python_embeded") else []
     made = command.by_pip_of(below(folder + inside), *alone, "-m", "pip")
     ours = windows and made is not command
-    return Command(*made.words, environment=made.environment, system="windows") if ours else made
+    return made.saying(*made.words, system="windows") if ours else made
 
 
 # conda keeps its environments in `envs` (a one-click installer in `installer_files`), each with its Python at the top.
@@ -289,7 +289,7 @@ def _of_log(command: Command, facts: Facts) -> Command:
     card = min(facts.gpus).sm if facts.gpus and "--gpu" not in command.words else None
     told = present(torch=str(TorchPin(facts.torch, facts.variant)), python=facts.python, os=facts.os, gpu=card)
     more = (word for option, value in told.items() for word in (f"--{option}", value))
-    return Command(*command.words, *more, system=command.system)
+    return command.saying(*command.words, *more)
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str | None:

@@ -18,7 +18,7 @@ from rekindle.compat.host_compiler import takes_compiler
 from rekindle.compat.judgement import Clash
 from rekindle.core import programs, python, signing
 from rekindle.core.errors import RekindleError
-from rekindle.core.untrusted import Dotted, SystemName
+from rekindle.core.texts import Dotted, SystemName
 from rekindle.core.version import Version
 from rekindle.fleet.job import FleetJob, FleetLock, JobKind
 from rekindle.machine.model import Machine

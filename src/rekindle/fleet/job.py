@@ -23,7 +23,8 @@ from rekindle.core import codec, files, untrusted
 from rekindle.core.errors import BadInput, NotFound, NotWritable
 from rekindle.core.files import describe_error
 from rekindle.core.paths import sha256_of
-from rekindle.core.untrusted import ArchList, Dotted, InsidePath, PlainFileName, Sha256, SystemName
+from rekindle.core.texts import ArchList, Dotted, SystemName
+from rekindle.core.untrusted import InsidePath, PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.diagnose.answer import Diagnosis
 from rekindle.fleet.matrix_file import MatrixCell

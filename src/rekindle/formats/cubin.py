@@ -20,13 +20,14 @@ from collections.abc import Iterator
 import msgspec
 
 from rekindle.core.errors import BadInput
+from rekindle.core.pattern import late
 
 _HEAD = struct.Struct("<4s3B9xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _CUDA, _SYMTAB, _KERNEL = 190, 2, 0x10
 _SIZED, _MAX_THREADS, _REQUIRED_THREADS, _REGISTERS = 4, 0x05, 0x10, 0x2F
-_ENTRY = re.compile(rb"^[ \t]*(?:\.visible[ \t]+|\.weak[ \t]+)*\.entry[ \t]+([A-Za-z_$%][\w$]*)", re.MULTILINE)
+_ENTRY = late(rb"^[ \t]*(?:\.visible[ \t]+|\.weak[ \t]+)*\.entry[ \t]+([A-Za-z_$%][\w$]*)", re.MULTILINE)
 
 
 class CubinKernel(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from rekindle.core.errors import BadInput
+from rekindle.core.pattern import late
 from rekindle.formats.access import Bytes, broken, exactly
 from rekindle.formats.compression import lz4_block, zstd_error, zstd_frame
 from rekindle.model.card import Target
@@ -31,7 +32,7 @@ _BLOCK = (128 << 10) + 32
 _SMALL = 64 << 10
 _CUBIN = struct.Struct("<4sBxxxB9xH28xI")
 _CUDA, _NEW_ABI = 190, 8
-_PTX = re.compile(rb"(?:\s|//[^\n]*\n|/\*.*?\*/)*\.version\s", re.DOTALL)
+_PTX = late(rb"(?:\s|//[^\n]*\n|/\*.*?\*/)*\.version\s", re.DOTALL)
 
 
 class Content(str, Enum):

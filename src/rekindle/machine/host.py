@@ -22,13 +22,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from rekindle.core import codec, files, paths, programs, run
+from rekindle.core.pattern import late
 from rekindle.core.run import Result
 from rekindle.machine.system import windows as windows_calls
 
 Q = TypeVar("Q")
 A = TypeVar("A")
 
-ANY = re.compile(r"(?s).*")
+ANY = late(r"(?s).*")
 _TEXT_LIMIT = 4 * 1024 * 1024
 
 # The variables a build listens to, and those by which this shell was set up. Nothing else is recorded.
@@ -52,7 +53,7 @@ _BEGUN: tuple[str, ...] = (
 _BEGUN += ("NCCL", "CONDA_PREFIX_", "VSCMD", "VSINSTALL", "VCTOOLS", "VCINSTALL", "VCIDE", "ICPP_COMPILER", "CMAKE_")
 _BEGUN += ("TORCH_", "PYTORCH_", "USE_", "BUILD_", "WSL_")
 
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|KEY")
+_SECRET = late(r"TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|KEY")
 
 
 def matters(variable: str) -> bool:

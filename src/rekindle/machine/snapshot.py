@@ -6,7 +6,6 @@ better. A file with facts only (written by hand, or by another tool) is taken at
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 from rekindle import __version__
 from rekindle.core import codec, console
 from rekindle.core.errors import BadInput, did_you_mean
+from rekindle.core.pattern import late
 from rekindle.inputs.system import read_system
 from rekindle.knowledge.gpu.gpus import find
 from rekindle.machine.gpu.cards import known
@@ -26,7 +26,7 @@ from rekindle.machine.probe import look
 
 SCHEMA = "rekindle.machine/1"
 _MOST, _MOST_CARDS = 1_000, 256
-_LINE_ENDS = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+_LINE_ENDS = late(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 import msgspec
 
+from rekindle.core.pattern import late
 from rekindle.core.version import Keyed
 
-_TARGET = re.compile(r"(sm|compute)_(\d{1,2})(\d)([af]?)\Z")
+_TARGET = late(r"(sm|compute)_(\d{1,2})(\d)([af]?)\Z")
 
 
 class Capability(Keyed):

@@ -6,12 +6,19 @@ import re
 
 import msgspec
 
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 
 # Two digits are a CUDA before 10; the `cu12` of `nvidia-cudnn-cu12` is no line but a whole major version.
 LINE = r"cu(?:[6-9]\d|1\d\d)"
 _VARIANT = rf"(?:{LINE}|cpu)\b"
 _INDEX = rf"/whl/(nightly/|test/)?({LINE}|cpu)\b"
+
+# `cuda-12.4`, `cuda/12.4`, `CUDA\\v12.4`, `cuda-toolkit-12-6`, `cuda:12.4`, `cu12.4`; `cuda124`, `cu92`; `cuda12`.
+_NAMED = late(
+    r"(?i)(?<![a-z])cu(?:da)?(?:[-_/]?(?:toolkit|nvcc|compiler)\b)?(?:[-_/\\@:]+v?)?"
+    r"(?:(\d{1,2})[.-](\d{1,2})(?!\d)|(1\d|[6-9])(\d)(?!\d)|(1\d)(?![\d]))"
+)
 
 
 class CudaLine(msgspec.Struct, frozen=True):
@@ -39,3 +46,12 @@ def variant_of(requirement: str | None, address: str | None) -> str | None:
         return None
     local = re.match(_VARIANT, (requirement or "").partition("+")[2])
     return local[0] if local else index[2] if index else None
+
+
+def cuda_in(name: str, *, least: int = 1) -> Version | None:
+    """The CUDA in the name of a file, package, image or build: `12.4`, or `12` if one number is enough."""
+    for found in _NAMED.finditer(name):
+        numbers = [each for each in found.groups() if each]
+        if len(numbers) >= least:
+            return Version(".".join(numbers))
+    return None

@@ -6,11 +6,11 @@ JSON stays flat and a conversion that takes a `WheelIdentity` takes each of them
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _MACHINES = (
     ("amd64", "x86_64"), ("x86_64", "x86_64"), ("arm64", "aarch64"), ("aarch64", "aarch64"), ("win32", "x86"),
 )  # fmt: skip
-_GLIBC = re.compile(r"manylinux_(\d{1,3})_(\d{1,3})_")
+_GLIBC = late(r"manylinux_(\d{1,3})_(\d{1,3})_")
 # What the older names of these platforms stand for (PEP 513, 571 and 599).
 _OLD_GLIBC = {"manylinux1_": "2.5", "manylinux2010_": "2.12", "manylinux2014_": "2.17"}
 # The last part of a variant's file name (PEP 817), before the ending.
-_LABEL = re.compile(r"(?P<plain>[^-]+-[^-]+(?:-\d[^-]*)?-[^-]+-[^-]+-[^-]+)-(?P<label>[0-9a-z._]+)\.whl\Z")
+_LABEL = late(r"(?P<plain>[^-]+-[^-]+(?:-\d[^-]*)?-[^-]+-[^-]+-[^-]+)-(?P<label>[0-9a-z._]+)\.whl\Z")
 
 
 class WheelName(NamedTuple):

@@ -11,6 +11,7 @@ import msgspec
 
 from rekindle.compat.wheel_platform import BuiltFor, built_for
 from rekindle.core.version import Version
+from rekindle.model.cuda_line import cuda_in
 from rekindle.model.requirement import canonical_name, holds, place, requirement
 from rekindle.review.trace import Invocation, Word, program_of
 
@@ -180,9 +181,8 @@ def install_of(item: Invocation) -> Install | None:
             find += [text] if page else []
         elif option in ("-c", "--channel") and tool == "conda":
             channels.append(text)
-            label = re.search(r"cuda-([\d.]+)", text)
-            if label:
-                wanted.append(Wanted(name="cuda-label", line=word.line, raw=text, requirement=f"=={label[1]}"))
+            if label := cuda_in(text, least=2):
+                wanted.append(Wanted(name="cuda-label", line=word.line, raw=text, requirement=f"=={label}"))
         elif option in _LISTS or (tool == "conda" and option == "-f"):
             lists.append(text)
         elif option in _CONSTRAINTS:
@@ -354,7 +354,6 @@ def _conda(word: Word, text: str) -> Wanted | None:
     if re.fullmatch(r"\$\{?\w+\}?|%\w+%", text) or text.endswith((".yml", ".yaml")):
         return None
     channel, _, text = text.rpartition("::")
-    label = re.search(r"cuda-([\d.]+)", channel)
     bracket = re.match(r"([\w.-]+)\[(.*)\]\Z", text)
     if bracket:
         inner = dict(re.findall(r"(\w+)\s*=\s*[\"']?([^\"',]+)", bracket[2]))
@@ -372,8 +371,8 @@ def _conda(word: Word, text: str) -> Wanted | None:
         specifier = re.sub(r"\s+", "", match[2]).rstrip("*").rstrip(".")
     elif number and sign:
         specifier = sign + number.rstrip("*").rstrip(".")
-    elif label:
-        specifier = f"=={label[1]}"
+    elif label := cuda_in(channel, least=2):
+        specifier = f"=={label}"
     return Wanted(
         name=canonical_name(match[1]), line=word.line, raw=word.raw, requirement=specifier, build=build or "",
         source=None,

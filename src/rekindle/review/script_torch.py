@@ -11,7 +11,7 @@ from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.torch.projects import CondaBuild, conda_builds
 from rekindle.knowledge.torch.releases import torch_releases
-from rekindle.model.cuda_line import LINE, CudaLine
+from rekindle.model.cuda_line import LINE, CudaLine, cuda_in
 from rekindle.model.platform import LINUX
 from rekindle.model.torch_pin import CPU, TorchPin
 from rekindle.review.packages import Install, Wanted, complete, exact_version, excludes
@@ -130,14 +130,13 @@ def by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptTo
         None,
     )
     # `dgl-cuda10.2` comes with the CUDA of its name.
-    beside = next((match for name in named if (match := re.search(r"-cuda-?(\d+)[.-](\d+)$", name))), None)
+    beside = next((number for name in named if "-cuda" in name and (number := cuda_in(name, least=2))), None)
     if line is None and beside is not None:
-        line = CudaLine(Version(f"{beside[1]}.{beside[2]}")).name
+        line = CudaLine(beside).name
     if "cpuonly" in named or asks.name == "pytorch-cpu" or re.match(r"\*?cpu", asks.build):
         line = CPU
-    built = re.search(r"cuda(\d\d)(\d)|cuda(\d+\.\d)", asks.build)
-    if built and line is None:
-        line = CudaLine(Version(built[3] or f"{built[1]}.{built[2]}")).name
+    if line is None and (built := cuda_in(asks.build, least=2)):
+        line = CudaLine(built).name
     exact = exact_version(asks.requirement)
     forge = forge and not (pytorchs and _of_conda_forge(found, asks, base) is None)
     if forge and line != CPU and (build := _of_conda_forge(found, asks, base)):
@@ -205,12 +204,12 @@ def _by_module(item: Invocation) -> ScriptTorch | None:
         return None
     for word in item.words[1:]:
         if match := _MODULE.search(word.text):
-            cuda = re.search(r"(?i)cuda[-_/]?(\d{1,2}\.\d)", word.text)
+            cuda = cuda_in(word.text, least=2)
             # `pytorch/23.06` counts NVIDIA's images.
             version = match[1] if match[1] and Version(match[1]) <= Version(torch_releases()[-1].newest) else None
             return ScriptTorch(
                 line=word.line, order=item.order, version=complete(version) if version else None, kind="other",
-                variant=CudaLine(Version(cuda[1])).name if cuda else None, by=MODULE, name=word.text,
+                variant=CudaLine(cuda).name if cuda else None, by=MODULE, name=word.text,
                 question=f"which cards the torch of the module `{word.text[:60]}` has code for",
             )  # fmt: skip
     return None

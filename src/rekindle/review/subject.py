@@ -16,7 +16,7 @@ import msgspec
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.releases import TorchRelease, torch_release
-from rekindle.model.cuda_line import LINE, CudaLine
+from rekindle.model.cuda_line import cuda_in
 from rekindle.review.builds import ScriptBuilds
 from rekindle.review.packages import Install, complete
 from rekindle.review.trace import Invocation, last_part
@@ -25,9 +25,6 @@ _TAG = re.compile(r"(?:tags/|refs/tags/)?v?(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)(?:-r
 _TOOLKIT = re.compile(
     r"(?i)CUDA[\\/]+v(\d{1,9}\.\d{1,9})|cuda[-_/](\d{1,9}\.\d{1,9})|cuda/toolkit/(\d{1,9}\.\d{1,9})|nvidia/cu(1[123])(?![\d])"
 )
-
-
-_IMAGE = re.compile(rf"nvidia/cuda:(\d{{1,9}}\.\d{{1,9}})|[-:_]cuda[-_]?(\d{{1,9}}\.\d{{1,9}})|[-:]({LINE})\b")
 
 
 # `module load cuda/12.4`; `apt install cuda-toolkit-12-6`; `sh cuda_12.0.0_525.60.13_linux.run`.
@@ -191,7 +188,7 @@ class Subject(ScriptBuilds):
         """Not by a variable: an image, a module, an action, a package, PATH."""
         points: list[tuple[int, Known]] = []
         for image in self.trace.images:
-            number = image_cuda(image.name)
+            number = cuda_in(image.name, least=2)
             if number is not None and self.sees(image.scope, item):
                 points.append((image.order, Known(number, image.line)))
         for used in self.trace.used:
@@ -251,11 +248,3 @@ def toolkit_in(text: str) -> Version | None:
         return None
     number = next(group for group in match.groups() if group)
     return Version(number) if "." in number else None
-
-
-def image_cuda(name: str) -> Version | None:
-    match = _IMAGE.search(name)
-    if match is None:
-        return None
-    line = CudaLine.parse(match[3])
-    return line.cuda if line else Version(match[1] or match[2])

@@ -18,8 +18,8 @@ from rekindle import __version__
 from rekindle.core import codec, console, files, untrusted
 from rekindle.core.errors import BadInput, NoRoute, UsageError
 from rekindle.core.paths import sha256_of
+from rekindle.core.texts import ArchList, SystemName
 from rekindle.core.untrusted import (
-    ArchList,
     Commit,
     CondaPin,
     LocalLabel,
@@ -29,7 +29,6 @@ from rekindle.core.untrusted import (
     PlainValue,
     PythonVersion,
     Sha256,
-    SystemName,
 )
 from rekindle.core.version import Version
 from rekindle.knowledge import tables

@@ -466,7 +466,7 @@ def complete(route: Route) -> Route:
     if route.route is not RouteKind.SOURCE_BUILD:
         return route
     first, *rest = route.commands
-    planning = Command(*first.words[:-2], "--prefer", "complete", *first.words[-2:], system=first.system)
+    planning = first.saying(*first.words[:-2], "--prefer", "complete", *first.words[-2:])
     less = route.shorter
     if less is not None:
         less = msgspec.structs.replace(less, commands=(planning, *less.commands[1:]))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_python import takes
 from rekindle.core.errors import UsageError
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 from rekindle.inputs.torch import with_cuda
 from rekindle.inputs.versions import read_cuda, read_python
@@ -21,7 +20,7 @@ from rekindle.stack.situation import Situation, Wish
 from rekindle.stack.verdict import Answer, Verdict, WhyNot
 
 _LONGER = 2
-_QUESTION = re.compile(r"(?i)(torch|cuda|python)\s*(?:=+|(?=[<>!~])|\s)\s*(.+)|(latest|[<>!~].+|v?\d[\w.+]*)\Z")
+_QUESTION = late(r"(?i)(torch|cuda|python)\s*(?:=+|(?=[<>!~])|\s)\s*(.+)|(latest|[<>!~].+|v?\d[\w.+]*)\Z")
 
 
 def why_not(question: str, situation: Situation, wish: Wish, verdict: Verdict) -> WhyNot:

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 import msgspec
 
 from rekindle.core.errors import UnknownName, UsageError
-from rekindle.core.untrusted import HashText, InsideText, PlainFileName, Sha256, checked
+from rekindle.core.texts import HashText, InsideText
+from rekindle.core.untrusted import PlainFileName, Sha256, checked
 from rekindle.core.version import Version, typed
 from rekindle.inputs import plain
 from rekindle.inputs.versions import read_cudnn, spelled_cuda

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache, partial
 
 import msgspec
 
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.tables import NamedRow, cached, rows
@@ -18,7 +18,7 @@ from rekindle.model.platform import Platform
 from rekindle.model.requirement import canonical_name
 from rekindle.model.torch_pin import TorchPin
 
-_BUILD = re.compile(r"(?P<torch>\d+(?:\.\d+)+)?\+?(?P<line>cu\d+)?")
+_BUILD = late(r"(?P<torch>\d+(?:\.\d+)+)?\+?(?P<line>cu\d+)?")
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):

@@ -3,14 +3,14 @@ be put into a wheel; and what is loaded while running without any import table n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from rekindle.core.pattern import late
 from rekindle.knowledge.tables import NamedRow, Row, cached, rows
 
 # Names of the C++ runtime: without a version where a library leaves it to another one to link libstdc++.
-_STANDARD = re.compile(
+_STANDARD = late(
     r"_Z(?:T[ISVT]|GV|Th?n?\d+_|Tv\w+?_)*(?:N[KVRO]*)?(?:S[tabsiod]|9__gnu_cxx|10__cxxabiv1)|_Z(?:nw|na|dl|da)"
     r"|_ZT[ISV][PK]*[a-z]$|__cxa_|__gxx_|__dynamic_cast$"
 )

@@ -4,9 +4,9 @@ system's for a header or a library that is missed; and which torch has a name of
 
 from __future__ import annotations
 
-import re
 from fnmatch import fnmatchcase
 
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 from rekindle.knowledge.tables import Row, cached, rows
 from rekindle.model.card import Capability
@@ -127,7 +127,7 @@ def python_names() -> dict[str, PythonName]:
     return {row.name: row for row in _python_names()}
 
 
-_INSTALLABLE = re.compile(r"[a-z][a-z0-9_]*")
+_INSTALLABLE = late(r"[a-z][a-z0-9_]*")
 
 
 class ImportName(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):

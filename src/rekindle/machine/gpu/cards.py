@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rekindle.core.errors import BadInput, RekindleError
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu import drivers
 from rekindle.knowledge.tables import cached
@@ -238,7 +239,7 @@ def _troubles(answers: Answers) -> tuple[str, ...]:
 
 _DEVICES = "/sys/bus/pci/devices"
 _DISPLAY = ("0x0300", "0x0302", "0x0380")
-_INSTANCE = re.compile(r"PCI\\VEN_10DE&DEV_([0-9A-F]{4})", re.IGNORECASE)
+_INSTANCE = late(r"PCI\\VEN_10DE&DEV_([0-9A-F]{4})", re.IGNORECASE)
 
 
 def pci_devices(run: Run) -> list[dict[str, Any]]:

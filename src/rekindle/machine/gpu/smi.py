@@ -14,6 +14,7 @@ from typing import Any
 
 from rekindle.core import codec
 from rekindle.core.errors import BadInput
+from rekindle.core.pattern import late
 from rekindle.core.run import Result
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each
@@ -139,7 +140,7 @@ def _version(text: str) -> Version:
         raise CouldNotRead(f"nvidia-smi's version `{text[:40]}` is not one") from error
 
 
-_CARD = re.compile(r"nvidia\d+")
+_CARD = late(r"nvidia\d+")
 _TRACES = ("/proc/driver/nvidia", "/dev/dxg", "/dev/nvmap")
 NOTHING_THERE = ("no NVML", "no driver library")
 

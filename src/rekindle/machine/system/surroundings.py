@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rekindle.core.disk import dev_drive
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import steering_variables
 from rekindle.knowledge.torch.wheel_platforms import runtime_libraries
@@ -17,7 +18,7 @@ from rekindle.machine.host import Run, readable
 from rekindle.machine.model import Disk, Surroundings
 from rekindle.machine.system import windows
 
-_MUSL = re.compile(r"ld-musl-.*\.so\.1")
+_MUSL = late(r"ld-musl-.*\.so\.1")
 _DEFENDER = "HKLM\\SOFTWARE\\Microsoft\\Windows Defender\\Exclusions\\Paths"
 
 

@@ -15,6 +15,7 @@ from rekindle.core import codec
 from rekindle.core.errors import RekindleError
 from rekindle.core.kept import keep, kept_file, stamp_of
 from rekindle.core.paths import cache_folder
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda.libraries import cudnn_parts
 from rekindle.knowledge.gpu.gpu_code import GpuCode
@@ -23,9 +24,9 @@ from rekindle.machine.model import FoundCudnn, FoundPython, FoundTorch
 from rekindle.model.card import Target
 
 _VARIABLES = ("CUDNN_ROOT", "CUDNN_PATH", "CUDNN_HOME", "CUDNN_ROOT_DIR")
-_CUDA_FOLDER = re.compile(r"\d+\.\d+")
-_DEFINED = re.compile(r"^[ \t]*#\s*define\s+CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d{1,4})\b", re.MULTILINE)
-_LIBRARY = re.compile(
+_CUDA_FOLDER = late(r"\d+\.\d+")
+_DEFINED = late(r"^[ \t]*#\s*define\s+CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d{1,4})\b", re.MULTILINE)
+_LIBRARY = late(
     r"(?:lib)?(cudnn(?:_[a-z_]+?)?)(?:64_(\d+)\.dll|\.so(?:\.(\d+)(?:\.[\d.]*)?)?|64_\d+\.lib)\Z", re.IGNORECASE
 )
 
@@ -196,10 +197,10 @@ def _ask_code(path: str) -> Any:
         return None
 
 
-_TORCH_VERSION = re.compile(r"^__version__(?:\s*:\s*\w+)?\s*=\s*['\"]([^'\"\n]{1,80})['\"]", re.MULTILINE)
-_CUDA = re.compile(r"^cuda(?:\s*:[^=\n]*)?\s*=\s*(?:['\"](\d{1,3}(?:\.\d{1,3}){1,2})['\"]|(None))", re.MULTILINE)
+_TORCH_VERSION = late(r"^__version__(?:\s*:\s*\w+)?\s*=\s*['\"]([^'\"\n]{1,80})['\"]", re.MULTILINE)
+_CUDA = late(r"^cuda(?:\s*:[^=\n]*)?\s*=\s*(?:['\"](\d{1,3}(?:\.\d{1,3}){1,2})['\"]|(None))", re.MULTILINE)
 
-_KERNELS = re.compile(r"libtorch_cuda(_cu|_cpp|_linalg)?\.so|torch_cuda(_cu|_cpp|_linalg)?\.dll", re.IGNORECASE)
+_KERNELS = late(r"libtorch_cuda(_cu|_cpp|_linalg)?\.so|torch_cuda(_cu|_cpp|_linalg)?\.dll", re.IGNORECASE)
 
 
 def installed_torch(run: Run, python: FoundPython | None) -> FoundTorch | None:

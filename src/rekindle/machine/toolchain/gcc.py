@@ -12,6 +12,7 @@ from msgspec import structs
 
 from rekindle.compat.host_compiler import takes_compiler
 from rekindle.compat.judgement import Fits
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each
 from rekindle.machine.model import FoundCompiler, FoundIntel, FoundOpenblas, Program
@@ -102,7 +103,7 @@ def parse_program_version(text: str) -> Version:
     return Version(match[1])
 
 
-_RELEASE = re.compile(r"\d{4}(\.\d{1,3}){0,3}")
+_RELEASE = late(r"\d{4}(\.\d{1,3}){0,3}")
 
 
 def intel(run: Run) -> tuple[FoundIntel, ...]:

@@ -26,14 +26,15 @@ from rekindle.compat.host_compiler import takes_compiler
 from rekindle.compat.judgement import Fits
 from rekindle.core import codec, run
 from rekindle.core.errors import BadInput, StepFailed
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run
 from rekindle.machine.model import FoundStudio, FoundToolset, Prompt
 
 _EDITIONS = ("Community", "Professional", "Enterprise", "BuildTools", "Preview")
-_TOOLSET = re.compile(r"14\.\d{1,3}\.\d{1,6}")
-_CL_VERSION = re.compile(r"(?<![\d.])(1[89]\.\d{1,3}\.\d{3,6}(?:\.\d{1,5})?)(?![\d.])")
-_CL_TARGET = re.compile(r"(?<![A-Za-z0-9])(x64|x86|80x86|ARM64|ARM)(?![A-Za-z0-9])", re.IGNORECASE)
+_TOOLSET = late(r"14\.\d{1,3}\.\d{1,6}")
+_CL_VERSION = late(r"(?<![\d.])(1[89]\.\d{1,3}\.\d{3,6}(?:\.\d{1,5})?)(?![\d.])")
+_CL_TARGET = late(r"(?<![A-Za-z0-9])(x64|x86|80x86|ARM64|ARM)(?![A-Za-z0-9])", re.IGNORECASE)
 
 
 def studios(run: Run) -> tuple[FoundStudio, ...]:

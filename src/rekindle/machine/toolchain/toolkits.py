@@ -13,6 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from rekindle.core.paths import STATE_FOLDER, toolchain_folder
+from rekindle.core.pattern import late
 from rekindle.core.version import Version
 from rekindle.machine.host import CouldNotRead, Run, each
 from rekindle.machine.system import windows
@@ -47,9 +48,9 @@ def _root(run: Run, kit: str) -> str:
 
 _VARIABLES = ("CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "CUDACXX", "CUDA_TOOLKIT_ROOT_DIR")
 _GUIDES = "HKLM\\SOFTWARE\\NVIDIA Corporation\\GPU Computing Toolkit\\CUDA"
-_UNIX_FOLDER = re.compile(r"cuda(-[\d.]+)?")
-_PIP_FOLDER = re.compile(r"cu\d+|cuda_nvcc")
-_WINDOWS_FOLDER = re.compile(r"v\d+\.\d+", re.IGNORECASE)
+_UNIX_FOLDER = late(r"cuda(-[\d.]+)?")
+_PIP_FOLDER = late(r"cu\d+|cuda_nvcc")
+_WINDOWS_FOLDER = late(r"v\d+\.\d+", re.IGNORECASE)
 # What a build of PyTorch needs from a toolkit: programs, then headers that stand for their libraries.
 _PROGRAMS = ("ptxas", "fatbinary", "cudafe++", "nvlink")
 HEADERS = {
@@ -298,12 +299,12 @@ def _short(run: Run, root: str) -> str | None:
     return run.told(f"short path of {root}", lambda: windows.short_path(root), str)
 
 
-_NVCC_RELEASE = re.compile(r"release (\d{1,4}\.\d{1,4}), V(\d{1,4}(?:\.\d{1,6}){1,3})(?!\d)")
-_ASSIGNED = re.compile(r"^#\$ ([A-Za-z_]\w*)=(.*)$", re.MULTILINE)
-_CALLED = re.compile(r'^#\$ "?((?:[^"\n]*[/\\])?(ptxas|cicc)(?:\.exe)?)"?(?=\s)', re.MULTILINE)
+_NVCC_RELEASE = late(r"release (\d{1,4}\.\d{1,4}), V(\d{1,4}(?:\.\d{1,6}){1,3})(?!\d)")
+_ASSIGNED = late(r"^#\$ ([A-Za-z_]\w*)=(.*)$", re.MULTILINE)
+_CALLED = late(r'^#\$ "?((?:[^"\n]*[/\\])?(ptxas|cicc)(?:\.exe)?)"?(?=\s)', re.MULTILINE)
 
 _LONGEST = 65536
-_PROFILE = re.compile(r"^[ \t]*([A-Za-z_]\w{0,60})[ \t]*(\+=|=\+|\?=|=)[ \t]*(.*)$", re.MULTILINE)
+_PROFILE = late(r"^[ \t]*([A-Za-z_]\w{0,60})[ \t]*(\+=|=\+|\?=|=)[ \t]*(.*)$", re.MULTILINE)
 
 
 class DryRun(msgspec.Struct, frozen=True, kw_only=True):

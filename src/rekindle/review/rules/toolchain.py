@@ -14,7 +14,7 @@ from rekindle.knowledge.builds import limits
 from rekindle.knowledge.cuda import toolkits
 from rekindle.knowledge.torch.releases import TorchRelease, torch_releases
 from rekindle.model.card import Target
-from rekindle.model.cuda_line import CudaLine
+from rekindle.model.cuda_line import CudaLine, cuda_in
 from rekindle.model.host_compiler import gcc, msvc
 from rekindle.review.builds import ScriptBuild, image_system
 from rekindle.review.document import Dialect
@@ -389,9 +389,8 @@ def _cudnn_points(subject: Subject) -> Iterator[tuple[Version, int, int]]:
     own = any(torch.kind == "wheel" for final in environments_of(subject).final for torch in final)
     for image in subject.trace.images if not own or subject.torch_builds else ():
         match = re.search(r"cudnn(\d+)", image.name)
-        number = re.search(r"nvidia/cuda:(\d+)|cuda(\d+)", image.name)
         if match and int(match[1]) < 100:
-            yield Version(match[1]), image.line, int((number[1] or number[2]) if number else default)
+            yield Version(match[1]), image.line, (cuda_in(image.name) or Version(str(default))).major
     pattern = re.compile(r"(?i)cudnn[\w-]*?[-_/\\=]+v?(\d{1,9}\.\d{1,9}\.\d{1,9})(?:\.\d{1,9})?(?:[-_]cuda(\d+))?")
     texts = [(item.value, item.line) for item in subject.trace.assignments]
     texts += [(" ".join(word.text for word in item.words), item.line) for item in subject.trace.invocations]

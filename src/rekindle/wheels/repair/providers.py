@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from rekindle.knowledge.cuda import library_packages
 from rekindle.knowledge.cuda.libraries import Owner, owner_of
 from rekindle.knowledge.cuda.library_packages import DllProvider
 from rekindle.model.card import Capability
+from rekindle.model.cuda_line import cuda_in
 from rekindle.model.platform import Platform
 from rekindle.wheels.repair.rewrite import Contents, FromWheel
 
@@ -241,8 +241,8 @@ def download(row: DllProvider) -> Path | None:
 
 def _cuda_major(package: str) -> int | None:
     """The CUDA that a package of NVIDIA's belongs to: from 13 on they carry no number. None: not one of theirs."""
-    match = re.search(r"-cu(\d\d)$", package)
-    return int(match[1]) if match else 13 if package.startswith("nvidia-") else None
+    named = cuda_in(package)
+    return named.major if named else 13 if package.startswith("nvidia-") else None
 
 
 def _cudnn_serves(row: DllProvider, cards: Sequence[Capability]) -> bool:
