@@ -309,48 +309,38 @@ def _example(jobs: Sequence[FleetJob]) -> str:
     return ""
 
 
-MINUTES = 360
-DISK_GB = FREE_GB
-DISK_CLEANED_GB = 75
-MEMORY_GB = 16
 CORES = 4
-CACHE_GB = 10
-ASSET_GB = 2
-PARALLEL = 20
+_DISK_CLEANED_GB = 75
+_LIMITS = f"""A standard runner has {CORES} cores, 16 GB of memory, {FREE_GB} GB of free disk (about {_DISK_CLEANED_GB} \
+GB once its preinstalled software is removed), 360 minutes per job; 20 jobs run at once; 10 GB of cache per \
+repository; 2 GiB per file of a release. These are GitHub's published figures; none of it was tried by us: UNVERIFIED.
+"""
 
 
 def arithmetic(plan: FleetPlan, rounds: int) -> str:
     """GitHub's standard runners, public repositories. UNVERIFIED: nobody has pressed this button yet."""
     jobs = [job for job in plan.jobs if job.state is JobState.BUILD]
     torch = [job for job in jobs if job.lock and job.lock.kind is JobKind.TORCH and job.estimate.minutes]
-    head = (
-        f"A standard runner has {CORES} cores, {MEMORY_GB} GB of memory, {DISK_GB} GB of free disk "
-        f"(about {DISK_CLEANED_GB} GB once its preinstalled software is removed), {MINUTES} minutes per job; "
-        f"{PARALLEL} jobs run at once; {CACHE_GB} GB of cache per repository; {ASSET_GB} GiB per file of a release. "
-        "These are GitHub's published figures; none of it was tried by us: UNVERIFIED."
-    )
-    lines = [head, ""]
-    lines += [_line(job) for job in sorted(torch, key=lambda job: -(job.estimate.minutes or 0))[:6]]
+    lines = [_LIMITS, *(_line(job) for job in sorted(torch, key=lambda job: -(job.estimate.minutes or 0))[:6])]
     disk = max((job.estimate.disk_gb for job in jobs), default=0.0)
     windows = max((job.estimate.disk_gb for job in jobs if job.lock and job.lock.system == "windows"), default=0.0)
-    if windows > DISK_GB:
+    if windows > FREE_GB:
         lines.append(
             f"- Windows: the largest job takes {windows:.0f} GB, and nothing is removed there: it does not fit. Write "
             "the workflow for larger runners: `rekindle fleet export github --runner windows-x86_64=LABEL`."
         )
-    if disk > DISK_GB:
+    if disk > FREE_GB:
         fits = "fits once the workflow has removed what it does not need (Linux)"
-        after = fits if disk <= DISK_CLEANED_GB else "does not fit after cleaning either"
-        lines.append(f"- Disk: the largest job takes {disk:.0f} GB. A runner has {DISK_GB} GB free: it {after}.")
+        after = fits if disk <= _DISK_CLEANED_GB else "does not fit after cleaning either"
+        lines.append(f"- Disk: the largest job takes {disk:.0f} GB. A runner has {FREE_GB} GB free: it {after}.")
     if torch:
         total = spoken_minutes(round(sum(job.estimate.minutes or 0 for job in jobs) * 8 / CORES))
-        lines.append(f"- All together {total} on runners; {PARALLEL} at a time: the longest decides.")
-        lines.append(
-            f"- Cache: a build's ccache is 1 to 3 GB; {len(torch)} torch jobs share {CACHE_GB} GB, so the oldest are "
-            "dropped. A job that lost its cache starts anew: run the workflow again, or pass a Redis with `--cache`."
+        cache = (
+            f"- Cache: a build's ccache is 1 to 3 GB; {len(torch)} torch jobs share 10 GB, so the oldest are dropped. "
         )
-    lines.append(f"- Rounds: {rounds}, from the estimates for {CORES} cores and 310 minutes of building per round.")
-    return "\n".join(lines)
+        cache += "A job that lost its cache starts anew: run the workflow again, or pass a Redis with `--cache`."
+        lines += [f"- All together {total} on runners, 20 at a time: the longest decides.", cache]
+    return "\n".join([*lines, f"- Rounds: {rounds}, from the estimates for {CORES} cores and 310 minutes each."])
 
 
 def _line(job: FleetJob) -> str:
