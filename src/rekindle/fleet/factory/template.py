@@ -310,8 +310,8 @@ def _example(jobs: Sequence[FleetJob]) -> str:
 
 
 CORES = 4
-_DISK_CLEANED_GB = 75
-_LIMITS = f"""A standard runner has {CORES} cores, 16 GB of memory, {FREE_GB} GB of free disk (about {_DISK_CLEANED_GB} \
+_CLEANED_GB = 75
+_LIMITS = f"""A standard runner has {CORES} cores, 16 GB of memory, {FREE_GB} GB of free disk (about {_CLEANED_GB} \
 GB once its preinstalled software is removed), 360 minutes per job; 20 jobs run at once; 10 GB of cache per \
 repository; 2 GiB per file of a release. These are GitHub's published figures; none of it was tried by us: UNVERIFIED.
 """
@@ -331,7 +331,7 @@ def arithmetic(plan: FleetPlan, rounds: int) -> str:
         )
     if disk > FREE_GB:
         fits = "fits once the workflow has removed what it does not need (Linux)"
-        after = fits if disk <= _DISK_CLEANED_GB else "does not fit after cleaning either"
+        after = fits if disk <= _CLEANED_GB else "does not fit after cleaning either"
         lines.append(f"- Disk: the largest job takes {disk:.0f} GB. A runner has {FREE_GB} GB free: it {after}.")
     if torch:
         total = spoken_minutes(round(sum(job.estimate.minutes or 0 for job in jobs) * 8 / CORES))
