@@ -39,7 +39,7 @@ def test_the_template_for_the_orphans_is_a_valid_workflow(tmp_path: Path) -> Non
         assert len(names) == len(set(names)) <= 256 and job.get("timeout-minutes", 0) <= 360
     text = (tmp_path / "f" / "README.md").read_text(encoding="utf-8")
     assert "UNVERIFIED" in text and "rounds of 310 minutes" in text and "GB" in text
-    assert rekindle_command("factory", "init", str(tmp_path / "f")).code == 2, "nothing is overwritten"
+    assert rekindle_command("factory", "init", str(tmp_path / "f")).code == 2, "the terms are asked for each time"
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -75,25 +75,30 @@ def publish(repository: Path, shelf: Path, www: Path, address: str) -> dict[str,
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("own", [False, True])
 def test_a_small_cell_is_built_published_served_and_installed_and_not_built_again(
-    tmp_path: Path, served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
+    """In a repository of its own, and in that of the project."""
     www, address = served
     arch = os.uname().machine
     lines = pebble(tmp_path, "pebble")
-    matrix = tmp_path / "small.toml"
+    repository = tmp_path / ("pebble" if own else "factory")
+    matrix = tmp_path / ("pebble/matrix.toml" if own else "small.toml")
+    lines = lines.replace('"pebble/', '"') if own else lines
     matrix.write_text(f'project = "pebble"\ncuda = "cpu"\narch = "{arch}"\n{lines}', encoding="utf-8")
-    repository = tmp_path / "factory"
     monkeypatch.setenv("REKINDLE_KEY", str(tmp_path / "key.pem"))
     seen = rekindle_command("factory", "init", str(repository), "--matrix", str(matrix), "--rekindle", f"file://{ROOT}")
     assert seen.code == 0, seen.err
+    with (next(path for path in repository.rglob("CMakeLists.txt"))).open("a", encoding="utf-8") as stream:
+        stream.write("# a commit after it\n")
     flow = yaml.safe_load((repository / WORKFLOW).read_text(encoding="utf-8"))
     first = next(iter(flow["jobs"].values()))
     (entry,) = first["strategy"]["matrix"]["include"]
     temp = tmp_path / "temp"
     subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", str(temp)], check=True)
     monkeypatch.setenv("SITE_URL", f"{address}/site")
-    assert run_as_a_runner(first["steps"], entry, repository, temp) == ["Rekindle", "Build"]
+    assert run_as_a_runner(first["steps"], entry, repository, temp) == ["Compiler cache", "Rekindle", "Build"]
     made = publish(repository, repository / "shelf", www, address)
     assert made["coverage"] == {"there": 1} and len(made["upload"]) == 2
 

@@ -579,3 +579,10 @@ def test_an_environment_without_compiled_code_is_not_praised(tmp_path: Path) -> 
     seen = rekindle_command("audit", str(tmp_path), "--no-cache")
     assert "no problems" not in seen.out and "nothing in it is compiled code" in seen.out
     assert "no torch is in it: `rekindle install " in seen.out
+
+
+def test_the_packages_of_a_user_are_no_environment_to_install_into(tmp_path: Path) -> None:
+    """`rekindle install /.local` was printed, which `install` refuses."""
+    (tmp_path / ".local/lib/python3.12/site-packages").mkdir(parents=True)
+    seen = rekindle_command("audit", str(tmp_path / ".local"), "--gpu", "V100")
+    assert "`rekindle install ENV --gpu" in seen.out and " -m venv ENV`" in " ".join(seen.out.split()), seen

@@ -39,6 +39,8 @@ def test_the_python_of_a_user_site_and_of_a_one_click_installer_are_where_they_a
     home = "/home/u/.local/lib/python3.12/site-packages/transformers/a.py"
     click = r"C:\oobabooga_windows\installer_files\env\lib\site-packages\transformers\a.py"
     assert _first(f'File "{home}", line 1\n{said}').startswith("python3.12 -m pip install")
+    local = home.replace("transformers/a.py", "torch/functional.py")
+    assert _first(f'File "{local}", line 1\nRuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR') == "rekindle install"
     assert r"installer_files\env\python.exe -m pip" in _first(f'File "{click}", line 1\n{said}')
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
 from rekindle.core import own
-from rekindle.fleet import planning
+from rekindle.fleet import job, planning
 from rekindle.fleet.factory.template import WORKFLOW
+from rekindle.fleet.state import keys_named
 from support import trees
 from support.command import rekindle_command
 
@@ -119,24 +123,97 @@ def test_a_repository_that_exists_keeps_what_is_in_it(project: Path) -> None:
     assert {path: path.read_bytes() for path in before} == before
     assert (mine / "FACTORY.md").is_file() and (mine / WORKFLOW).is_file()
     assert (mine / ".gitignore").read_text(encoding="utf-8").splitlines()[0] == "*.o"
-    again = rekindle_command("factory", "init", str(mine), "--matrix", str(mine / "matrix.toml"), *SAID)
-    assert again.code == 2 and "already exists" in again.err
 
 
-@pytest.mark.parametrize("verb", [("factory", "init", ".", "--matrix"), ("fleet", "export", "github")])
-def test_a_matrix_inside_of_its_project_is_refused_with_the_layout_that_works(
-    project: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+def _jobs(repository: Path) -> dict[str, str]:
+    flow = yaml.safe_load((repository / WORKFLOW).read_text(encoding="utf-8"))
+    first = next(iter(flow["jobs"].values()))
+    return {entry["name"]: entry["key"] for entry in first["strategy"]["matrix"]["include"]}
+
+
+def test_a_factory_in_the_projects_own_repository_builds_the_project(
+    project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The key of a job is the hash of its source: a workflow inside of it would change the key that it names."""
-    (project / "matrix.toml").write_text(MATRIX.replace("projects/kernels", "."), encoding="utf-8")
+    """It was PyTorch itself that was to be built, and a matrix with `source = "."` was refused."""
+    (project / "pyproject.toml").write_text('[project]\nname = "fastnms"\n', encoding="utf-8")
+    (project / "README.md").write_text("# fastnms\n", encoding="utf-8")
     monkeypatch.chdir(project)
-    seen = rekindle_command(*verb, "matrix.toml", *SAID)
-    said = " ".join(seen.err.split())
-    assert seen.code == 2 and 'beside the folder `kernels`, with `source = "kernels"`' in said
-    assert not (project / ".github").exists()
-    (project.parent / "matrix.toml").write_text(MATRIX.replace("projects/", ""), encoding="utf-8")
-    monkeypatch.chdir(project.parent)
-    assert rekindle_command("factory", "init", "NEW", "--matrix", "matrix.toml", *SAID).code == 0
+    seen = rekindle_command("factory", "init", ".", *SAID)
+    assert seen.code == 0, seen.err
+    jobs = _jobs(project)
+    assert len(jobs) == 3 and all(name.startswith("fastnms-torch") for name in jobs)
+    assert (
+        "1. Look at `matrix.toml`" in seen.out and (project / "README.md").read_text(encoding="utf-8") == "# fastnms\n"
+    )
+    # A commit to the project, and what a runner and a developer leave in its folder, change no name of the workflow.
+    before = job.digest_source(project)
+    (project / ".venv").mkdir()
+    for name in ("shelf/x", "fleet-work/x", "site/x", ".venv/pyvenv.cfg", "upload.txt", "matrix.toml"):
+        (project / name).parent.mkdir(exist_ok=True)
+        with (project / name).open("a", encoding="utf-8") as stream:
+            stream.write("\n")
+    assert job.digest_source(project) == before
+    (project / "csrc" / "k.cu").write_text("int x;", encoding="utf-8")
+    planned = planning.make(project / "matrix.toml")
+    for name, key in jobs.items():
+        (found,) = keys_named(planned, (key,))
+        assert keys_named(planned, (name,)) == (found,) and not found.startswith(key)
+    assert job.digest_source(project) != before
+    shelf = project / "shelf" / "__init__.py"
+    shelf.write_text("", encoding="utf-8")
+    assert "shelf/__init__.py" in job.source_names(project), "a package of that name is the project's own"
+    assert (
+        rekindle_command("factory", "init", "../new", "--matrix", "matrix.toml", *SAID).err.count("factory init") == 1
+    )
+    assert rekindle_command("fleet", "export", "github", "matrix.toml", *SAID).code == 0
+
+
+def test_a_second_time_renews_and_keeps_what_was_changed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another card, or a newer Rekindle: the newcomer got stuck at files that were there already."""
+    monkeypatch.chdir(project)
+    assert rekindle_command("factory", "init", ".", *SAID).code == 0
+    matrix, page = project / "matrix.toml", project / "README.md"
+    text = matrix.read_text(encoding="utf-8").replace("6.1;7.0;7.5;8.0;8.6;9.0", "6.1")
+    matrix.write_text(text, encoding="utf-8")
+    seen = rekindle_command("factory", "init", ".", *SAID)
+    assert seen.code == 0 and matrix.read_text(encoding="utf-8") == text, seen.err
+    assert all("-sm61-" in name for name in _jobs(project)) and not (project / "FACTORY.md").exists()
+    page.write_text(page.read_text(encoding="utf-8").replace("wheel factory", "factory of mine"), encoding="utf-8")
+    matrix.write_text(text.replace('"6.1"', '"7.0"'), encoding="utf-8")
+    seen = rekindle_command("factory", "init", ".", *SAID)
+    assert seen.code == 0 and "1. You have changed `README.md`" in seen.out
+    assert "factory of mine" in page.read_text(encoding="utf-8") and "sm70" in (project / "README.md.new").read_text()
+    assert all("-sm70-" in name for name in _jobs(project))
+    (project / WORKFLOW).write_bytes((project / WORKFLOW).read_bytes().replace(b"\n", b"\r\n"))
+    assert "workflow" not in rekindle_command("factory", "init", ".", *SAID, "--json").json()["steps"][0]
+    (project / WORKFLOW).write_text("name: theirs\n", encoding="utf-8")
+    assert "already exists" in rekindle_command("factory", "init", ".", *SAID).err
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"), [("done       x  y.whl", True), ("kept       x", False), ("unfinished x", False)]
+)
+def test_the_step_keeps_what_it_made(project: Path, tmp_path: Path, said: str, kept: bool) -> None:
+    """By its own answer: the key of a wheel is not that of the workflow, which holds for every commit."""
+    if shutil.which("bash") is None:
+        pytest.skip("no bash")
+    assert _init(project)[0] == 0
+    flow = yaml.safe_load((project.parents[2] / "factory" / WORKFLOW).read_text(encoding="utf-8"))
+    step = next(each for each in flow["jobs"]["build-round-1"]["steps"] if each.get("id") == "build")
+    makes = (
+        f"rekindle() {{ mkdir -p shelf/wheels shelf/fleet; sleep 0.05; echo > shelf/fleet/k.json; echo '{said}'; }}\n"
+    )
+    given = {"RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(tmp_path / "out"), "LAST": "true", "KEY": "k"}
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", makes + step["run"]],
+        cwd=tmp_path, env={**os.environ, **given, "REKINDLE_KEY_TEXT": "", "SITE_URL": ""}, check=False,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, f"{said}\n"), done.stderr
+    out = tmp_path / "out"
+    assert (out.read_text() if out.exists() else "") == (
+        "fresh=yes\nmade<<END\nshelf/fleet/k.json\nEND\n" if kept else ""
+    )
 
 
 def test_the_matrix_that_nobody_named_says_that_it_is_pytorchs(tmp_path: Path) -> None:
@@ -184,8 +261,8 @@ def test_what_is_left_to_do_is_said_here_and_in_the_readme(project: Path) -> Non
     assert flow["on"] == {"workflow_dispatch": {}}, "the first push comes before key and pages are there"
     assert flow["env"]["REKINDLE_REQUIREMENT"] == "rekindle-torch[sign] @ git+https://host.org/me/rekindle"
     (entry,) = flow["jobs"]["build-round-1"]["strategy"]["matrix"]["include"]
-    (job,) = planning.make(repository / "matrix.toml").plan.jobs
-    assert job.key is not None and job.key.startswith(entry["key"])
+    (planned,) = planning.make(repository / "matrix.toml").plan.jobs
+    assert planned.lock is not None and planned.lock.asked.startswith(entry["key"])
     signing = [
         step for each in flow["jobs"].values() for step in each["steps"] if "REKINDLE_KEY_TEXT" in step.get("env", {})
     ]

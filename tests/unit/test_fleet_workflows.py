@@ -86,6 +86,19 @@ def test_the_scripts_are_scripts(tmp_path: Path) -> None:
         assert said.returncode == 0, (text, said.stderr)
 
 
+def test_the_nodes_of_a_cluster_need_a_toolkit_first_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.toml").write_text(TORCH, encoding="utf-8")
+    seen = rekindle_command("fleet", "export", "slurm", "m.toml", "-o", "a.sbatch")
+    assert "`sbatch a.sbatch`" in seen.err
+    first = [line for line in (tmp_path / "a.sbatch").read_text("utf-8").splitlines() if "every node reads it" in line]
+    assert [line.partition("it: ")[2] for line in first] == [
+        "rekindle toolchain install cuda==12.6 cudnn==9.10.2.21 --cuda 12.6", "rekindle toolchain install cuda==12.6"
+    ]  # fmt: skip
+
+
 def test_objects_go_from_round_to_round_not_build_trees(tmp_path: Path) -> None:
     steps = next(iter(write.workflow(exported(tmp_path))["jobs"].values()))["steps"]
     cached = [step["with"]["path"] for step in steps if "cache/" in step.get("uses", "")]
@@ -133,7 +146,7 @@ def test_the_name_of_a_matrix_runs_nowhere(tmp_path: Path, name: str) -> None:
         write.pipeline(made)["build-1-linux-x86_64"]["script"][-1].removeprefix("code=0; "),
     ]
     for line in lines:
-        shown = line.replace("rekindle", "printf '%s\\n'", 1).partition(" ||")[0]
+        shown = line.replace("rekindle", "printf '%s\\n'", 1).partition(" ||")[0].partition(" > ")[0]
         said = subprocess.run(["bash", "-c", shown], cwd=tmp_path, capture_output=True, text=True, check=True)
         assert name in said.stdout.splitlines() and not (tmp_path / "PWNED").exists()
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +238,42 @@ def test_a_plan_that_has_to_be_built_is_not_planned_again(tmp_path: Path, monkey
     assert rekindle_command("plan", *words, "--arch", paths.architecture(), "-o", "k.toml").code == 0
     seen = rekindle_command("install", "env", "--plan", "k.toml", "--dry-run")
     assert seen.code == 6 and "rekindle build k.toml" in seen.err and "rekindle plan" not in seen.err
+
+
+def test_in_an_environment_of_uvs_the_line_is_for_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no pip: a bare `pip` was another's, or none."""
+    monkeypatch.delenv("CONDA_PREFIX", raising=False)
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
+    monkeypatch.chdir(tmp_path)
+    venv.create(tmp_path / ".venv", with_pip=False, symlinks=os.name != "nt")
+    assert "    uv pip install torch==" in rekindle_command("plan", "--gpu", "RTX 4090").out, "in the project's folder"
+    (tmp_path / ".venv").rename(tmp_path / "env")
+    assert "    pip install torch==" in rekindle_command("plan", "--gpu", "RTX 4090").out, "uv does not find that one"
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "env"))
+    assert "    uv pip install torch==" in rekindle_command("plan", "--gpu", "RTX 4090").out, "the active one"
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("conda", "conda env create -f made"),
+        ("requirements", "pip install -r made"),
+        ("dockerfile", "docker build -t torch -f made ."),
+        ("pixi", "pixi install --manifest-path made"),
+        ("uv", ""),
+    ],
+)
+def test_a_file_that_was_written_says_what_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen = rekindle_command("plan", "--gpu", "Tesla K80", "--os", "linux", "--as", form, "-o", "made")
+    assert (
+        seen.code == 0 and [line for line in seen.err.splitlines() if "Next" in line] == [f"Next: {said}"][: bool(said)]
+    )
+
+
+def test_the_python_that_makes_an_environment_is_one_that_is_there(tmp_path: Path) -> None:
+    """Debian and Ubuntu have no `python`."""
+    seen = rekindle_command("install", str(tmp_path / "new"), "--gpu", "V100")
+    assert f"`{'python' if os.name == 'nt' else 'python3'} -m venv " in seen.err

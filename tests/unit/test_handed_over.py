@@ -349,6 +349,39 @@ def test_an_assistant_is_answered_from_its_folders_alone(tmp_path: Path) -> None
     assert "rekindle.review/1" in answer and "1.0.0" not in answer
 
 
+@pytest.mark.parametrize(
+    ("tool", "given", "said"),
+    [
+        ("plan", {"gpu": "V100", "os": "linux", "drivr": "470"}, ("no argument `drivr`", "did you mean `driver`?")),
+        ("plan", {"gpu": "V100"}, ("`plan` needs `os`", "its arguments are `gpu`, `os`, `python`")),
+        ("plan", {"gpu": "V100", "os": "linux", "python": 3.10}, ("`python` of `plan` is a text", "in quotes")),
+        ("doctor", {"gpu": "V100"}, ("`doctor` has no argument `gpu`", "it takes none")),
+        ("gpu", {"name": "V100", "os": "linux"}, ("`gpu` has no argument `os`",)),
+    ],
+)
+def test_an_assistants_wrong_argument_is_answered_in_our_words(
+    tool: str, given: dict[str, object], said: tuple[str, ...]
+) -> None:
+    """They were those of the package that checks arguments, with its own page."""
+    pytest.importorskip("mcp")
+    import asyncio
+
+    from rekindle.web import assistant
+
+    answer = str(asyncio.run(assistant.server().call_tool(tool, given)))
+    assert all(each in answer for each in said) and "pydantic" not in answer and "code" in answer
+
+
+def test_an_argument_of_null_is_none(tmp_path: Path) -> None:
+    pytest.importorskip("mcp")
+    import asyncio
+
+    from rekindle.web import assistant
+
+    given = {"gpu": "V100", "os": "linux", "driver": None}
+    assert '"rekindle.plan' in str(asyncio.run(assistant.server([tmp_path]).call_tool("plan", given)))
+
+
 def test_an_assistant_is_told_which_rekindle_answers() -> None:
     pytest.importorskip("mcp")
     from rekindle.web import assistant

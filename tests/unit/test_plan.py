@@ -338,6 +338,42 @@ def test_torch_compile_on_pascal_names_the_triton_that_others_built(capsys: pyte
         assert "triton-pascal" not in " ".join(json.loads(capsys.readouterr().out)["notes"]), (card, system)
 
 
+@pytest.mark.parametrize("need", ["compile", "flash-attention"])
+def test_a_release_from_before_what_is_needed_is_not_proposed(need: str) -> None:
+    """`--torch X --needs Y` gave torch 1.13.1 as if nothing had been asked of it."""
+    words = ("plan", "--gpu", "RTX 3090", "--os", "linux", "--torch")
+    seen = rekindle_command(*words, "1.13.1", "--needs", need)
+    said = " ".join(seen.out.split())
+    assert seen.code == 5 and "PyTorch 1.13.1 has no " in said and "yet: 2.0 is the first with it" in said
+    assert "torch==2.0.1" in said
+    assert rekindle_command(*words, "2.0.1", "--needs", need).code == 0
+    seen = rekindle_command("plan", "--gpu", "A100,V100", "--os", "linux", "--torch", "2.15", "--needs", "compile")
+    lines = [line for line in seen.out.splitlines() if "rekindle plan" in line]
+    assert lines and all("--needs compile" in line for line in lines), "what is pasted next asks for it, too"
+
+
+def test_what_a_board_or_wsl_needs_first_is_there_to_paste() -> None:
+    """`git` was not named, an archive had no command, and WSL's Ubuntu refuses a bare pip."""
+    board = rekindle_command("plan", "--gpu", "Jetson AGX Orin", "--os", "JetPack 6.2").out
+    assert "apt-get install -y git python3-pip" in board
+    assert "    tar -xf libcusparse_lt-" in board and "sudo cp -a libcusparse_lt-" in board
+    inside = " ".join(rekindle_command("plan", "--gpu", "RTX 4070", "--os", "wsl2", "--driver", "527.41").out.split())
+    assert "Ubuntu 24.04's own Python takes nothing from pip" in inside and "python3 -m venv" in inside
+
+
+def test_who_has_no_administrator_says_so() -> None:
+    """Another driver, WSL and packages of the system were proposed to people who cannot have them."""
+    words = ("plan", "--gpu", "RTX 3090", "--driver", "470", "--torch", "2.9", "--os", "linux")
+    assert "first install the driver" in rekindle_command(*words).out
+    seen = rekindle_command(*words, "--prefer", "no-admin")
+    assert seen.code == 5 and "torch==2.7.1+cu118" in seen.out and "administrator" not in seen.out
+    words = ("plan", "--gpu", "V100", "--os", "linux", "--needs", "compile")
+    assert "sudo" in rekindle_command(*words).out
+    assert "sudo" not in rekindle_command(*words, "--prefer", "no-admin").out
+    only = rekindle_command("plan", "--gpu", "RTX 5090", "--os", "linux", "--driver", "535", "--prefer", "no-admin")
+    assert "what would help: a different driver" in only.out, "what nothing else replaces is said"
+
+
 @pytest.mark.long
 def test_nccl_is_on_linux_only_and_not_for_kepler() -> None:
     """Two cards that must train together: Windows has no NCCL, WSL 2 has; a K80 has none anywhere."""

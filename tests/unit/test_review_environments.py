@@ -551,7 +551,8 @@ def test_what_other_packages_do_to_the_torch_that_is_there(text: str, card: str,
 def test_the_torch_that_is_named_instead_has_the_python_of_the_file() -> None:
     text = "name: a\nchannels: [pytorch]\ndependencies:\n  - python=3.9\n  - pytorch\n  - pytorch-cuda=12.4\n"
     answer = reviewed(text, "new", name="environment.yml")
-    assert any("torch 2.8.0+cu128 has code for it" in each.why for each in answer.remarks)
+    (why,) = [each.why for each in answer.remarks if "has code for it" in each.why]
+    assert "`python=3.9`, `pytorch=" in why and "--index-url" not in why, "and what installs the file has it"
 
 
 def test_no_torch_for_that_python_is_said() -> None:

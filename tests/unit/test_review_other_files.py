@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from rekindle.core.findings import State
 from rekindle.review.correct import corrected
-from rekindle.review.document import load
-from rekindle.review.review import Reviewed, review_script
+from rekindle.review.document import load, read
+from rekindle.review.question import question_from_options
+from rekindle.review.review import Reviewed, review, review_script
 
 BUILD = "cd pytorch\npython setup.py bdist_wheel\n"
 
@@ -90,3 +92,69 @@ def test_a_file_that_was_not_read_is_said(tmp_path: Path) -> None:
     (tmp_path / "build.sh").write_text(f"set -e\nsource ../common/settings.sh\n{BUILD}", encoding="utf-8", newline="\n")
     remark = next(each for each in _review(tmp_path / "build.sh").remarks if each.id == "other-file")
     assert remark.state is State.PASS and remark.line == 2 and "settings.sh" in remark.found
+
+
+PROJECT = {
+    "Dockerfile": "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\nRUN apt-get install -y python3-pip\n"
+    "RUN pip install torch==2.5.1 --index-url https://download.pytorch.org/whl/cu124\n",
+    "requirements.txt": "torch==2.6.0\ntorchvision==0.21.0\n",
+    "train.sh": "conda create -n a -c pytorch -c nvidia python=3.10 pytorch=2.4.1 pytorch-cuda=12.4\n",
+}
+
+
+def proposed(folder: Path, gpu: str, *names: str) -> list[str]:
+    answer = review([folder / name for name in names], question_from_options((gpu,)))
+    whys = [each.why for script in answer.scripts for each in script.remarks if "has code for it" in each.why]
+    return [re.findall(r"torch ([\d.]+(?:\+cu\d+)?)(?= of conda-forge \(|.has code for it)", why)[-1] for why in whys]
+
+
+@pytest.mark.parametrize("gpu", ["RTX 5090", "Tesla K80", "GTX 1080 Ti", "Tesla V100"])
+def test_the_files_of_a_project_get_one_answer(tmp_path: Path, gpu: str) -> None:
+    """A Dockerfile and a list beside it were told two releases and two CUDAs."""
+    for name, text in PROJECT.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    for names in (("Dockerfile", "requirements.txt"), tuple(PROJECT)):
+        both = proposed(tmp_path, gpu, *names)
+        assert len(set(both)) == 1 if both else gpu in ("GTX 1080 Ti", "Tesla V100"), both
+    apart = {each for name in PROJECT for each in proposed(tmp_path, gpu, name)}
+    assert gpu != "RTX 5090" or len(apart) > 1, "there is something to agree on"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("environment.yml", "channels: [pytorch, nvidia]\ndependencies:\n  - pytorch=2.5.1\n  - pytorch-cuda=12.4\n",
+         "`pytorch=2.5.1`, `pytorch-cuda=11.8` of pytorch and nvidia"),
+        ("environment.yml", "channels: [conda-forge]\ndependencies:\n  - pytorch=2.9\n",
+         "in place of conda's, under `- pip:`, `--index-url https://download.pytorch.org/whl/cu118` and `torch=="),
+        ("a.sh", "conda create -n x -c conda-forge pytorch=2.9 python=3.12\n",
+         "in its environment, `python -m pip install torch==2.3.1+cu118 --index-url "),
+        ("requirements.txt", "torch==2.9.0\n", "torch 2.3.1+cu118 has code for it: --index-url "),
+    ],
+)  # fmt: skip
+def test_what_is_named_instead_is_for_the_installer_of_the_file(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    """conda was told an index of pip's."""
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    (script,) = review([tmp_path / name], question_from_options(("Tesla K80",))).scripts
+    assert any(said in each.why for each in script.remarks), [each.why for each in script.remarks]
+
+
+@pytest.mark.parametrize(
+    ("image", "gpu", "driver", "wrong"),
+    [
+        ("nvidia/cuda:13.0.1-runtime-ubuntu22.04", "GTX 1080 Ti", "535", True),
+        ("nvidia/cuda:12.6.3-devel-ubuntu22.04", "RTX 3090", "535", True),
+        ("nvidia/cuda:12.2.2-devel-ubuntu22.04", "RTX 3090", "535", False),
+        ("nvidia/cuda:12.6.3-devel-ubuntu22.04", "A100", "535", False),
+        ("nvidia/cuda:13.0.1-runtime-ubuntu22.04", "GTX 1080 Ti", "", False),
+        ("python:3.12-slim", "GTX 1080 Ti", "535", False),
+    ],
+)
+def test_an_image_that_asks_for_a_newer_driver_does_not_start(image: str, gpu: str, driver: str, wrong: bool) -> None:
+    """The torch inside of it was accepted: nvidia-container-cli stops with `unsatisfied condition: cuda>=13.0`."""
+    pip = "pip install torch==2.14.1 --index-url https://download.pytorch.org/whl/cu126"
+    document = read(f"FROM {image}\nRUN apt-get install -y python3-pip && {pip}\n", name="Dockerfile")
+    answer = review_script(document, question_from_options((gpu,), driver=driver or None))
+    assert ("image-needs-a-driver" in {each.id for each in answer.remarks}) is wrong

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import itertools
 import json
@@ -10,7 +11,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +22,7 @@ from rekindle.core import codec
 from rekindle.stack.from_machine import situation_here
 from rekindle.stack.resolver import resolve
 from rekindle.stack.situation import SYSTEMS, Wish
-from rekindle.web import answers
+from rekindle.web import answers, site
 from rekindle.web.site import InstallerTable, answered, installer_table
 from rekindle.web.site import table_types as types
 from support.artefacts import unverified
@@ -180,3 +183,27 @@ def test_no_mark_is_left_that_a_reader_does_not_fill() -> None:
     kept = answers.Answers(drivers=("", "0"), cells={"": (0, 0)}, answers=(), rows=(several,))
     texts = [row.change or "" for row in installer_table([(answers.classes()[0], {"linux": kept})]).rows]
     assert any("PCI id" in text for text in texts) and not any("chips\u27e7" in text for text in texts)
+
+
+def test_ctrl_c_says_that_nothing_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said that what was finished is kept, and began anew."""
+
+    def stopped(**_: object) -> Iterator[object]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(site, "answered", stopped)
+    seen = rekindle_command("knowledge", "export", "--as", "table", "-o", str(tmp_path / "t.json"))
+    assert seen.code == 130 and "nothing was written" in seen.err and "kept" not in seen.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_started_on_windows_does_not_hear_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process that was asked showed a trace of its own."""
+    told: list[bool] = []
+    kernel = SimpleNamespace(SetConsoleCtrlHandler=lambda _, deaf: told.append(deaf))
+    monkeypatch.setattr(ctypes, "windll", SimpleNamespace(kernel32=kernel), raising=False)
+    monkeypatch.setattr(sys, "platform", "win32")
+    with site._deaf_to_ctrl_c():
+        assert told == [True]
+    assert told == [True, False]

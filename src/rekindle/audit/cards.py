@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rekindle.core import paths
-from rekindle.core.command import Command, rekindle
+from rekindle.core.command import Command, new_environment, rekindle
 from rekindle.inputs.system import read_system
 from rekindle.knowledge.gpu import gpus
 from rekindle.model.card import NamedCard
@@ -69,7 +69,11 @@ def install_command(
 ) -> Command:
     """The command that puts a torch for these cards into this environment, with what belongs to that torch."""
     told = ("--driver", str(driver.version)) if driver else ()
-    return rekindle("install", environment.root, *words(cards), *told, *more, system=environment.os)
+    # `install` leaves the system's packages, and those of a user beside them, as they are.
+    theirs = environment.kind == "system"
+    note = f"an environment of your own: {new_environment('ENV', environment.os)}" if theirs else ""
+    folder = "ENV" if theirs else environment.root
+    return rekindle("install", folder, *words(cards), *told, *more, system=environment.os, note=note)
 
 
 def _named(match: gpus.Match) -> NamedCard:

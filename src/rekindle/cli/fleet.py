@@ -12,7 +12,7 @@ import click
 
 from rekindle.cli import options
 from rekindle.core import console
-from rekindle.core.command import rekindle
+from rekindle.core.command import Command, rekindle
 from rekindle.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -242,6 +242,8 @@ def export_command(form: str, matrix: Path, output: Path | None, as_json: bool, 
         console.out_json(made)
     else:
         console.out(f"{made.file}: {console.plural(made.jobs, 'job')} in {console.plural(made.rounds, 'round')}")
+        if form == "slurm":
+            console.say(f"Next: what its first lines ask for, then `{Command('sbatch', made.file)}`")
     return 0
 
 

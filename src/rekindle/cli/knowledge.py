@@ -94,6 +94,7 @@ def export(form: str, output: Path | None, gpus: tuple[str, ...], jobs: int | No
     With `--gpu`, only these GPUs and others of their kind; all of them take a few minutes of processor time.
     """
     from rekindle.core import codec, files
+    from rekindle.core.errors import Interrupted
     from rekindle.stack.situation import cards_named
     from rekindle.web.site import answered, installer_table
     from rekindle.web.site import table_types as types
@@ -104,7 +105,10 @@ def export(form: str, output: Path | None, gpus: tuple[str, ...], jobs: int | No
     else:
         only = [card.name for card in cards_named(gpus)]
         found = answered(only=only, jobs=jobs or os.cpu_count() or 1, say=console.say)
-        text = codec.to_json(installer_table(found), indent=0)
+        try:
+            text = codec.to_json(installer_table(found), indent=0)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted: nothing was written", hint="a few cards (`--gpu`) take seconds") from None
     if output is None:
         console.out(text.rstrip())
         return 0

@@ -18,7 +18,7 @@ import click
 from rekindle import __version__
 from rekindle.cli.options import once, talking
 from rekindle.core import console, files
-from rekindle.core.command import Command, tell_python, tell_shell
+from rekindle.core.command import Command, tell_pip, tell_shell
 from rekindle.core.errors import BadInput, Interrupted, NotFound, RekindleError, UsageError, did_you_mean
 
 # verb -> (module, what it does). The module holds a click command named `command`.
@@ -181,7 +181,7 @@ def run(argv: list[str]) -> int:
     console.begin()
     console.pasted_here(_pasted_here)
     tell_shell(None)
-    tell_python(None)
+    tell_pip()
     try:
         ended = _carry_out(argv)
         _say_swept()

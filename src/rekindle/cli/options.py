@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from rekindle.core import console, own, paths
-from rekindle.core.command import Command, tell_python
+from rekindle.core.command import Command, tell_pip
 from rekindle.core.errors import NotFound, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -180,9 +181,16 @@ def exclude(leading: str, others: Iterable[str], *, hint: str | None = None) -> 
     )
 
 
+_SITES = ("lib/python3*/site-packages", "Lib/site-packages")
+
+
 def python_of_this_folder() -> str | None:
     """The version of the Python that an application's folder has: from here on the printed pip is that one's."""
     there = [Path(name).resolve() for name in paths.BROUGHT_PYTHONS if Path(name).is_dir()]
+    if active := os.environ.get("VIRTUAL_ENV"):
+        every = [site for each in _SITES for site in Path(active).glob(each)]
+        if every and not any((site / "pip").is_dir() for site in every):
+            tell_pip("uv", "pip")  # uv made it without one
     if set(there) <= {Path(sys.prefix).resolve()}:
         return None  # what reads environments takes a while to import
     from rekindle.machine.python.environment import beside
@@ -191,7 +199,7 @@ def python_of_this_folder() -> str | None:
     if found is None:
         return None
     console.say(f"for the Python of this folder, `{found.program}`")
-    tell_python(own.shown(Path(found.program)))
+    tell_pip(*((own.shown(Path(found.program)), "-m", "pip") if found.pip else ("uv", "pip")))
     return found.version
 
 

@@ -116,9 +116,12 @@ def command(**given: Any) -> int:
         _bundle(verdict, asked_for.folder, asked_for.as_json)
         return 0
     if asked_for.form is not None:
-        from rekindle.stack.forms import Form, render
+        from rekindle.stack.forms import Form, render, taken_by
 
-        _form(render(verdict, Form(asked_for.form)), asked_for.output)
+        form = Form(asked_for.form)
+        _form(render(verdict, form), asked_for.output)
+        if asked_for.output is not None and (line := taken_by(form, str(asked_for.output))):
+            console.say(f"Next: {line}")
         if verdict.recommended.change is not None:
             console.say(f"first: {verdict.recommended.change.text}")
     elif asked_for.as_json:

@@ -53,10 +53,10 @@ _told: Shell | None = None
 _pip: tuple[Piece, ...] = ("pip",)
 
 
-def tell_python(python: Piece | None) -> None:
-    """Whose pip is meant where no Python is named; without one that of the environment which is active."""
+def tell_pip(*words: Piece) -> None:
+    """What calls the pip that is meant where no Python is named; without words that of the active environment."""
     global _pip
-    _pip = ("pip",) if python is None else (python, "-m", "pip")
+    _pip = words or ("pip",)
 
 
 def tell_shell(shell: Shell | None) -> None:
@@ -197,6 +197,12 @@ def pip(*words: Word, python: Word | None = None, system: str | None = None) -> 
     """pip of the environment that `python` belongs to; without one, of the environment that is meant."""
     program: tuple[Word, ...] = _pip if python is None else (python, "-m", "pip")
     return Command(*program, *words, system=system)
+
+
+def new_environment(folder: Word, system: str | None = None) -> Command:
+    """By the Python that is there: Debian has no `python`."""
+    windows = (system or paths.system()) == "windows"
+    return Command("python" if windows else "python3", "-m", "venv", folder, system=system)
 
 
 def pip_install(

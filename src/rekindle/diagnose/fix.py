@@ -240,6 +240,8 @@ def _where(command: Command, facts: Facts) -> Command:
     if folder and "environment" in facts.told:
         # Where a program keeps its own; not in a container or in an environment of conda.
         folder = None if {"docker", "conda"} & signs else folder if facts.os == "linux" else folder.replace("/", "\\")
+    if folder and folder.endswith("/.local"):  # packages of a user, beside whichever Python: no environment
+        return _of_log(command, facts).by_pip_of(f"python{facts.python or 3}", "-m", "pip")
     if folder and "uv" not in signs:
         return _in_environment(command, folder, facts)
     command = _of_log(command, facts)
@@ -265,8 +267,6 @@ def _in_environment(command: Command, folder: str, facts: Facts) -> Command:
         return command.saying(*verb, below(folder), *command.words[2:])
     if command.words[:3] == ("rekindle", "extension", "find") and not {"--env", "--torch"} & {*command.words}:
         return command.saying(*command.words, "--env", below(folder))
-    if folder.endswith("/.local"):
-        return command.by_pip_of(f"python{facts.python or 3}", "-m", "pip")
     inside = "/bin/python" if not windows else r"\Scripts\python.exe" if _VENV.search(folder) else r"\python.exe"
     inside = "" if folder.endswith("PythonSlicer") else inside
     # An embedded Python would take the packages of another one of the user.

@@ -453,6 +453,8 @@ class _Search:
         able = [row for row in rows if self.question.python in row.pythons and all(map(row.serves, cards))]
         pins = dict.fromkeys(each.pin for each in official_of(self.question.torch, self.question.platform))
         same = [str(pin) for pin in pins if any(row.build_for(pin) for row in able)]
+        if str(self.question.asked.torch) in same:
+            return (f"its file has code for your card: `{self._planned}` takes a torch for what it needs besides, too",)
         if not able or same:
             return (f"it has code for your card with torch {', '.join(same)}",) if able else ()
         newest = TorchPin.parse(_builds_of(able)[-1]).release
@@ -488,11 +490,7 @@ def name_of(place: str | Path) -> str:
 
 def _ask(requirement: str, switch: Sequence[str], question: ExtensionQuestion) -> IndexAnswer:
     found = on_index(
-        requirement,
-        switch,
-        environment=question.environment,
-        python=question.python,
-        place=question.platform,
+        requirement, switch, environment=question.environment, python=question.python, place=question.platform
     )
     if isinstance(found.place, str) and found.place.startswith("file:"):
         return IndexAnswer(place=Path(url2pathname(urlsplit(found.place).path)), reached=True)

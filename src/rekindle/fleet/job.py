@@ -85,6 +85,11 @@ class FleetLock(msgspec.Struct, frozen=True, kw_only=True):
         return Sha256(hashlib.sha256(plain.encode("ascii")).hexdigest())
 
     @property
+    def asked(self) -> str:
+        """The same without the source, which every commit changes: what a workflow inside of it can name."""
+        return msgspec.structs.replace(self, source=None).key
+
+    @property
     def compiles_like(self) -> str:
         """Jobs that differ in their Python alone share nearly all of what they compile."""
         return msgspec.structs.replace(self, python=None, requires=()).key
@@ -224,6 +229,8 @@ class JobStep(msgspec.Struct, frozen=True, kw_only=True):
 
 MOST = 256 * 1024 * 1024
 _TIME = 1_000_000_000
+_NOT_SOURCE = ("shelf", "fleet-work", "fleet-cache", "site", "upload.txt", ".github", "matrix.toml", "FACTORY.md")
+"""What a factory has in the root of a project: it changes without the project."""
 
 
 def source_root(named: Path, job: FleetJob) -> Path:
@@ -284,7 +291,9 @@ def source_names(root: Path) -> list[str]:
     """The files that travel; an error, before any is read, where they are more than a worker is sent."""
     if not root.is_dir():
         raise NotFound(f"there is no folder `{root}`", hint="a project's `source` is relative to the matrix")
-    found = sorted(name for name in tree.names(root) if (root / name).is_file() and not (root / name).is_symlink())
+    aside = {each for each in _NOT_SOURCE if not (root / each / "__init__.py").exists()}
+    named = (name for name in tree.names(root) if name.partition("/")[0] not in aside)
+    found = sorted(name for name in named if (root / name).is_file() and not (root / name).is_symlink())
     if sum((root / name).stat().st_size for name in found) > MOST:
         hint = "keep data and build folders out of the project's folder"
         raise BadInput(f"`{root}` has more than {MOST // 1024**2} MiB of files", hint=hint)

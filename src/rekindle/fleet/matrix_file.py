@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from rekindle.core import codec, files, untrusted
-from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, NotFound, UnknownName, UsageError, did_you_mean
 from rekindle.core.untrusted import PlainFileName, ProjectName
 from rekindle.knowledge.torch.companions import PROJECTS
@@ -148,20 +147,16 @@ def _check(matrix: MatrixFile, name: str) -> None:
 
 
 def below(path: Path) -> list[Path]:
-    """The folders of projects of your own, seen from the matrix, for a repository that holds both.
+    """The folders of projects of your own, seen from the matrix, for a repository that holds both; not its own folder.
 
-    What a runner writes beside the matrix must not lie in one of them: the key of a job is the hash of its source.
     Their names are plain ones: `.git` and `.github` say what others run.
     """
     found = []
     for entry in read(path).projects.values():
         named = Path(entry.build).parent if entry.build else Path(entry.source or ".")
-        if named.is_absolute() or ".." in named.parts or str(named) == ".":
-            name = (path.parent / named).resolve().name
-            init = rekindle("factory", "init", "NEW", "--matrix", "matrix.toml")
-            beside = f'put the matrix beside the folder `{name}`, with `source = "{name}"`'
+        if named.is_absolute() or ".." in named.parts:
             message = f"the project in `{named}` does not lie below the matrix"
-            raise UsageError(message, hint=f"{beside}; there `{init}` makes a repository of both")
+            raise UsageError(message, hint='put the matrix into its folder, with `source = "."`')
         name = f"the project in `{named}`"
         found.append(Path(*(untrusted.checked(PlainFileName, part, name) for part in named.parts)))
     return found

@@ -179,16 +179,21 @@ def _status(job: FleetJob, last: FleetEvent | None, events: list[FleetEvent]) ->
 
 
 def keys_named(planned: Planned, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Jobs by name, or by the beginning of their key."""
+    """Jobs by name, or by the beginning of their key, or of what a workflow calls them."""
     found: list[str] = []
     for word in words:
         fitting = [
             job.key
             for job in planned.plan.jobs
-            if job.key and (job.name == word or (len(word) > 5 and job.key.startswith(word)))
+            if job.key
+            and job.lock
+            and (job.name == word or (len(word) > 5 and (job.key.startswith(word) or job.lock.asked.startswith(word))))
         ]
         if not fitting:
-            raise UnknownName(f"there is no job `{word[:120]}`", hint="`rekindle fleet plan MATRIX` names them")
+            raise UnknownName(
+                f"there is no job `{word[:120]}`",
+                hint="`rekindle fleet plan MATRIX` names them; write a workflow anew when its matrix changes",
+            )
         found += fitting
     return tuple(dict.fromkeys(found))
 

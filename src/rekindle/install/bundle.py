@@ -18,6 +18,7 @@ from rekindle.install.installer import last_words, where_it_works
 from rekindle.stack import plan as lock
 from rekindle.stack.route import Verdict
 from rekindle.stack.rules import RouteKind
+from rekindle.stack.situation import place_words
 
 _LONG = 3600.0
 
@@ -46,13 +47,16 @@ def bundle(verdict: Verdict, folder: Path) -> Bundle:
     made = [each for each in (wheels, folder) if not each.exists()]
     wheels.mkdir(parents=True, exist_ok=True)
     building = plan.route is RouteKind.SOURCE_BUILD
+    there = place_words(msgspec.structs.replace(verdict.situation, here=False))
+    torch = plan.torch if building else verdict.recommended.version
+    again = rekindle("plan", *there, "--torch", str(torch), "--python", plan.python or "3.12", "--bundle", str(folder))
     try:
         if building:
-            _download(plan, plan.requires, wheels)
+            _download(plan, plan.requires, wheels, again)
         elif plan.route in (RouteKind.OFFICIAL_WHEEL, RouteKind.CPU_WHEEL):
             request = request_of(verdict.recommended)
             for words in request.steps:
-                _download(plan, words, wheels)
+                _download(plan, words, wheels, again)
     except FetchFailed:
         for each in made:
             with contextlib.suppress(OSError):  # it holds what was fetched before
@@ -92,7 +96,7 @@ def _by_hand(plan: lock.Plan) -> tuple[str, ...]:
     return (*([f"the driver: {plan.driver}"] if plan.driver else []), *pieces)
 
 
-def _download(plan: lock.Plan, wanted: tuple[str, ...], folder: Path) -> None:
+def _download(plan: lock.Plan, wanted: tuple[str, ...], folder: Path, again: Command) -> None:
     """For the plan's system and Python, whatever this machine is."""
     # 3.6 alone is 3.6.0 to pip, and torch asks for 3.6.2: any later patch release stands for the one that is there.
     words = ["--only-binary=:all:", "--python-version", f"{plan.python or '3.12'}.99"]
@@ -102,5 +106,4 @@ def _download(plan: lock.Plan, wanted: tuple[str, ...], folder: Path) -> None:
         tail = last_words(result.err, result.out)
         where = next((word for word in wanted if word.startswith("https:")), "the configured package index")
         message = f"the wheels could not be downloaded from {where}\n{tail}"
-        spoken = pip("download", "--dest", "wheels", *words)
-        raise FetchFailed(message, hint=where_it_works(tail, [spoken]))
+        raise FetchFailed(message, hint=where_it_works(tail, [again]))

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from rekindle.core import console, paths
-from rekindle.core.command import Command, rekindle
+from rekindle.core.command import new_environment, rekindle
 from rekindle.core.errors import ChecksFailed, NoRoute, NotFound, UsageError, lies_elsewhere
 from rekindle.core.programs import reads_only
 from rekindle.core.version import Version
@@ -169,7 +169,7 @@ def _no_environment(where: str) -> str:
     if named:
         told = ("--torch", named[1]) if named[1] else ()
         return f"PyTorch is what it installs: `{rekindle('install', *told)}`, in the environment that is active"
-    return lies_elsewhere(where) or f"make one with `{Command('python', '-m', 'venv', where)}`"
+    return lies_elsewhere(where) or f"make one with `{new_environment(where)}`"
 
 
 def locate_environment(where: Path | None) -> Environment:
@@ -186,7 +186,9 @@ def locate_environment(where: Path | None) -> Environment:
             message = "no environment is active, and none was named"
             raise UsageError(message, hint="activate one, or name it: `rekindle install ENV`")
         message = f"`{where}` is the system's Python, and other programs depend on its packages"
-        raise UsageError(message, hint="make an environment first: `python -m venv ENV`, then `rekindle install ENV`")
+        raise UsageError(
+            message, hint=f"make an environment first: `{new_environment('ENV')}`, then `rekindle install ENV`"
+        )
     if environment.python is None:
         raise NotFound(f"`{environment.root}` does not say which Python it has", hint="name its python instead")
     environment.program  # noqa: B018 - an error if nothing can be run there

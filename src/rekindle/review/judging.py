@@ -13,7 +13,6 @@ from rekindle.compat.judgement import Clash, Fits, Judgement, Unknown
 from rekindle.compat.old_wheels import share
 from rekindle.compat.toolkit_card import able_toolkits, compiles
 from rekindle.compat.torch_cuda import any_code, early_code, nightly_code
-from rekindle.compat.torch_python import takes
 from rekindle.core.errors import UnknownName
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import extension_builds, extension_files, programs, script_rules
@@ -24,7 +23,7 @@ from rekindle.knowledge.tables import cached
 from rekindle.knowledge.torch import projects
 from rekindle.knowledge.torch.torch_wheels import old_wheels
 from rekindle.model.card import Capability, Target
-from rekindle.model.cuda_line import CudaLine, index_of
+from rekindle.model.cuda_line import CudaLine
 from rekindle.model.platform import Platform
 from rekindle.model.torch_pin import CPU, TorchPin
 from rekindle.review.builds import ScriptBuild, kept
@@ -36,7 +35,7 @@ from rekindle.review.script_torch import ScriptTorch
 from rekindle.review.subject import Subject
 from rekindle.review.trace import Invocation, Word
 from rekindle.stack import offers, prebuilt
-from rekindle.stack.candidates import JETSON_WHEELS, against_place, jetson_routes
+from rekindle.stack.candidates import JETSON_WHEELS, against_place
 from rekindle.stack.driver import window_of
 from rekindle.stack.programs import for_program, refused
 from rekindle.stack.rules import Effect
@@ -328,37 +327,6 @@ def _early(torch: ScriptTorch, card: Capability) -> Judgement | None:
         sentence=f"{torch.spoken} has no code for a GPU of capability {card} ({card.sm}) in all its parts: {part}",
         source=row.source,
     )
-
-
-def serving(torch: ScriptTorch, situation: Situation) -> offers.Offer | None:
-    """A build that serves the cards and has the script's Python: of its release if one is, else the newest."""
-    place = Platform(torch.system, situation.arch)
-    try:
-        same = offers.official_of(torch.version, place) if torch.version else ()
-    except UnknownName:
-        same = ()
-    able = [
-        offer
-        for offer in (*same, *offers.official(place))
-        if torch.python is None or not isinstance(takes(offer.torch, torch.python, torch.system), Clash)
-    ]
-    for offer in able:
-        other = msgspec.structs.replace(torch, version=offer.torch, variant=offer.variant, kind="wheel")
-        if isinstance(serves(other, situation), Fits):
-            return offer
-    return None
-
-
-def instead(torch: ScriptTorch, situation: Situation, offer: offers.Offer | None) -> str:
-    """What would serve the cards, as the end of a sentence; empty where nothing is known to."""
-    if offer is not None:
-        return f". {offer.label} has code for it: --index-url {index_of(offer.variant or '')}"
-    if any(card.jetson for card in situation.cards):
-        routes = jetson_routes(situation, Wish())[0][:1]
-        return "".join(f". {each.summary[:1].upper()}{each.summary[1:]}: {each.commands[0]}" for each in routes)
-    if torch.python and serving(msgspec.structs.replace(torch, python=None), situation):
-        return f". No torch for Python {torch.python} has code for it: take a newer Python"
-    return ""
 
 
 def _by_its_own_list(subject: Subject, step: ScriptBuild) -> bool:

@@ -84,8 +84,18 @@ def review(paths: Sequence[Path], asked: Asked | None = None) -> Review:
     asked = asked or Asked()
     documents = [load(path) for path in paths]
     subjects = [Subject(document, trace_of(document), asked) for document in documents]
+    for subject in subjects:
+        subject.project = [each for each in subjects if _together(subject.document, each.document)]
     found = _compared(subjects) if len(subjects) > 1 else [_reviewed(each, every(each)) for each in subjects]
     return Review(gpus=tuple(gpu.sm for gpu in asked.gpus), scripts=tuple(found))
+
+
+def _together(one: Document, other: Document) -> bool:
+    """Files of one folder, or of one below it."""
+    if one.folder is None or other.folder is None:
+        return False
+    mine, theirs = one.folder.absolute(), other.folder.absolute()
+    return mine.is_relative_to(theirs) or theirs.is_relative_to(mine)
 
 
 def review_script(document: Document, asked: Asked | None = None) -> Reviewed:

@@ -61,6 +61,9 @@ def release_of(known: Known | None) -> TorchRelease | None:
 class Subject(ScriptBuilds):
     """The builds of a script, and the versions that each of them sees."""
 
+    project: Sequence[Subject] = ()
+    """The files that make one environment together, this one among them."""
+
     def torch_at(self, item: Invocation | None = None) -> Known | None:
         """The PyTorch that is built or built against at this command; None item: at the end of the script."""
         if self.told is not None:

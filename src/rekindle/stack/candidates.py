@@ -331,19 +331,25 @@ def jetson_routes(situation: Situation, wish: Wish) -> tuple[list[Route], list[R
 
 def _beside_jetson(jetpack: JetPack) -> tuple[Missing, ...]:
     """What NVIDIA's wheel needs and does not bring."""
-    packages = Command("sudo", "apt-get", "install", "-y", *jetpack.packages, system="linux")
+    packages = ("git", *jetpack.packages)
     found = [
         Missing(
             what="apt",
-            need=", ".join(jetpack.packages),
+            need=", ".join(packages),
             why="the wheel loads them, torchvision is built with them and needs Pillow",
-            commands=(packages,),
+            commands=(Command("sudo", "apt-get", "install", "-y", *packages, system="linux"),),
         )
     ]
     if jetpack.cusparselt:
         place = "libcusparseLt.so.0 of cuSPARSELt, in /usr/local/cuda/lib64"
-        page = Command.page(jetpack.cusparselt)
-        found.append(Missing(what="cusparselt", need=place, why="JetPack does not bring it", commands=(page,)))
+        file = jetpack.cusparselt.rpartition("/")[2]
+        lines = [
+            ("wget", jetpack.cusparselt),
+            ("tar", "-xf", file),
+            ("sudo", "cp", "-a", f"{file.removesuffix('.tar.xz')}/lib/.", "/usr/local/cuda/lib64/"),
+        ]
+        steps = tuple(Command(*words, system="linux") for words in lines)
+        found.append(Missing(what="cusparselt", need=place, why="JetPack does not bring it", commands=steps))
     return tuple(found)
 
 

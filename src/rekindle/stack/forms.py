@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from rekindle.core.command import dockerfile, pip
+from rekindle.core.command import Command, dockerfile, pip
 from rekindle.core.errors import NoRoute, UsageError
 from rekindle.stack.route import Route, Verdict
 from rekindle.stack.rules import RouteKind
@@ -40,6 +40,18 @@ def render(verdict: Verdict, form: Form) -> str:
         raise _no_lock(route)
     made = {Form.CONDA: _conda, Form.PIXI: _pixi, Form.REQUIREMENTS: _requirements, Form.UV: _uv}
     return made.get(form, _dockerfile)(verdict)
+
+
+def taken_by(form: Form, file: str) -> Command | None:
+    """What makes the environment of such a file; None where it is to be merged into another."""
+    made = {
+        Form.CONDA: ("conda", "env", "create", "-f", file),
+        Form.PIXI: ("pixi", "install", "--manifest-path", file),
+        Form.DOCKERFILE: ("docker", "build", "-t", "torch", "-f", file, "."),
+    }
+    if form is Form.REQUIREMENTS:
+        return pip("install", "-r", file)
+    return Command(*made[form]) if form in made else None
 
 
 def _no_lock(route: Route) -> UsageError:

@@ -20,7 +20,7 @@ from rekindle.stack.extensions import without_code
 from rekindle.stack.offers import Offer
 from rekindle.stack.route import Change, Route
 from rekindle.stack.rules import Rejection, RouteKind, rule
-from rekindle.stack.situation import Card, Situation, Wish, place_words
+from rekindle.stack.situation import Card, Prefer, Situation, Wish, place_words
 
 LIST_OF_WHEELS = "https://docs.nvidia.com/deeplearning/frameworks/install-pytorch-jetson-platform/index.html"
 """Where NVIDIA lists its wheels for Jetson."""
@@ -47,7 +47,8 @@ def smallest_change(
     fixed = next((each for each in rejections if each.candidate.is_any and rule(each.rule).instead), None)
     if fixed is not None:
         return Change(what="place", text=rule(fixed.rule).instead, route=RouteKind.NONE)
-    for trial in trials(situation, wish):
+    alone = wish.prefer is Prefer.NO_ADMIN
+    for trial in sorted(trials(situation, wish), key=lambda each: alone and each.what == "driver"):
         where = (trial.situation, trial.wish)
         found = candidates(*where, shelf)[0] if shelf else _without_shelf(*where)
         usable = [each for each in found if each.route.consent]
@@ -184,7 +185,7 @@ def _apart(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> str:
     said: list[str] = []
     for card in {card.name: card for card in situation.cards}.values():
         answer, alone = _gets((card,), situation, wish, shelf)
-        asked = rekindle("plan", *place_words(alone), system=situation.system)
+        asked = rekindle("plan", *place_words(alone), *wish.words, system=situation.system)
         said.append(f"{card.name} alone gets {answer or 'nothing'} (`{asked}`)")
     return "; ".join(said)
 

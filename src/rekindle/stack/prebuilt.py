@@ -20,7 +20,7 @@ from rekindle.core.command import Command, ShellVariable, Word, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import costs, limits
 from rekindle.knowledge.cuda import toolkits
-from rekindle.knowledge.gpu.capabilities import on_boards_only
+from rekindle.knowledge.gpu.capabilities import need, on_boards_only
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.gpu.gpu_code import GpuCode
 from rekindle.knowledge.tables import Evidence
@@ -46,7 +46,7 @@ from rekindle.stack.route import (
     python_missing,
 )
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
-from rekindle.stack.situation import Card, Situation, Wish, card_words
+from rekindle.stack.situation import Card, Prefer, Situation, Wish, card_words
 
 BY_JIT = "wheel-jit"
 _NOT_ON_WINDOWS = {"compile": "windows-triton", "nccl": "windows-nccl", "flash-attention": "windows-flash"}
@@ -91,17 +91,27 @@ def _place(offer: Offer, situation: Situation, wish: Wish, candidate: Candidate)
         found.append(broken("wheel-glibc", candidate, row=offer.row, sentence=answer.sentence))
     if wish.configured_index and offer.route is RouteKind.OFFICIAL_WHEEL and not offer.on_configured_index:
         found.append(broken("wheel-index", candidate, wheel=offer.label))
-    found += not_on_windows(situation, wish, candidate)
+    found += [*not_on_windows(situation, wish, candidate), *too_early(wish, candidate)]
     if offer.cpu_floor and situation.cpu is not None and offer.cpu_floor.lower() not in situation.cpu:
         found.append(broken("cpu-floor", candidate, row=offer.row, wheel=offer.label, floor=offer.cpu_floor))
     return found
+
+
+def too_early(wish: Wish, candidate: Candidate) -> list[Rejection]:
+    """What is wished for and began with a later PyTorch."""
+    torch = candidate.torch and Version(candidate.torch)
+    return [
+        broken("torch-need", candidate, row=row, need=row.name, torch=candidate.torch, floor=row.torch)
+        for row in map(need, wish.needs)
+        if torch and row.torch and torch < row.torch
+    ]
 
 
 def not_on_windows(situation: Situation, wish: Wish, candidate: Candidate) -> list[Rejection]:
     """What is wished for and no PyTorch for Windows has, whoever built it."""
     if situation.system != "windows":
         return []
-    return [broken(rule, candidate) for need, rule in _NOT_ON_WINDOWS.items() if need in wish.needs]
+    return [broken(rule, candidate) for wanted, rule in _NOT_ON_WINDOWS.items() if wanted in wish.needs]
 
 
 def _code(
@@ -432,9 +442,11 @@ def _compiler_missing(situation: Situation, wish: Wish) -> tuple[Missing, ...]:
     packages = packages_for(wish, other)
     if not packages or situation.system != "linux" or situation.gcc:
         return ()
-    known = situation.distribution in (None, "ubuntu", "debian")
+    alone = wish.prefer is Prefer.NO_ADMIN
+    known = situation.distribution in (None, "ubuntu", "debian") and not alone
     install = (Command("sudo", "apt-get", "install", "-y", *packages, system="linux"),) if known else ()
     why = "torch.compile compiles a small C file when it first runs"
+    why += "; an environment of conda's with `gxx` has both, without an administrator" if alone else ""
     return (Missing(what="compiler", need="gcc and Python's headers", why=why, commands=install),)
 
 

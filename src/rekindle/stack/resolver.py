@@ -33,7 +33,7 @@ from rekindle.stack.nearest_change import smallest_change
 from rekindle.stack.offers import Offer
 from rekindle.stack.route import FOLDER, AnswerFor, Change, NextStep, Route, Verdict, lacks
 from rekindle.stack.rules import Effect, Rejection, RouteKind
-from rekindle.stack.search import Way, after_all, alternatives, at_once, choose, routes_of, small_cards, ways
+from rekindle.stack.search import Way, after_all, allowed, alternatives, at_once, choose, routes_of, small_cards, ways
 from rekindle.stack.situation import SYSTEMS, Prefer, Situation, Wish, place_words
 from rekindle.stack.source_build import complete
 
@@ -48,7 +48,9 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = (), *, as
     found, rejections = candidates(situation, wish, shelf)
     if not any(each.route.consent for each in found):
         way = None if as_it_is else after_all(situation, wish)
-        return _changed(way, situation, wish, rejections) if way else _none(situation, wish, shelf, found, rejections)
+        if way is not None and allowed((way,), wish):
+            return _changed(way, situation, wish, rejections)
+        return _none(situation, wish, shelf, found, rejections)
     routes = ranked(found, situation, wish)
     best = next(each for each in routes if each.consent)
     if as_it_is:
@@ -60,7 +62,8 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = (), *, as
             rejections=tuple(rejections),
             missing=best.missing,
         )
-    found_ways = ways(best, routes, rejections, situation, wish)
+    every = ways(best, routes, rejections, situation, wish)
+    found_ways = allowed(every, wish) or every
     chosen = choose(found_ways, wish)
     if chosen.route.route is not RouteKind.SOURCE_BUILD:
         routes = [complete(route) for route in routes]
@@ -83,7 +86,7 @@ def resolve(situation: Situation, wish: Wish, shelf: Sequence[Offer] = (), *, as
 
 def managed(situation: Situation, best: Route) -> list[str]:
     """Where the Python of the system refuses the lines that are printed."""
-    name = situation.system_name
+    name = situation.system_name or ("Ubuntu 24.04" if situation.wsl else None)  # what `wsl --install` brings
     if (
         not name
         or situation.here
@@ -257,13 +260,13 @@ def next_steps(situation: Situation, wish: Wish, best: Route, routes: Sequence[R
     if ready is None:
         return ()
     last = serving[-1].minor
-    said = [_last_line(last, situation) if ready is best else _tonight(ready, situation)]
+    said = [_last_line(last, situation) if ready is best else _tonight(ready, situation, wish)]
     if (branch := window_of(situation).last) is not None:
         text = f"R{branch} is the last driver branch for {_those(situation)}: keep updates from replacing it"
         said.append(NextStep(text=text))
     commands = [rekindle("factory", "init", "factory", system=situation.system)]
     if Version(best.torch) < Version(newest.minor):
-        commands.insert(0, _plan(situation, "--torch", newest.newest, "-o", "plan.toml"))
+        commands.insert(0, _plan(situation, "--torch", newest.newest, *wish.words, "-o", "plan.toml"))
     text = f"releases after {last} have to be built: here, or by a repository of yours that signs them; or take them "
     text += "from a shelf that somebody has filled (`--shelf URL`)"
     return (*said, NextStep(text=text, commands=tuple(commands)))
@@ -274,10 +277,10 @@ def _last_line(minor: str, situation: Situation) -> NextStep:
     return NextStep(text=f"{text}one without code for it; `rekindle install` pins the one that has it")
 
 
-def _tonight(ready: Route, situation: Situation) -> NextStep:
+def _tonight(ready: Route, situation: Situation, wish: Wish) -> NextStep:
     minutes = f", installed in about {ready.estimate.minutes} min" if ready.estimate else ""
     text = f"for tonight there is an official wheel, torch {ready.version}{minutes}"
-    return NextStep(text=text, commands=(_plan(situation, "--torch", str(ready.torch)),))
+    return NextStep(text=text, commands=(_plan(situation, "--torch", str(ready.torch), *wish.words),))
 
 
 @cached
@@ -369,6 +372,8 @@ def _about_cuda(wish: Wish, rejections: Sequence[Rejection]) -> Rejection | None
 
 def _no_release(situation: Situation, wish: Wish, rejections: Sequence[Rejection]) -> str:
     """A release that is not available: what its own wheels lack, and why it cannot be built."""
+    if early := _first(rejections, ("torch-need",)):
+        return early.sentence
     asked = f"PyTorch {wish.torch}" if wish.torch is not None else f"torchvision {wish.torchvision}"
     cards = " and ".join(card.name for card in situation.cards)
     told = [

@@ -123,7 +123,13 @@ def _pairs(situation: Situation, wish: Wish) -> list[Way]:
 
 def choose(found: Sequence[Way], wish: Wish) -> Way:
     """`found` begins with what loses nothing and changes nothing; a preference that was said keeps to that."""
-    return _cheapest(found) if wish.prefer is Prefer.CHEAPEST and not is_ready(found[0].route) else found[0]
+    free = wish.prefer in (Prefer.CHEAPEST, Prefer.NO_ADMIN) and not is_ready(found[0].route)
+    return _cheapest(found) if free else found[0]
+
+
+def allowed(found: Sequence[Way], wish: Wish) -> Sequence[Way]:
+    """Without what only an administrator can do, for who said that there is none."""
+    return found if wish.prefer is not Prefer.NO_ADMIN else [each for each in found if not each.administrator]
 
 
 def alternatives(first: Way, found: Sequence[Way]) -> tuple[OtherWay, ...]:
@@ -232,7 +238,7 @@ def _after(steps: tuple[Trial, ...], asked: Wish, *, ready: bool = True) -> Iter
     )
     if last.what == "community":
         # Its plan says first what nobody has proven of it.
-        words = ("--torch", str(route.torch), "--python", str(route.python), "--community")
+        words = ("--torch", str(route.torch), "--python", str(route.python), *last.wish.words, "--community")
         planning = rekindle("plan", *place_words(last.situation), *words, system=last.situation.system)
         changed = msgspec.structs.replace(changed, commands=(planning,))
     yield msgspec.structs.replace(

@@ -43,7 +43,8 @@ class Prefer(str, Enum):
     `newest`: the newest release that loses nothing. `quickest`: what is ready in minutes, even where it loses
     something. `complete`: what loses nothing, even where it takes hours. `stable`: the newest whose wheel line is not
     experimental and whose pair of release and toolkit has been built before, one release behind the newest.
-    `smallest`: the least to download and to build.
+    `smallest`: the least to download and to build. `no-admin`: the cheapest without another driver, WSL or packages of
+    the system, where there is a way without them.
     """
 
     CHEAPEST = "cheapest"
@@ -52,6 +53,7 @@ class Prefer(str, Enum):
     COMPLETE = "complete"
     STABLE = "stable"
     SMALLEST = "smallest"
+    NO_ADMIN = "no-admin"
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,6 +216,11 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What the card must be able to do: `bf16`, `compile`."""
     extensions: Annotated[tuple[str, ...], msgspec.Meta(max_length=64)] = ()
     """Those that a ready-made wheel must exist of: `flash-attn`."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What every other of our commands must be asked, too."""
+        return ("--needs", ",".join(self.needs)) if self.needs else ()
 
     def admits_cuda(self, cuda: Version) -> bool:
         """`12` admits every 12.x, `12.6` and `12.6.85` admit 12.6."""

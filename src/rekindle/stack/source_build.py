@@ -41,7 +41,7 @@ from rekindle.model.card import Capability, Target
 from rekindle.model.host_compiler import gcc, msvc
 from rekindle.stack import estimates
 from rekindle.stack.driver import Driving, drive
-from rekindle.stack.prebuilt import not_on_windows
+from rekindle.stack.prebuilt import not_on_windows, too_early
 from rekindle.stack.route import Missing, Route, choose_python, lacks, numpy_pin, python_missing
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
 from rekindle.stack.shorter import MAGMA, shorter
@@ -140,6 +140,8 @@ def _is_here(toolkit: Toolkit, situation: Situation) -> bool:
 def _pair(
     release: TorchRelease, version: str, toolkit: Toolkit, situation: Situation, wish: Wish, candidate: Candidate
 ) -> list[Rejection]:
+    if early := too_early(wish, candidate):
+        return early
     found: list[Rejection] = []
     words: dict[str, Any] = {"torch": version, "cuda": toolkit.version}
     if toolkit.version < release.min_cuda:
@@ -432,7 +434,7 @@ def _plan(version: str, toolkit: Toolkit, python: str | None, situation: Situati
     words = ["--torch", version, "--cuda", str(toolkit.version), "--python", str(python)]
     words += ["--toolset", str(wish.toolset)] if wish.toolset else []
     words += ["--profile", wish.profile] if wish.profile else []
-    return rekindle("plan", *place_words(situation), *words, "-o", "plan.toml", system=situation.system)
+    return rekindle("plan", *place_words(situation), *words, *wish.words, "-o", "plan.toml", system=situation.system)
 
 
 def _after(version: str, situation: Situation, plan: str) -> tuple[Command, ...]:

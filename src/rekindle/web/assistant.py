@@ -14,7 +14,7 @@ from mcp.server.mcpserver.tools import Tool
 
 from rekindle import __version__, api
 from rekindle.core import codec, files
-from rekindle.core.errors import NotFound, RekindleError
+from rekindle.core.errors import NotFound, RekindleError, UsageError, did_you_mean
 from rekindle.core.redact import secrets, without_secrets
 from rekindle.core.untrusted import on_another_computer
 from rekindle.diagnose.source import is_message
@@ -44,11 +44,7 @@ def server(folders: Sequence[Path] = ()) -> MCPServer:
     tools: list[Tool] = []
 
     def tool(function: Callable[..., dict[str, Any]]) -> None:
-        """An argument that it does not have is refused: without it, it would answer another question."""
-        made = Tool.from_function(function)
-        arguments = made.fn_metadata.arg_model
-        arguments.model_config["extra"] = "forbid"
-        arguments.model_rebuild(force=True)
+        made = _OurTool.from_function(function)
         made.parameters["additionalProperties"] = False
         tools.append(made)
 
@@ -89,6 +85,28 @@ def server(folders: Sequence[Path] = ()) -> MCPServer:
         return _answer(api.doctor)
 
     return MCPServer("rekindle", version=__version__, instructions=_ABOUT, tools=tools)
+
+
+class _OurTool(Tool):
+    """An argument that it does not have is refused: without it, it would answer another question."""
+
+    async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:
+        given = {name: value for name, value in arguments.items() if value is not None}
+        if "error" in (refused := _answer(lambda: self._checked(given))):
+            return self.fn_metadata.convert_result(refused) if convert_result else refused
+        return await super().run(given, context, convert_result)
+
+    def _checked(self, given: dict[str, Any]) -> dict[str, Any]:
+        known = self.parameters["properties"]
+        hint = f"its arguments are {', '.join(f'`{name}`' for name in known)}" if known else "it takes none"
+        for name, value in given.items():
+            if name not in known:
+                raise UsageError(f"`{self.name}` has no argument `{name[:60]}`", hint=did_you_mean(name, known) + hint)
+            if not isinstance(value, str):
+                raise UsageError(f"`{name}` of `{self.name}` is a text", hint="write it in quotes, one at a time")
+        if missing := [name for name in self.parameters.get("required", ()) if name not in given]:
+            raise UsageError(f"`{self.name}` needs `{missing[0]}`", hint=hint)
+        return {}
 
 
 def _answer(ask: Any) -> dict[str, Any]:

@@ -319,7 +319,14 @@ def _answered(chosen: list[CardClass], jobs: int) -> Iterator[tuple[CardClass, d
 def _deaf_to_ctrl_c() -> Iterator[None]:
     """What is started here does not hear Ctrl-C, not even while it begins: whoever started it ends it."""
     if sys.platform == "win32":
-        yield
+        import ctypes
+
+        deaf = ctypes.windll.kernel32.SetConsoleCtrlHandler  # what ignores Ctrl-C hands that on to what it starts
+        deaf(None, True)
+        try:
+            yield
+        finally:
+            deaf(None, False)
     else:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:

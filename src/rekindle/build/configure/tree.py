@@ -120,7 +120,9 @@ def _walk(root: Path) -> Iterator[tuple[str, Path]]:
         for entry in found:
             name = f"{prefix}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in _SKIPPED and not (not prefix and entry.name in _SKIPPED_AT_TOP):
+                environment = os.path.lexists(os.path.join(entry.path, "pyvenv.cfg"))  # noqa: PTH118 - many, as text
+                skipped = environment or entry.name in _SKIPPED or (not prefix and entry.name in _SKIPPED_AT_TOP)
+                if not skipped:
                     waiting.append(f"{name}/")
             elif entry.is_symlink() or entry.name != ".git":
                 yield name, Path(entry.path)

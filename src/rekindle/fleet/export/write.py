@@ -87,10 +87,10 @@ def _round(exported: Exported, turn: ExportRound, before: list[str]) -> dict[str
 
 def _entry(job: FleetJob, settings: ExportSettings) -> dict[str, str]:
     place, lock = _place(job), job.lock
-    assert lock is not None and job.key is not None
+    assert lock is not None
     return {
         "name": job.name,
-        "key": job.key[:16],
+        "key": lock.asked[:16],
         "runner": settings.runner.get(place) or RUNNERS.get(place, "self-hosted"),
         "python": lock.python or "3.12",
         "toolchain": _toolchain(lock),
@@ -165,14 +165,14 @@ def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str
             },
             "run": (
                 f"{KEY_SCRIPT}"
-                'have() { ls shelf/fleet/"$KEY"*.json > /dev/null 2>&1; }\n'
-                "before=no; have && before=yes\n"
                 "code=0\n"
                 'touch "$RUNNER_TEMP/begun"\n'
-                f"{build_command(settings)} || code=$?\n"
+                f'{build_command(settings)} > "$RUNNER_TEMP/said" || code=$?\n'
+                'cat "$RUNNER_TEMP/said"\n'
                 # By what is new: a wheel need not be called as the matrix calls its project.
-                'if [ "$before" = no ] && have; then\n'
-                '  { echo "fresh=yes"; echo "wheels<<END"; find shelf/wheels -type f -newer "$RUNNER_TEMP/begun"\n'
+                "if grep -q '^done ' \"$RUNNER_TEMP/said\"; then\n"
+                '  { echo "fresh=yes"; echo "made<<END"\n'
+                f'    find {SHELF}/wheels {SHELF}/fleet -type f -newer "$RUNNER_TEMP/begun"\n'
                 '    echo "END"; } >> "$GITHUB_OUTPUT"\n'
                 "fi\n"
                 'rm -f "$RUNNER_TEMP/rekindle-key.pem"\n'
@@ -192,7 +192,7 @@ def steps(settings: ExportSettings, number: int, *, last: bool) -> list[dict[str
             "uses": ACTIONS["upload"],
             "with": {
                 "name": f"wheel-${{{{ matrix.key }}}}-{number}",
-                "path": f"${{{{ steps.build.outputs.wheels }}}}\n{SHELF}/fleet/${{{{ matrix.key }}}}*\n",
+                "path": "${{ steps.build.outputs.made }}\n",
                 "retention-days": 30,
             },
         },
@@ -215,7 +215,7 @@ class FleetExport(msgspec.Struct, frozen=True, kw_only=True):
 
 def write(form: str, exported: Exported, output: Path | None) -> FleetExport:
     place = output or Path(PLACES[form])
-    if place.exists() and not _ours(place):
+    if place.exists() and not ours(place):
         message = f"`{place}` already exists and was not written by Rekindle"
         raise UsageError(message, hint="name another file with `-o`")
     files.write_text(place, text(form, exported))
@@ -246,8 +246,8 @@ def as_yaml(value: dict[str, Any]) -> str:
     return yaml.dump(value, Dumper=Lines, sort_keys=False, width=1000, default_flow_style=False)
 
 
-def _ours(path: Path) -> bool:
-    return b"Written by `rekindle" in files.read_bytes(path, limit=16 * 1024 * 1024)[:400]
+def ours(path: Path) -> bool:
+    return path.is_file() and b"Written by `rekindle" in files.read_bytes(path, limit=16 * 1024 * 1024)[:400]
 
 
 _MOST = 200
@@ -303,7 +303,9 @@ def script(exported: Exported) -> str:
         note = "# Submit it once per level: LEVEL=0 first, then LEVEL=1 with --dependency=afterok:JOBID.\n"
     else:
         note = ""
-    lines = [f"  {len(job.needs[:1])} {(job.key or '')[:16]} {job.name}" for job in exported.jobs]
+    tools = dict.fromkeys(words for job in exported.jobs if job.lock and (words := _toolchain(job.lock)))
+    note += "".join(f"# First, where every node reads it: {toolchain_words(settings)} {words}\n" for words in tools)
+    lines = [f"  {len(job.needs[:1])} {job.lock.asked[:16]} {job.name}" for job in exported.jobs if job.lock]
     count = max(sum(bool(job.needs) is level for job in exported.jobs) for level in levels)
     return f"""#!/bin/bash
 # Written by `rekindle fleet export slurm`. Submit from the folder that holds the matrix: sbatch THIS_FILE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,9 +12,10 @@ from typing import Any
 import msgspec
 
 from rekindle.build.configure import tree
-from rekindle.core import codec, console, files
+from rekindle.core import codec, console, files, untrusted
 from rekindle.core.command import ShellVariable, rekindle, workflow_step
 from rekindle.core.errors import UsageError
+from rekindle.core.untrusted import ProjectName
 from rekindle.core.version import Version
 from rekindle.fleet import matrix_file, planning
 from rekindle.fleet.export import write
@@ -24,6 +27,7 @@ from rekindle.model.cuda_line import CudaLine
 WORKFLOW = ".github/workflows/factory.yml"
 TAG = "wheels"
 SITE = "site"
+_LIMIT = 16 * 1024 * 1024
 ORPHANS = """# The newest PyTorch for the cards that the official wheels left behind, and one row for Kepler.
 # The workflow names its jobs. For another matrix: `rekindle factory init NEW --matrix matrix.toml`, and push its files.
 # Linux only: a torch needs 45 GB of disk, and no hosted Windows runner has that.
@@ -39,6 +43,18 @@ profile = ["compat"]
 torch = "2.7.1"
 cuda = "11.8"
 gpu = "3.5"
+"""
+PROJECT = """# The wheels of this project: every combination of the lists is one.
+# After a change: `rekindle factory init .`, and push.
+project = [{name}]
+torch = ["2.14.1"]           # an official one with code for these cards
+cuda = ["12.6"]              # the line of that torch; for an RTX 50 "13.0" and "12.0"
+gpu = ["6.1;7.0;7.5;8.0;8.6;9.0"]
+python = ["3.11", "3.12", "3.13"]
+os = ["linux"]
+
+[projects.{name}]
+source = "."
 """
 
 
@@ -61,43 +77,78 @@ def init(
     rekindle: str | None = None,
     accept: Callable[[], bool] = lambda: False,
 ) -> FactoryTemplate:
-    """Write the template into a new folder, or into a repository of yours. Refused, it writes nothing.
+    """Write the template into a new folder, or into a repository of yours; a second time it renews what it wrote.
 
-    What is there stays: a matrix that lies there is used where it lies, the page gets another name beside a README.
-    `accept` is asked whether the terms of the toolchains are accepted, if the runners need one.
+    Refused, it writes nothing. A matrix that lies there is used where it lies, the page gets another name beside a
+    README, and what you changed since is kept: the new text lies beside it. `accept` is asked whether the terms of the
+    toolchains are accepted, if the runners need one.
     """
-    page = "FACTORY.md" if os.path.lexists(folder / "README.md") else "README.md"
+    here = folder / "matrix.toml"
+    if matrix is None and here.is_file():
+        matrix = here
+    kept = matrix is not None and matrix.resolve() == here.resolve()
+    readme = folder / "README.md"
+    page = "README.md" if write.ours(readme) or not os.path.lexists(readme) else "FACTORY.md"
     wanted = ("matrix.toml", WORKFLOW, page, ".gitignore")
-    kept = matrix is not None and matrix.resolve() == (folder / "matrix.toml").resolve()
-    if taken := [name for name in wanted[kept:3] if os.path.lexists(folder / name)]:
-        hint = "take it with `--matrix`, or name a new folder" if taken[0] == "matrix.toml" else "name a new folder"
-        raise UsageError(f"`{folder / taken[0]}` already exists", hint=hint)
-    for name in wanted:
-        files.no_links(folder / name, folder)
-    ignored = folder / ".gitignore"
-    if ignored.exists() and not ignored.is_file():
-        raise UsageError(f"`{ignored}` is no file", hint="name a new folder")
-    own = _projects(matrix, folder) if matrix else {}
-    plan = planning.make(matrix, one_cache=False).plan if matrix else _orphans()
-    text = codec.text_of(files.read_bytes(matrix)) if matrix else ORPHANS
+    _check(folder, wanted, kept)
+    own = _projects(matrix, folder) if matrix and not kept else {}
+    text = codec.text_of(files.read_bytes(matrix)) if matrix else _own_matrix(folder) or ORPHANS
+    plan = planning.make(matrix, one_cache=False).plan if matrix else _planned(text)
     settings = ExportSettings(cores=CORES, limit=350, site=True, rekindle=rekindle, accept_licence=True, by_hand=True)
     made = exported(plan, settings)
     flow = write.workflow(made, name="factory", then={"publish": _publish(settings)})
     if made.needs_toolchains and not accept():
         message = "the runners install CUDA by NVIDIA's terms, and nobody has accepted them"
         raise UsageError(message, hint="read docs.nvidia.com/cuda/eula, then add `--accept-licence`")
-    steps = (*(() if matrix else (_OWN,)), *_steps(made))
+    steps = (*(() if matrix else (_PYTORCH if text is ORPHANS else _LOOK,)), *_steps(made))
     if not kept:
-        files.write_text(folder / "matrix.toml", text)
+        files.write_text(here, text)
     for named, (source, manifest) in own.items():
         tree.copy(source, folder / named, manifest, {})
-    head = (
-        "# Written by `rekindle factory init`. For another matrix: `rekindle factory init NEW --matrix matrix.toml`.\n"
+    put = (
+        _put(folder, WORKFLOW, "# {}\n", as_yaml(flow)),
+        _put(folder, page, _REMARK, _readme(plan, made.rounds, steps)),
     )
-    files.write_text(folder / WORKFLOW, head + as_yaml(flow))
-    files.write_text(folder / page, _readme(plan, made.rounds, steps))
+    beside = [each for each in put if each]
     _ignore(folder / ".gitignore", (f"/{SHELF}/", "/fleet-work/", f"/{SITE}/"))
-    return FactoryTemplate(folder=str(folder), files=wanted, jobs=len(made.jobs), rounds=made.rounds, steps=steps)
+    steps = (*(_TAKE_OVER.format(name) for name in beside), *steps)
+    return FactoryTemplate(
+        folder=str(folder), files=(*wanted, *beside), jobs=len(made.jobs), rounds=made.rounds, steps=steps
+    )
+
+
+def _check(folder: Path, wanted: Sequence[str], kept: bool) -> None:
+    """Nothing of others is written over, and nothing through a link."""
+    for name in wanted:
+        files.no_links(folder / name, folder)
+    if not kept and os.path.lexists(folder / "matrix.toml"):
+        message = f"`{folder / 'matrix.toml'}` already exists"
+        raise UsageError(message, hint="leave `--matrix` out to use it, or name a new folder")
+    if taken := [name for name in wanted[1:3] if os.path.lexists(folder / name) and not write.ours(folder / name)]:
+        raise UsageError(f"`{folder / taken[0]}` already exists", hint="rename it, or name a new folder")
+    ignored = folder / ".gitignore"
+    if ignored.exists() and not ignored.is_file():
+        raise UsageError(f"`{ignored}` is no file", hint="name a new folder")
+
+
+_REMARK = "<!-- {} -->\n"
+_BY = "Written by `rekindle factory init` ({}), which renews it: run it again for another matrix or a newer Rekindle."
+_TAKE_OVER = "You have changed `{0}`, which stays. Take over what you want of `{0}.new`, and remove it."
+
+
+def _put(folder: Path, name: str, mark: str, text: str) -> str | None:
+    """Write a file of ours; beside it, and its name, where somebody has changed it since."""
+    place, whole = folder / name, mark.format(_BY.format(_hash(text))) + text
+    changed = False
+    if place.is_file():
+        head, _, rest = files.read_bytes(place, limit=_LIMIT).decode("utf-8", "replace").partition("\n")
+        changed = f"({_hash(rest)})" not in head
+    files.write_text(place.with_name(f"{place.name}.new") if changed else place, whole)
+    return name if changed else None
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.replace("\r\n", "\n").encode()).hexdigest()[:16]
 
 
 def _ignore(path: Path, lines: Sequence[str]) -> None:
@@ -107,15 +158,30 @@ def _ignore(path: Path, lines: Sequence[str]) -> None:
     files.write_bytes(path, (start + "".join(f"{line}\n" for line in more)).encode("utf-8", "surrogateescape"))
 
 
-def _orphans() -> FleetPlan:
+def _planned(text: str) -> FleetPlan:
+    """No workflow names the bytes of a source: it need not lie beside."""
     with files.scratch("matrix") as folder:
-        files.write_text(folder / "matrix.toml", ORPHANS)
+        files.write_text(folder / "matrix.toml", text)
         return planning.make(folder / "matrix.toml", one_cache=False).plan
 
 
-_OWN = (
-    "Look at `matrix.toml`: it is PyTorch itself. For a project of yours write one with "
-    '`[projects.NAME]` and `source = "FOLDER"`, and begin again with `--matrix`.'
+def _own_matrix(folder: Path) -> str | None:
+    """The project in whose folder the factory is set up; None: there is none."""
+    told: Any = None
+    if (folder / "pyproject.toml").is_file():
+        data = files.read_bytes(folder / "pyproject.toml", limit=_LIMIT)
+        told = codec.from_toml(data, dict[str, Any], name="`pyproject.toml`").get("project")
+    elif not (folder / "setup.py").is_file():
+        return None
+    named = told.get("name") if isinstance(told, dict) else None
+    name = untrusted.checked(ProjectName, str(named or folder.resolve().name), "the project")
+    return None if name == "torch" else PROJECT.format(name=json.dumps(str(name)))
+
+
+_LOOK = "Look at `matrix.toml`: which torch, CUDA, cards and Pythons you want wheels for. Then run this again."
+_PYTORCH = (
+    "Look at `matrix.toml`: it is PyTorch itself. For a project of yours run this in its folder, where its `setup.py` "
+    "or `pyproject.toml` lies."
 )
 
 
@@ -143,8 +209,9 @@ def _projects(matrix: Path, folder: Path) -> dict[Path, tuple[Path, tree.Manifes
     """
     found = {}
     for named in matrix_file.below(matrix):
-        if matrix.parent.resolve() == folder.resolve():
-            continue
+        if not named.parts:
+            hint = f"in its own repository: `{rekindle('factory', 'init', str(matrix.parent))}`"
+            raise UsageError(f"`{matrix}` lies in the project that it builds", hint=hint)
         if os.path.lexists(folder / named.parts[0]):
             raise UsageError(f"`{folder / named.parts[0]}` already exists", hint="name a new folder")
         files.no_links(matrix.parent / named, matrix.parent)
@@ -159,6 +226,8 @@ def _projects(matrix: Path, folder: Path) -> dict[Path, tuple[Path, tree.Manifes
 def _publish(settings: ExportSettings) -> dict[str, Any]:
     """After the last round: everything that was made into a release, an index and a coverage page."""
     base = f"https://github.com/${{{{ github.repository }}}}/releases/download/{TAG}"
+    words = ("factory", "publish", settings.matrix, "--shelf", SHELF, "-o", SITE, "--list", "upload.txt")
+    line = rekindle(*words, "--from", ShellVariable("SITE_URL"), "--base", ShellVariable("BASE"))
     return {
         "runs-on": "ubuntu-22.04",
         "permissions": {"contents": "write", "pages": "write", "id-token": "write"},
@@ -176,25 +245,7 @@ def _publish(settings: ExportSettings) -> dict[str, Any]:
                 "name": "Index and coverage",
                 "shell": "bash",
                 "env": {"BASE": base, **write.KEY_ENVIRONMENT},
-                "run": write.KEY_SCRIPT
-                + workflow_step(
-                    rekindle(
-                        "factory",
-                        "publish",
-                        settings.matrix,
-                        "--shelf",
-                        SHELF,
-                        "-o",
-                        SITE,
-                        "--from",
-                        ShellVariable("SITE_URL"),
-                        "--base",
-                        ShellVariable("BASE"),
-                        "--list",
-                        "upload.txt",
-                    )
-                )
-                + '\nrm -f "$RUNNER_TEMP/rekindle-key.pem"\n',
+                "run": f'{write.KEY_SCRIPT}{workflow_step(line)}\nrm -f "$RUNNER_TEMP/rekindle-key.pem"\n',
             },
             {
                 "name": "Release",
@@ -258,55 +309,38 @@ def _example(jobs: Sequence[FleetJob]) -> str:
     return ""
 
 
-MINUTES = 360
-DISK_GB = FREE_GB
-DISK_CLEANED_GB = 75
-MEMORY_GB = 16
 CORES = 4
-CACHE_GB = 10
-ASSET_GB = 2
-PARALLEL = 20
+_CLEANED_GB = 75
+_LIMITS = f"""A standard runner has {CORES} cores, 16 GB of memory, {FREE_GB} GB of free disk (about {_CLEANED_GB} \
+GB once its preinstalled software is removed), 360 minutes per job; 20 jobs run at once; 10 GB of cache per \
+repository; 2 GiB per file of a release. These are GitHub's published figures; none of it was tried by us: UNVERIFIED.
+"""
 
 
 def arithmetic(plan: FleetPlan, rounds: int) -> str:
     """GitHub's standard runners, public repositories. UNVERIFIED: nobody has pressed this button yet."""
     jobs = [job for job in plan.jobs if job.state is JobState.BUILD]
     torch = [job for job in jobs if job.lock and job.lock.kind is JobKind.TORCH and job.estimate.minutes]
-    head = (
-        f"A standard runner has {CORES} cores, {MEMORY_GB} GB of memory, {DISK_GB} GB of free disk "
-        f"(about {DISK_CLEANED_GB} GB once its preinstalled software is removed), {MINUTES} minutes per job; "
-        f"{PARALLEL} jobs run at once; {CACHE_GB} GB of cache per repository; {ASSET_GB} GiB per file of a release. "
-        "These are GitHub's published figures; none of it was tried by us: UNVERIFIED."
-    )
-    lines = [head, ""]
-    lines += [_line(job) for job in sorted(torch, key=lambda job: -(job.estimate.minutes or 0))[:6]]
+    lines = [_LIMITS, *(_line(job) for job in sorted(torch, key=lambda job: -(job.estimate.minutes or 0))[:6])]
     disk = max((job.estimate.disk_gb for job in jobs), default=0.0)
     windows = max((job.estimate.disk_gb for job in jobs if job.lock and job.lock.system == "windows"), default=0.0)
-    if windows > DISK_GB:
+    if windows > FREE_GB:
         lines.append(
             f"- Windows: the largest job takes {windows:.0f} GB, and nothing is removed there: it does not fit. Write "
             "the workflow for larger runners: `rekindle fleet export github --runner windows-x86_64=LABEL`."
         )
-    if disk > DISK_GB:
-        lines.append(
-            f"- Disk: the largest job takes {disk:.0f} GB. That is more than the {DISK_GB} GB a runner has free"
-            + (
-                " and fits once the workflow has removed what it does not need (Linux)."
-                if disk <= DISK_CLEANED_GB
-                else " and than it has after cleaning."
-            )
-        )
-    total = sum(job.estimate.minutes or 0 for job in jobs) * 8 / CORES
+    if disk > FREE_GB:
+        fits = "fits once the workflow has removed what it does not need (Linux)"
+        after = fits if disk <= _CLEANED_GB else "does not fit after cleaning either"
+        lines.append(f"- Disk: the largest job takes {disk:.0f} GB. A runner has {FREE_GB} GB free: it {after}.")
     if torch:
-        lines.append(
-            f"- All together {spoken_minutes(round(total))} on runners; {PARALLEL} at a time: the longest decides."
+        total = spoken_minutes(round(sum(job.estimate.minutes or 0 for job in jobs) * 8 / CORES))
+        cache = (
+            f"- Cache: a build's ccache is 1 to 3 GB; {len(torch)} torch jobs share 10 GB, so the oldest are dropped. "
         )
-        lines.append(
-            f"- Cache: a build's ccache is 1 to 3 GB; {len(torch)} torch jobs share {CACHE_GB} GB, so the oldest are "
-            "dropped. A job that lost its cache starts anew: run the workflow again, or pass a Redis with `--cache`."
-        )
-    lines.append(f"- Rounds: {rounds}, from the estimates for {CORES} cores and 310 minutes of building per round.")
-    return "\n".join(lines)
+        cache += "A job that lost its cache starts anew: run the workflow again, or pass a Redis with `--cache`."
+        lines += [f"- All together {total} on runners, 20 at a time: the longest decides.", cache]
+    return "\n".join([*lines, f"- Rounds: {rounds}, from the estimates for {CORES} cores and 310 minutes each."])
 
 
 def _line(job: FleetJob) -> str:

@@ -32,6 +32,8 @@ class CardNeed(NamedRow, frozen=True, kw_only=True):
     floor: Capability
     asked: bool = True
     """A person may ask for it (`--needs`)."""
+    torch: Version | None = None
+    """The first release that has it, where not all have."""
 
 
 class _Limits(msgspec.Struct, frozen=True):

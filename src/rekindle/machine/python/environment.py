@@ -52,7 +52,9 @@ def beside() -> Environment | None:
     if active and os.path.realpath(active) != own:
         return None
     found = next((found for name in paths.BROUGHT_PYTHONS if (found := _read(Path.cwd() / name))), None)
-    usable = found is not None and found.here and found.pip is not None and found.interpreter is not None
+    # uv makes one without a pip, and finds it under this name.
+    serves = found is not None and (found.pip is not None or (found.kind, Path(found.root).name) == ("venv", ".venv"))
+    usable = found is not None and serves and found.here and found.interpreter is not None
     return found if usable and found is not None and os.path.realpath(found.root) != own else None
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from rekindle.compat.companion import release_for
 from rekindle.compat.container import gets_cards, shows_cards
+from rekindle.compat.driver_cuda import newest_full
 from rekindle.compat.judgement import Clash, Judgement, Unknown
 from rekindle.compat.package import goes_with as package_goes_with
 from rekindle.compat.package import has_library, is_bound, runs_on, taken_from_page, wheel_runs_on
@@ -27,8 +28,9 @@ from rekindle.model.platform import Platform
 from rekindle.model.torch_pin import CPU
 from rekindle.review.document import LISTS, Dialect
 from rekindle.review.environment import TorchReplaced, broken_by, environments_of
-from rekindle.review.judging import answered, instead, serves, serving
+from rekindle.review.judging import answered, serves
 from rekindle.review.packages import Install, exact_text, exact_version
+from rekindle.review.proposal import instead, of_project, serving, spelled
 from rekindle.review.pythons import image_of, python_of
 from rekindle.review.remark import Raised, raised
 from rekindle.review.script_torch import ScriptTorch
@@ -91,8 +93,9 @@ def _wheels(subject: Subject) -> Iterator[Raised]:
                 rule = "torch-cpu-only" if other_cards else "torch-no-cuda"
             note = "" if torch.pinned or torch.kind == "image" else "it is the newest one that is taken here; "
             said = _of(torch, answer.sentence)
-            offer = serving(torch, answers.situation) if torch.kind != "program" else None
-            other = instead(torch, answers.situation, offer) if torch.kind != "program" else ""
+            where, own = answers.situation, torch.kind != "program"
+            offer = serving(torch, where, of_project(subject, answers)) if own else None
+            other = instead(subject, torch, where, offer) if own else ""
             found = raised(rule, torch.line, sentence=said, note=note, better=other, source=answer.source)
             # Of several cards, one torch may serve one only.
             alone = offer is not None and len(subject.gpus) == 1 and rule != "torch-cpu-only"
@@ -225,7 +228,7 @@ def _replacement(subject: Subject, change: TorchReplaced) -> Raised:
     if useless and after.version and not isinstance(clash, Clash):
         again = f"pin what it takes (torch=={after.version}): {before.spoken} does not serve the card"
     elif better is not None:
-        again = f"pin {better.label} (--index-url {index_of(better.variant or '')})"
+        again = f"pin {better.label} ({spelled(subject, before, useless[0], better)})"
     elif before.of_module:
         again = f"load the module of {wanted.name} that was built for it, or leave this line out"
     elif before.of_conda:
@@ -435,6 +438,15 @@ def _drivers(subject: Subject) -> Iterator[Raised]:
     line = subject.driver[1] if subject.driver else torch.line if torch else 1
     for each in cards_driven(place, window_of(place)):
         yield raised("driver-not-for-the-card", line, sentence=each.sentence, source=each.source)
+    # On a card for servers NVIDIA's images start on older drivers of theirs, too.
+    if place.driven_by is None or not all(card.name.startswith("GeForce") for card in place.cards):
+        return
+    most = newest_full(place.driven_by)
+    for image in subject.trace.images[-1:]:
+        cuda = Version.find((re.match(r"(?:docker\.io/)?nvidia/cuda:([\d.]+)", image.name) or ("", ""))[1])
+        if cuda and most and cuda.major_minor > most.major_minor:
+            of, asks = str(most.major_minor), str(cuda.major_minor)
+            yield raised("image-needs-a-driver", image.line, driver=str(place.driven_by), cuda=asks, most=of)
 
 
 def _kernels(subject: Subject) -> Iterator[Raised]:
