@@ -190,7 +190,7 @@ def python_of_this_folder() -> str | None:
     if active := os.environ.get("VIRTUAL_ENV"):
         every = [site for each in _SITES for site in Path(active).glob(each)]
         if every and not any((site / "pip").is_dir() for site in every):
-            tell_pip("uv", "pip")  # uv made it without one
+            tell_pip(uv=True)  # uv made it without one
     if set(there) <= {Path(sys.prefix).resolve()}:
         return None  # what reads environments takes a while to import
     from rekindle.machine.python.environment import beside
@@ -199,7 +199,7 @@ def python_of_this_folder() -> str | None:
     if found is None:
         return None
     console.say(f"for the Python of this folder, `{found.program}`")
-    tell_pip(*((own.shown(Path(found.program)), "-m", "pip") if found.pip else ("uv", "pip")))
+    tell_pip(own.shown(Path(found.program)), uv=found.pip is None)
     return found.version
 
 
