@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rekindle.doctor.report import DoctorReport
     from rekindle.review.review import Review
     from rekindle.stack.card import CardAnswer
-    from rekindle.stack.verdict import Verdict
+    from rekindle.stack.route import Verdict
     from rekindle.wheels.inspect.inspection import Inspection
 
 __version__ = "0.2.0"
@@ -33,7 +33,7 @@ _ANSWERS = {
     "DoctorReport": "rekindle.doctor.report",
     "Inspection": "rekindle.wheels.inspect.inspection",
     "Review": "rekindle.review.review",
-    "Verdict": "rekindle.stack.verdict",
+    "Verdict": "rekindle.stack.route",
 }
 _FUNCTIONS = ("RekindleError", "audit", "diagnose", "doctor", "gpu", "inspect", "needs", "plan", "review")
 _HOMES = {**_ANSWERS, **dict.fromkeys(_FUNCTIONS, "rekindle.api")}

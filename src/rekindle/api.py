@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from rekindle.doctor.report import DoctorReport
     from rekindle.review.review import Review
     from rekindle.stack.card import CardAnswer
+    from rekindle.stack.route import Verdict
     from rekindle.stack.situation import Situation, Wish
-    from rekindle.stack.verdict import Verdict
     from rekindle.wheels.inspect.inspection import Inspection
 
     P = ParamSpec("P")

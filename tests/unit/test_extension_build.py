@@ -480,7 +480,7 @@ def test_libraries_beside_those_that_torch_links_to_are_read(tmp_path: Path) -> 
     libraries = tmp_path / "root/usr/lib/python3/dist-packages/torch/lib"
     libraries.mkdir(parents=True)
     (libraries / "libc10.so").symlink_to("../../../../libc10.so.2.6")
-    everything = Offered(libraries.parent).everything()
+    everything = Offered(libraries.parent).everything
     assert {TORCH, "_ZN2at4cuda6handleEv"} <= everything
     assert "_ZN2at5otherEv" not in everything
 

@@ -16,12 +16,12 @@ from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch.torch_wheels import torch_wheels
 from rekindle.model.platform import LINUX, Platform
 from rekindle.stack import offers, prebuilt
-from rekindle.stack.ranking import READY
+from rekindle.stack.candidates import READY
 from rekindle.stack.resolver import resolve
+from rekindle.stack.route import Verdict
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.search import routes_of
 from rekindle.stack.situation import Prefer, Wish, situation_from_options
-from rekindle.stack.verdict import Verdict
 from support.command import rekindle_command
 
 FILES = sorted((Path(__file__).parents[1] / "scenarios").glob("*.toml"))

@@ -10,10 +10,9 @@ import pytest
 from rekindle.core.version import Version
 from rekindle.stack.answers import verdict as text
 from rekindle.stack.resolver import resolve, several_cards
-from rekindle.stack.route import Route
+from rekindle.stack.route import Route, Verdict
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Prefer, Wish, situation_from_options
-from rekindle.stack.verdict import Verdict
 from support.command import rekindle_command
 
 

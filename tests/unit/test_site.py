@@ -21,7 +21,7 @@ from rekindle.core import codec
 from rekindle.core.errors import BadInput, RekindleError
 from rekindle.knowledge.gpu import gpus
 from rekindle.knowledge.logs import signatures
-from rekindle.stack.verdict import OtherWay
+from rekindle.stack.route import OtherWay
 from rekindle.web import answers, page, site, spellings
 from rekindle.web.answers import CARD, DRIVER
 from rekindle.web.site import cards_index

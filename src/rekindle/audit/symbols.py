@@ -7,6 +7,7 @@ which names nothing. Here the two tables are compared. A module that wants only 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -44,7 +45,6 @@ class Offered:
 
     def __init__(self, torch: Path) -> None:
         self._folder = torch / "lib"
-        self._everything: frozenset[str] | None = None
         self._by_library: dict[str, frozenset[str]] = {}
 
     @cached_property
@@ -61,18 +61,14 @@ class Offered:
         """There is no library to hold anything against."""
         return not any(path.suffix == ".dll" or ".so" in path.suffixes for path in self._folder.glob("*"))
 
-    def everything(self) -> frozenset[str]:
+    @cached_property
+    def everything(self) -> set[str]:
         """The symbols of all Linux libraries together: the loader does not ask which one a symbol is from."""
-        if self._everything is None:
-            found: set[str] = set()
-            for path in self._linux_libraries():
-                try:
-                    with File(path) as source:
-                        found |= elf.symbols(source).defined
-                except RekindleError:
-                    continue
-            self._everything = frozenset(found)
-        return self._everything
+        found: set[str] = set()
+        for path in self._linux_libraries():
+            with contextlib.suppress(RekindleError), File(path) as source:
+                found |= elf.symbols(source).defined
+        return found
 
     def _linux_libraries(self) -> list[Path]:
         """Those in `torch/lib`, and torch's own in the folder that its links lead to.
@@ -108,7 +104,9 @@ def links_torch(needed: Iterable[str]) -> bool:
 def wanted(path: Path, module: Module, offered: Offered) -> WantedSymbols:
     try:
         with File(path) as source:
-            return _in_elf(source, offered) if module.format == "elf" else _in_pe(source, offered)
+            if module.format != "elf":
+                return _of_imports(pe.read(source), offered)
+            return _of_undefined(elf.symbols(source), offered)
     except RekindleError as error:
         return WantedSymbols(count=0, missing=(), stable=False, problem=error.message)
 
@@ -116,24 +114,14 @@ def wanted(path: Path, module: Module, offered: Offered) -> WantedSymbols:
 def missing_in(binary: Binary, offered: Offered) -> tuple[str, ...]:
     """The symbols that a file, from wherever it was read, wants of torch and this torch does not have."""
     if binary.elf is not None and binary.symbols is not None:
-        if not any(name.lower().startswith(_LIBRARIES) for name in binary.elf.needed):
-            return ()
-        asked = {name for name in binary.symbols.undefined if _is_torchs(name)}
-        return tuple(sorted(asked - offered.everything()))
-    if binary.pe is not None:
-        return _of_imports(binary.pe, offered).missing
-    return ()
+        return _of_undefined(binary.symbols, offered).missing if links_torch(binary.elf.needed) else ()
+    return _of_imports(binary.pe, offered).missing if binary.pe is not None else ()
 
 
-def _in_elf(source: File, offered: Offered) -> WantedSymbols:
-    found = elf.symbols(source)
+def _of_undefined(found: elf.Symbols, offered: Offered) -> WantedSymbols:
     asked = {name for name in found.undefined if _is_torchs(name)}
     # torch's Python bindings and the caster templates are defined in each module itself; only what is asked counts.
-    return _answer(asked, asked - offered.everything())
-
-
-def _in_pe(source: File, offered: Offered) -> WantedSymbols:
-    return _of_imports(pe.read(source), offered)
+    return _answer(asked, asked - offered.everything)
 
 
 def _of_imports(image: pe.Pe, offered: Offered) -> WantedSymbols:

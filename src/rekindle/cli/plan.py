@@ -21,10 +21,9 @@ from rekindle.stack import answers, extensions
 from rekindle.stack.from_machine import situation_here
 from rekindle.stack.nodes import WITHIN, Nodes
 from rekindle.stack.resolver import resolve
-from rekindle.stack.route import RUNS_REKINDLE
+from rekindle.stack.route import RUNS_REKINDLE, Verdict
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Prefer, Situation, TypedWish, Wish
-from rekindle.stack.verdict import Verdict
 
 _LISTS = ("ansible", "slurm")
 _SEVERAL = "name a folder of snapshots with `--machine`"

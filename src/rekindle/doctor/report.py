@@ -37,9 +37,9 @@ def examine(machine: Machine, *, only: Iterable[str] = ()) -> tuple[Finding, ...
 
 def judges() -> dict[str, Judge]:
     """Which function answers which check. Importing the modules registers them."""
-    from rekindle.doctor import compilers, computer, cuda, graphics, python, torch
+    from rekindle.doctor import compilers, computer, cuda, graphics, python
 
-    del compilers, computer, cuda, graphics, python, torch
+    del compilers, computer, cuda, graphics, python
     return JUDGES
 
 

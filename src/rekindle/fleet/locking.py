@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import msgspec
 
 from rekindle.build import backend_choice
 from rekindle.build.configure import request as build_request
-from rekindle.build.configure.request import BuildFile
 from rekindle.compat.judgement import Clash
 from rekindle.compat.torch_python import takes
 from rekindle.core import codec
@@ -37,10 +36,9 @@ from rekindle.stack.from_machine import situation_of
 from rekindle.stack.offers import Offer
 from rekindle.stack.plan import Plan, plan_of
 from rekindle.stack.resolver import resolve
-from rekindle.stack.route import Route
+from rekindle.stack.route import Route, Verdict
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Card, Situation, Wish, cards_named
-from rekindle.stack.verdict import Verdict
 
 _REMEMBERED = 1024
 """Answers at most: whoever asks puts equal questions next to each other, and ten thousand answers are much memory."""
@@ -81,9 +79,9 @@ class Resolving:
         self._overrides = rules_for((each.when, each) for each in matrix.override)
         self._answer = lru_cache(maxsize=_REMEMBERED)(self._resolved)
         self._cards: dict[str, tuple[Card, ...]] = {}
-        self._machines: dict[str, Situation] = {}
-        self._digests: dict[str, str] = {}
-        self._files: dict[str, BuildFile] = {}
+        self._machine = cache(lambda name: situation_of(snapshot.load(Path(name))))
+        self._digest = cache(lambda folder: job.digest_source(root / folder))
+        self._file = cache(lambda name: build_request.read(root / name))
 
     def outcome(self, cell: MatrixCell) -> Outcome:
         """What to do for this combination; of one that is impossible for its cards together, how they go apart."""
@@ -161,11 +159,6 @@ class Resolving:
 
     def _options(self, cell: MatrixCell) -> dict[str, str]:
         return {name: value for each in self._overrides(cell) for name, value in each.options.items()}
-
-    def _machine(self, name: str) -> Situation:
-        if name not in self._machines:
-            self._machines[name] = situation_of(snapshot.load(Path(name)))
-        return self._machines[name]
 
     def _alike(self, text: str | None) -> tuple[Card, ...]:
         """The cards of an entry; cards that differ in nothing but their name are the same card."""
@@ -288,16 +281,6 @@ class Resolving:
             cards=tuple(each.sm for each in cards),
             estimate=_told(entry),
         )
-
-    def _file(self, name: str) -> BuildFile:
-        if name not in self._files:
-            self._files[name] = build_request.read(self.root / name)
-        return self._files[name]
-
-    def _digest(self, folder: str) -> str:
-        if folder not in self._digests:
-            self._digests[folder] = job.digest_source(self.root / folder)
-        return self._digests[folder]
 
 
 def _plan(verdict: Verdict, route: Route) -> Plan:

@@ -11,7 +11,7 @@ import itertools
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -170,14 +170,9 @@ def cells(matrix: MatrixFile, machines: tuple[str, ...] = ()) -> Iterator[Matrix
         blocks.append({axis: own[axis] or blocks[0][axis] for axis in AXES})
     blocks, first = [block for block in blocks if block["gpu"] or not machines], blocks[0]
     _bounded(blocks)
-    every = (
-        codec.from_builtins(dict(zip(AXES, values, strict=True)), MatrixCell)
-        for block in blocks
-        for values in itertools.product(*(block[axis] or (None,) for axis in AXES))
-    )
-    more_cells = (
-        MatrixCell(machine=machine, **values) for machine, values in itertools.product(machines, _for_machines(first))
-    )
+    every = (codec.from_builtins(each, MatrixCell) for block in blocks for each in _combined(block, AXES))
+    fixed = ("project", "torch", "cuda", "profile")
+    more_cells = (MatrixCell(machine=machine, **each) for machine in machines for each in _combined(first, fixed))
     seen: set[MatrixCell] = set()
     excluded = rules_for((dict(said), True) for said in {tuple(sorted(each.items())) for each in matrix.exclude})
     for cell in itertools.chain(every, more_cells):
@@ -186,11 +181,9 @@ def cells(matrix: MatrixFile, machines: tuple[str, ...] = ()) -> Iterator[Matrix
             yield cell
 
 
-def _for_machines(block: dict[str, tuple[str, ...]]) -> list[dict[str, Any]]:
-    axes = ("project", "torch", "cuda", "profile")
-    return [
-        dict(zip(axes, values, strict=True)) for values in itertools.product(*(block[axis] or (None,) for axis in axes))
-    ]
+def _combined(block: dict[str, tuple[str, ...]], axes: Sequence[str]) -> Iterator[dict[str, Any]]:
+    every = itertools.product(*(block[axis] or (None,) for axis in axes))
+    return (dict(zip(axes, values, strict=True)) for values in every)
 
 
 def rules_for(rules: Iterable[tuple[dict[str, str], T]]) -> Callable[[MatrixCell], list[T]]:

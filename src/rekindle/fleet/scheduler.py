@@ -210,19 +210,17 @@ def started(host: str, port: int, folder: Path | None) -> Any:
 
 def serve(host: str, port: int, folder: Path | None, *, address_file: Path | None, tell: Callable[[str], None]) -> None:
     """Until it is stopped."""
-    asyncio.run(_serve(host, port, folder, address_file, tell))
 
+    async def served() -> None:
+        scheduler = started(host, port, folder)
+        stop = stopper()
+        async with scheduler:
+            tell(f"scheduler at {scheduler.address}")
+            if address_file is not None:
+                files.write_text(address_file, scheduler.address + "\n")
+            await stop.wait()
 
-async def _serve(
-    host: str, port: int, folder: Path | None, address_file: Path | None, tell: Callable[[str], None]
-) -> None:
-    scheduler = started(host, port, folder)
-    stop = stopper()
-    async with scheduler:
-        tell(f"scheduler at {scheduler.address}")
-        if address_file is not None:
-            files.write_text(address_file, scheduler.address + "\n")
-        await stop.wait()
+    asyncio.run(served())
 
 
 def stopper() -> asyncio.Event:

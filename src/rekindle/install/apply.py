@@ -408,7 +408,7 @@ def write_constraints(environment: Environment, pins: dict[str, str], extra: tup
     return path
 
 
-def name_in_pip(environment: Environment, constraints: Path) -> Path:
+def name_in_pip(environment: Environment, constraints: Path) -> None:
     """Make the environment's pip read the constraints by itself."""
     path = pip_configuration(environment)
     settings = configparser.RawConfigParser()
@@ -423,4 +423,3 @@ def name_in_pip(environment: Environment, constraints: Path) -> Path:
     text = io.StringIO()
     settings.write(text)
     files.write_text(path, text.getvalue())
-    return path

@@ -16,9 +16,9 @@ from rekindle.core.untrusted import PlainFileName, Sha256
 from rekindle.install.apply import request_of
 from rekindle.install.installer import last_words, where_it_works
 from rekindle.stack import plan as lock
+from rekindle.stack.route import Verdict
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import place_words
-from rekindle.stack.verdict import Verdict
 
 _LONG = 3600.0
 

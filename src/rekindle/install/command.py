@@ -31,11 +31,10 @@ from rekindle.stack.lab import own_plan
 from rekindle.stack.offers import Offer, of_wheel
 from rekindle.stack.prebuilt import coverage
 from rekindle.stack.resolver import resolve
-from rekindle.stack.route import Route
+from rekindle.stack.route import Route, Verdict
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation, Wish, card_words, situation_from_options
 from rekindle.stack.source_build import after_planning
-from rekindle.stack.verdict import Verdict
 from rekindle.wheels.inspect import inspection
 
 

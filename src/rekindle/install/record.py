@@ -80,9 +80,8 @@ def keep(distributions: Iterable[Distribution], site: Path, prefix: Path, store:
             _link(path, store / path.relative_to(prefix))
 
 
-def put_back(store: Path, prefix: Path) -> int:
-    """Every kept file at its place again, exactly; the number of files."""
-    count = 0
+def put_back(store: Path, prefix: Path) -> None:
+    """Every kept file at its place again, exactly."""
     for path in sorted(Path(entry.path) for entry in files.below(store)):
         if path.is_file() or path.is_symlink():
             target = prefix / path.relative_to(store)
@@ -91,8 +90,6 @@ def put_back(store: Path, prefix: Path) -> int:
                 raise BadInput(message, hint=f"replace the link by the folder itself; the files are in `{store}`")
             target.unlink(missing_ok=True)
             _link(path, target)
-            count += 1
-    return count
 
 
 def remove(distribution: Distribution, site: Path, prefix: Path) -> None:

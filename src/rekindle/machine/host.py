@@ -102,8 +102,11 @@ class Recording(msgspec.Struct, kw_only=True):
 class Run(ABC):
     """Questions to a machine. `os` and `arch` are the machine's, not necessarily those of the Python that asks."""
 
-    os: str
-    arch: str
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.os, self.arch = recording.os, recording.arch
+        self.environment: Mapping[str, str] = recording.environment
+        """The variables that matter."""
 
     @property
     def windows(self) -> bool:
@@ -125,11 +128,6 @@ class Run(ABC):
     def parent(self, path: str) -> str:
         folder: str = self.paths.dirname(path)
         return folder
-
-    @property
-    @abstractmethod
-    def environment(self) -> Mapping[str, str]:
-        """The variables that matter."""
 
     def env(self, name: str) -> str | None:
         """A variable that is set and not empty."""
@@ -220,17 +218,11 @@ class Host(Run):
     def __init__(self, environ: Mapping[str, str] = os.environ, *, longest: float = 60.0) -> None:
         self.longest = longest
         self._environ = environ
-        self.os = paths.system()
-        self.arch = paths.architecture()
         kept = {key: readable(value) for key, value in environ.items() if matters(key)}
-        self.recording = Recording(os=self.os, arch=self.arch, environment=kept)
+        super().__init__(Recording(os=paths.system(), arch=paths.architecture(), environment=kept))
         self._lock = threading.Lock()
         self._present: set[str] = set()
         self._real: dict[str, str] = {}
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        return self.recording.environment
 
     def command(self, *args: str, timeout: float = 15.0, label: str | None = None, apart: bool = False) -> Result:
         # Not `cmd` either takes a program from the folder one stands in, nor is one named by where one stands.
@@ -317,9 +309,7 @@ class Replay(Run):
     """A machine that was recorded."""
 
     def __init__(self, recording: Recording) -> None:
-        self.os = recording.os
-        self.arch = recording.arch
-        self.recording = recording
+        super().__init__(recording)
         self._files = {self._key(path): text for path, text in recording.files.items()}
         self._folders = {self._key(path): names for path, names in recording.folders.items()}
         self._links = {self._key(path): target for path, target in recording.links.items()}
@@ -328,10 +318,6 @@ class Replay(Run):
         self._present = {self._key(path) for path in recording.present} | set(self._files) | set(self._folders)
         for folder, names in self._folders.items():
             self._present |= {self._key(self.join(folder, name)) for name in names}
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        return self.recording.environment
 
     def command(self, *args: str, timeout: float = 15.0, label: str | None = None, apart: bool = False) -> Result:
         said = self._commands.get(self._key_command(label or spell(args)))

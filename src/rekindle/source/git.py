@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -326,18 +325,11 @@ _GENERIC = {"repo", ".git", "git", "modules"}
 _DEEPEST = 5
 
 
-class Origin(Protocol):
-    def tag(self, url: str, tag: str) -> str:
-        """The commit that a release tag names."""
-
-    def bring(self, url: str, commit: str, into: Path, *, without: Sequence[str]) -> str:
-        """Put the commit into the repository `into`; returns where it was found, in words."""
-
-
 class Network:
     """Straight from the addresses that the tree names, one commit deep."""
 
     def tag(self, url: str, tag: str) -> str:
+        """The commit that a release tag names."""
         listed = self._tried(["ls-remote", url, f"refs/tags/{tag}", f"refs/tags/{tag}^{{}}"], url)
         rows = [line.split("\t", 1) for line in listed.splitlines() if "\t" in line]
         commits = {name: commit for commit, name in rows}
@@ -347,6 +339,7 @@ class Network:
         return found
 
     def bring(self, url: str, commit: str, into: Path, *, without: Sequence[str]) -> str:
+        """Put the commit into the repository `into`; returns where it was found, in words."""
         shallow = ask(["fetch", "-q", "--depth=1", "--no-tags", url, commit], into=into)
         if not shallow.ok and "not our ref" not in shallow.err and "unadvertised object" not in shallow.err:
             self._tried(["fetch", "-q", "--depth=1", "--no-tags", url, commit], url, into=into, after=shallow.err)
@@ -418,6 +411,9 @@ class Mirrors:
         owner, name = repository_owner(url), repository_name(url)
         same = [(words, folder) for words, folder in self._found if words[-1] == name]
         return [folder for words, folder in sorted(same, key=lambda one: owner not in one[0])]
+
+
+Origin = Network | Mirrors
 
 
 def _discover(top: Path) -> Iterable[tuple[tuple[str, ...], Path]]:

@@ -14,12 +14,11 @@ from rekindle.core.command import Command, for_powershell_only, rekindle
 from rekindle.core.version import Version
 from rekindle.knowledge.torch.torch_wheels import describe, field_reports
 from rekindle.model.platform import LINUX
-from rekindle.stack.route import Missing, Route
+from rekindle.stack.route import Answer, Missing, OtherWay, Route, Verdict, WhyNot
 from rekindle.stack.rules import Rejection, RouteKind
 from rekindle.stack.shorter import shorter_lines
 from rekindle.stack.situation import Situation, place_words
 from rekindle.stack.source_build import after_planning
-from rekindle.stack.verdict import Answer, OtherWay, Verdict, WhyNot
 
 if TYPE_CHECKING:
     from rekindle.stack.nodes import Apart, Node, Nodes

@@ -2,6 +2,7 @@
 
 Candidates are enumerated, not searched: what is installed, every official wheel line, conda-forge, the shelf, listed
 wheels of other people, and every pair of release and toolkit. Each is held against the rules.
+The best of several routes is one that loses nothing, then the cheapest, then by the preference.
 """
 
 from __future__ import annotations
@@ -34,10 +35,9 @@ from rekindle.model.card import Capability
 from rekindle.stack import containers, extensions, offers, prebuilt, source_build
 from rekindle.stack.driver import Driving, cards_driven, drive, window_of
 from rekindle.stack.offers import Offer
-from rekindle.stack.ranking import Ranked, is_ready, ranked
 from rekindle.stack.route import Missing, Route, lacks
 from rekindle.stack.rules import Candidate, Rejection, RouteKind, broken
-from rekindle.stack.situation import Card, Installed, Situation, Wish, place_words
+from rekindle.stack.situation import Card, Installed, Prefer, Situation, Wish, place_words
 
 
 def candidates(
@@ -73,7 +73,8 @@ def candidates(
                 rejections.append(
                     broken("community-consent", candidate, row=offer.row, wheel=offer.label, builder=offer.builder)
                 )
-        found.append(_ready(route, offer, situation.capabilities))
+        usual = _is_default(offer, situation.capabilities)
+        found.append(Ranked(route=route, default_variant=usual, experimental=offer.experimental, jit=route.driver_jit))
     if ready:
         return found, rejections
     if not wish.extensions:
@@ -137,15 +138,6 @@ def _offers(situation: Situation, wish: Wish, shelf: Sequence[Offer]) -> Iterabl
     yield from offers.conda(where)
     yield from (offer for offer in shelf if offer.platform == where)
     yield from offers.community(where)
-
-
-def _ready(route: Route, offer: Offer, cards: Sequence[Capability]) -> Ranked:
-    return Ranked(
-        route=route,
-        default_variant=_is_default(offer, cards),
-        experimental=offer.experimental,
-        jit=route.driver_jit,
-    )
 
 
 def _is_default(offer: Offer, cards: Sequence[Capability]) -> bool:
@@ -408,3 +400,66 @@ def _jetson_route(jetpack: JetPack, card: Card, situation: Situation) -> Route:
         lacks=lacks(situation),
         evidence=jetpack.evidence,
     )
+
+
+READY = (
+    RouteKind.INSTALLED,
+    RouteKind.OFFICIAL_WHEEL,
+    RouteKind.NVIDIA_WHEEL,
+    RouteKind.CONDA_FORGE,
+    RouteKind.SHELF,
+)
+
+
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+    """A route with what only the ranking asks for."""
+
+    route: Route
+    proof: int = 0
+    untried: bool = False
+    default_variant: bool = True
+    experimental: bool = False
+    jit: bool = True
+
+
+def is_ready(route: Route) -> bool:
+    return route.route in READY and not route.loses
+
+
+def ranked(found: list[Ranked], situation: Situation, wish: Wish) -> list[Route]:
+    """One route per kind and release, best first."""
+    best: dict[tuple[RouteKind, str | None, str | None], Route] = {}
+    for each in sorted(found, key=lambda one: _key(one, situation, wish)):
+        best.setdefault((each.route.route, each.route.torch, each.route.builder), each.route)
+    return list(best.values())
+
+
+def _key(each: Ranked, situation: Situation, wish: Wish) -> tuple[object, ...]:
+    route = each.route
+    version = Version.parse(route.torch or "0")
+    changed = situation.python is not None and route.python != situation.python
+    cuda = route.cuda or Version("0")
+    newest = tuple(-part for part in version.parts)
+    # Of releases to build, one that somebody has built for such a card.
+    taste: tuple[object, ...] = (each.proof == 2, each.untried and wish.prefer is not Prefer.NEWEST, newest)
+    if wish.prefer is Prefer.STABLE:
+        latest = version.major_minor == Version(releases.torch_releases()[-1].minor)
+        taste = (each.proof, each.experimental, latest, newest)
+    elif wish.prefer is Prefer.SMALLEST:
+        size = route.estimate.disk_gb if route.estimate and route.estimate.disk_gb is not None else 99.0
+        taste = (each.proof == 2, size, newest)
+    # PyTorch's own choice of CUDA for a release; for a card that newer toolkits dropped, the one that asks for least.
+    dropped = not all(toolkits.still_supported(capability) for capability in situation.capabilities)
+    line: tuple[object, ...] = (not each.default_variant, each.experimental, -cuda.major, -cuda.minor)
+    if dropped:
+        line = (each.experimental, -cuda.major, cuda.minor)
+    cost: tuple[object, ...] = (bool(route.loses), route.route.tier)
+    if wish.prefer is Prefer.QUICKEST:
+        cost = (route.route not in READY, bool(route.loses), route.route.tier)
+    # A line that keeps torchvision and torchaudio, among lines that are as good.
+    beside = [route.torchvision, route.torchaudio].count(None) if route.route is RouteKind.OFFICIAL_WHEEL else 0
+    # None counts for whoever takes what others build.
+    strangers = 0 if wish.community else len(route.strangers)
+    # Its NVRTC and ptxas know the card: what is compiled while it runs is compiled for it.
+    late = route.cuda is not None and not all(map(toolkits.toolkit(route.cuda).has_target, situation.capabilities))
+    return (*cost, strangers, changed, *taste, not each.jit, beside, late, bool(route.unverified), line)

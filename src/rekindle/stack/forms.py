@@ -10,9 +10,8 @@ from enum import Enum
 
 from rekindle.core.command import Command, dockerfile, pip
 from rekindle.core.errors import NoRoute, UsageError
-from rekindle.stack.route import Route
+from rekindle.stack.route import Route, Verdict
 from rekindle.stack.rules import RouteKind
-from rekindle.stack.verdict import Verdict
 
 
 class Form(str, Enum):
@@ -32,14 +31,15 @@ def render(verdict: Verdict, form: Form) -> str:
         raise NoRoute(route.summary, hint=route.change.text if route.change else None)
     if form is Form.PIP:
         return "\n".join(route.commands)
-    if form in (Form.CONDA, Form.PIXI):
-        return {Form.CONDA: _conda, Form.PIXI: _pixi}[form](verdict)
-    if not route.requirements:
-        message = f"the route is `{route.route.value}`, which has no `{form.value}` form"
-        raise UsageError(message, hint="`--as pip` prints its commands")
+    by_conda = form in (Form.CONDA, Form.PIXI)
+    route = _packaged(verdict) if form is Form.CONDA else route
+    if not (route.requirements or (by_conda and route.route is RouteKind.CONDA_FORGE)):
+        why = f"which {form.value} cannot go" if by_conda else f"which has no `{form.value}` form"
+        raise UsageError(f"the route is `{route.route.value}`, {why}", hint="`--as pip` prints its commands")
     if form is Form.PYLOCK:
         raise _no_lock(route)
-    return {Form.REQUIREMENTS: _requirements, Form.UV: _uv, Form.DOCKERFILE: _dockerfile}[form](verdict)
+    made = {Form.CONDA: _conda, Form.PIXI: _pixi, Form.REQUIREMENTS: _requirements, Form.UV: _uv}
+    return made.get(form, _dockerfile)(verdict)
 
 
 def taken_by(form: Form, file: str) -> Command | None:
@@ -126,9 +126,6 @@ def _conda(verdict: Verdict) -> str:
     lines = [_head(verdict, route), "name: torch", "channels:", "  - conda-forge", "dependencies:"]
     if route.route is RouteKind.CONDA_FORGE:
         return "\n".join([*lines, *(f'  - "{pin}"' for pin in route.conda)])
-    if not route.requirements:
-        message = f"the route is `{route.route.value}`, which conda cannot go"
-        raise UsageError(message, hint="`--as pip` prints its commands")
     index = [f"      - {' '.join(route.index_words)}"] if route.index_words else []
     numpy = [f'  - "{route.numpy}"'] if route.numpy else []
     pip = ["  - pip", *numpy, "  - pip:", *index, *(f"      - {pin}" for pin in route.requirements)]
@@ -144,9 +141,6 @@ def _pixi(verdict: Verdict) -> str:
     lines += [f'platforms = ["{platform}"]', "", *system, "[dependencies]"]
     if route.route is RouteKind.CONDA_FORGE:
         return "\n".join([*lines, *(_pixi_pin(pin) for pin in route.conda)])
-    if not route.requirements:
-        message = f"the route is `{route.route.value}`, which pixi cannot go"
-        raise UsageError(message, hint="`--as pip` prints its commands")
     numpy = [_pixi_pin(route.numpy)] if route.numpy else []
     lines += ['{} = "{}.*"'.format(*_python(route)), *numpy, "", "[pypi-dependencies]"]
     index = f', index = "{route.index_url}"' if route.index_url and not route.on_configured_index else ""

@@ -16,9 +16,9 @@ from rekindle.core.errors import NoRoute, NotFound, UsageError
 from rekindle.core.untrusted import PlainFileName
 from rekindle.stack.nodes import Node, Nodes, as_good
 from rekindle.stack.resolver import resolve
+from rekindle.stack.route import Verdict
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Card, Situation, Wish
-from rekindle.stack.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +65,8 @@ def locks(places: Mapping[str, Situation], found: Nodes, wish: Wish) -> list[Loc
 
 def write(folder: Path, made: Sequence[Lock], without: Mapping[str, str], put: Callable[[Lock, Path], str]) -> Lab:
     """Fill the folder. `put` writes a lock's file and answers its name. Nobody's own folder is written into."""
+    import tomli_w
+
     if folder.exists() and not (folder.is_dir() and (not any(folder.iterdir()) or (folder / INDEX).is_file())):
         message = f"`{folder}` already exists and is not a folder of plans"
         raise UsageError(message, hint="name a new folder with `-o`")
@@ -73,14 +75,8 @@ def write(folder: Path, made: Sequence[Lock], without: Mapping[str, str], put: C
     for lock in made:
         hosts |= dict.fromkeys(lock.hosts, PlainFileName(put(lock, folder)))
     lab = Lab(hosts=hosts, without=dict(without))
-    files.write_text(folder / INDEX, _HEAD + _toml(lab))
+    files.write_text(folder / INDEX, _HEAD + tomli_w.dumps({"schema": lab.schema, **codec.to_builtins(lab)}))
     return lab
-
-
-def _toml(lab: Lab) -> str:
-    import tomli_w
-
-    return tomli_w.dumps({"schema": lab.schema, **codec.to_builtins(lab)})
 
 
 def own_plan(folder: Path, host: str | None = None) -> Path:

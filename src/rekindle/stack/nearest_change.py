@@ -14,11 +14,10 @@ from rekindle.knowledge.tables import cached_questions
 from rekindle.knowledge.torch import releases
 from rekindle.model.cuda_line import index_of
 from rekindle.model.torch_pin import CPU
-from rekindle.stack.candidates import candidates
+from rekindle.stack.candidates import Ranked, candidates, ranked
 from rekindle.stack.driver import window_of
 from rekindle.stack.extensions import without_code
 from rekindle.stack.offers import Offer
-from rekindle.stack.ranking import Ranked, ranked
 from rekindle.stack.route import Change, Route
 from rekindle.stack.rules import Rejection, RouteKind, rule
 from rekindle.stack.situation import Card, Prefer, Situation, Wish, place_words

@@ -13,10 +13,9 @@ from rekindle.core.version import Version
 from rekindle.knowledge.torch import releases
 from rekindle.stack.candidates import candidates
 from rekindle.stack.resolver import managed, resolve
-from rekindle.stack.route import Route
+from rekindle.stack.route import Route, Verdict
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Situation, Wish
-from rekindle.stack.verdict import Verdict
 
 WITHIN = 2
 """How many releases a machine may be moved back, so that it shares a stack."""

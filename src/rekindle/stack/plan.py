@@ -40,10 +40,9 @@ from rekindle.knowledge.torch.torch_wheels import opened_wheels
 from rekindle.model.cuda_line import index_of
 from rekindle.model.platform import PlainWord
 from rekindle.stack.resolver import resolve
-from rekindle.stack.route import Route, Stack
+from rekindle.stack.route import Route, Stack, Verdict
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Card, Situation, Wish
-from rekindle.stack.verdict import Verdict
 
 SCHEMA = "rekindle.lock/1"
 LOCKED = (
@@ -302,9 +301,8 @@ def _saying(value: Any) -> Any:
 
 def check_patches(plan: Plan) -> None:
     """What each patch does here is what it did where the plan was made; an error names the ones that differ."""
-    changed = [
-        pinned.id for pinned in plan.patches if not _known(pinned.id) or patches.patch(pinned.id).hash != pinned.sha256
-    ]
+    known = {(patch.id, patch.hash) for patch in patches.patches()}
+    changed = [pinned.id for pinned in plan.patches if (pinned.id, pinned.sha256) not in known]
     if changed:
         listed = ", ".join(f"`{id[:60]}`" for id in changed)
         message = f"the plan pins other patches than this Rekindle has: {listed}"
@@ -317,10 +315,6 @@ def check_commit(plan: Plan) -> None:
     if plan.commit is not None and known is not None and plan.commit != known:
         message = f"the plan pins commit {plan.commit[:12]}, but PyTorch {plan.torch} is {known[:12]}"
         raise BadInput(message, hint=_AGAIN)
-
-
-def _known(id: str) -> bool:
-    return any(one.id == id for one in patches.patches())
 
 
 def _requirements(torch: str, profile: str, situation: Situation) -> tuple[str, ...]:

@@ -166,9 +166,9 @@ def libraries(offer: Offer, card: Card, capability: Capability, candidate: Candi
         found.append(broken("math-code", candidate, cuda=offer.cuda, card=card.name, capability=capability))
     if isinstance(cudnn_inside(offer, capability), Clash):
         spoken = offer.cudnn or f"{offer.cudnn_pin} (any that the package admits)"
-        found.append(
-            broken("cudnn-code", candidate, cudnn=spoken, card=card.name, capability=capability, last=_ends(capability))
-        )
+        last = last_cudnn(capability)
+        ends = f"{last} was the last with it" if last else "no release before the newest has it"
+        found.append(broken("cudnn-code", candidate, cudnn=spoken, card=card.name, capability=capability, last=ends))
     return found
 
 
@@ -183,11 +183,6 @@ def cudnn_inside(offer: Offer, capability: Capability) -> Judgement:
     last = last_cudnn(capability)
     oldest = Version.parse(offer.cudnn_pin).major_minor if offer.cudnn_pin is not None else None
     return cudnn_serves(oldest, capability) if oldest and last is not None and last < oldest else unknown
-
-
-def _ends(capability: Capability) -> str:
-    last = last_cudnn(capability)
-    return f"{last} was the last with it" if last else "no release before the newest has it"
 
 
 def _lacking(offer: Offer, code: GpuCode, capability: Capability) -> str:

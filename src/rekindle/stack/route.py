@@ -1,22 +1,25 @@
-"""A route: one way to a PyTorch that runs on these cards, with everything a person needs to go it."""
+"""A route: one way to a PyTorch that runs on these cards, with all that it takes; and what `rekindle plan` says."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import msgspec
 
 from rekindle.compat.torch_python import spread
+from rekindle.core.codec import JsonAnswer
 from rekindle.core.command import Command, Word, pip
 from rekindle.core.version import Version
 from rekindle.knowledge.builds import limits
 from rekindle.knowledge.gpu import capabilities
 from rekindle.knowledge.tables import Evidence
 from rekindle.knowledge.torch import releases, wheel_platforms
+from rekindle.model.card import Capability
 from rekindle.model.torch_pin import TorchPin
 from rekindle.stack.estimates import RouteEstimate
-from rekindle.stack.rules import RouteKind
-from rekindle.stack.situation import Situation
+from rekindle.stack.rules import Rejection, RouteKind
+from rekindle.stack.situation import Situation, Wish
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
@@ -300,3 +303,60 @@ def python_missing(situation: Situation, choice: PythonChoice, *, activate: bool
             commands=(*environment_steps(situation, choice), *([_activation(situation, choice)] if activate else ())),
         ),
     )
+
+
+class Answer(str, Enum):
+    """To `--why-not`: it cannot be, it can and something else is better, or it is what is recommended."""
+
+    IMPOSSIBLE = "impossible"
+    POSSIBLE = "possible"
+    RECOMMENDED = "recommended"
+
+
+class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
+    """`chain` is every rule behind the answer, the decisive one first."""
+
+    question: str
+    answer: Answer
+    sentence: str
+    chain: tuple[Rejection, ...]
+    instead: str
+
+
+class AnswerFor(msgspec.Struct, frozen=True, kw_only=True):
+    """What the answer would be if the card had this capability."""
+
+    capability: Capability
+    route: RouteKind
+    torch: str | None
+    cuda: Version | None
+    summary: str
+
+
+class OtherWay(msgspec.Struct, frozen=True, kw_only=True):
+    """Another way, and in what it is the better one: `loses nothing, newest`."""
+
+    wins: str
+    route: Route
+
+
+class Verdict(msgspec.Struct, JsonAnswer, frozen=True, kw_only=True):
+    """The answer of `rekindle plan`. `recommended` has route `none` when nothing works."""
+
+    schema: str = "rekindle.plan/1"
+    situation: Situation
+    wish: Wish
+    recommended: Route
+    alternatives: tuple[OtherWay, ...] = ()
+    """At most two others, each better than the recommended route in something."""
+    routes: tuple[Route, ...]
+    rejections: tuple[Rejection, ...]
+    missing: tuple[Missing, ...]
+    candidates: tuple[AnswerFor, ...] = ()
+    """For a name that stands for several chips: the answer for each."""
+    notes: tuple[str, ...] = ()
+    decisive: str | None = None
+    """Why not the newest release: the one reason."""
+    outlook: tuple[NextStep, ...] = ()
+    """For a card that the newest official wheels have left behind: what comes after tonight's command."""
+    why_not: WhyNot | None = None

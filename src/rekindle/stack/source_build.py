@@ -173,15 +173,17 @@ def _built(
 ) -> BuiltRoute:
     choice = choose_python(situation, release.pythons(situation.system), f"PyTorch {version}")
     chosen = choose_cudnn(release, version, toolkit, situation)
-    toolset = _toolset(release, toolkit, situation, wish)
+    toolset = (_msvc if situation.system == "windows" else _gcc)(release, toolkit, situation, wish)
     proof = _proof(version, toolkit.version, situation.system, situation.oldest)
     arch_list = listed(situation.capabilities, toolkit.version, jit=driving.jit)
+    about_cudnn = (chosen and cudnn_evidence(chosen)) or Evidence.NOTES
     loses: list[str] = []
     if chosen is None:
         loses.append("cuDNN: no release of it has code for the card and compiles with this PyTorch")
     candidate = Candidate(name=f"torch {version}", route=RouteKind.SOURCE_BUILD, torch=version)
     loses += [each.sentence for each in not_on_windows(situation, wish, candidate)]
-    compiles = _compiles(version, toolkit, situation)
+    # What a sweep of the release's CUDA files found.
+    compiles = seen(version, toolkit.version, situation.oldest)
     why = [proof.text, *([compiles] if compiles else [])]
     if choice.why:
         why.insert(0, choice.why)
@@ -203,9 +205,7 @@ def _built(
         arch_list=arch_list,
         commands=(planning, *_after(version, situation, "plan.toml")),
         loses=tuple(loses),
-        evidence=Evidence.weakest(
-            [proof.evidence, release.evidence, toolkit.evidence, _cudnn_evidence(chosen), toolset.evidence]
-        ),
+        evidence=Evidence.weakest([proof.evidence, release.evidence, toolkit.evidence, about_cudnn, toolset.evidence]),
         summary=f"PyTorch {version} built here for {arch_list} with CUDA {toolkit.version}",
         numpy=numpy_pin(version, situation.system),
         why=(*why, *toolset.why),
@@ -251,10 +251,6 @@ class _Toolset(msgspec.Struct, frozen=True, kw_only=True):
     unverified: tuple[str, ...] = ()
     commands: tuple[Command, ...] = ()
     span: str | None = None
-
-
-def _toolset(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wish) -> _Toolset:
-    return (_msvc if situation.system == "windows" else _gcc)(release, toolkit, situation, wish)
 
 
 def _msvc(release: TorchRelease, toolkit: Toolkit, situation: Situation, wish: Wish) -> _Toolset:
@@ -358,11 +354,6 @@ def _proof(version: str, cuda: Version, system: str, oldest: Capability) -> Proo
         evidence=Evidence.NOTES,
         text=f"CUDA {cuda}: the release's CMake files admit it; nobody is known to have built this pair",
     )
-
-
-def _compiles(version: str, toolkit: Toolkit, situation: Situation) -> str | None:
-    """What a sweep of the release's CUDA files found for the oldest card."""
-    return seen(version, toolkit.version, min(situation.capabilities))
 
 
 def _untried(version: str, toolkit: Toolkit, situation: Situation) -> tuple[str, ...]:
@@ -479,7 +470,3 @@ def after_planning(route: Route, situation: Situation, plan: str) -> Route:
         return route
     less = shorter_after(route.shorter, plan) if route.shorter else None
     return msgspec.structs.replace(route, commands=_after(route.torch, situation, plan), shorter=less)
-
-
-def _cudnn_evidence(chosen: Version | None) -> Evidence:
-    return (chosen and cudnn_evidence(chosen)) or Evidence.NOTES

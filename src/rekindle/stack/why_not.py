@@ -12,12 +12,10 @@ from rekindle.core.version import Version
 from rekindle.inputs.torch import with_cuda
 from rekindle.inputs.versions import read_cuda, read_python
 from rekindle.knowledge.torch import releases
-from rekindle.stack.reasons import decisive
-from rekindle.stack.resolver import resolve
-from rekindle.stack.route import Route
+from rekindle.stack.resolver import decisive, resolve
+from rekindle.stack.route import Answer, Route, Verdict, WhyNot
 from rekindle.stack.rules import Candidate, Effect, Rejection, RouteKind, broken
 from rekindle.stack.situation import Situation, Wish
-from rekindle.stack.verdict import Answer, Verdict, WhyNot
 
 _LONGER = 2
 _QUESTION = late(r"(?i)(torch|cuda|python)\s*(?:=+|(?=[<>!~])|\s)\s*(.+)|(latest|[<>!~].+|v?\d[\w.+]*)\Z")

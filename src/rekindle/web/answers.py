@@ -27,10 +27,9 @@ from rekindle.stack import answers
 from rekindle.stack.driver import unlisted
 from rekindle.stack.forms import Form, render
 from rekindle.stack.resolver import resolve, several_cards
-from rekindle.stack.route import Route
+from rekindle.stack.route import Route, Verdict
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import Card, Wish, machine_of
-from rekindle.stack.verdict import Verdict
 from rekindle.web import spellings
 
 FORMS = (Form.PIP, Form.UV, Form.CONDA)

@@ -7,13 +7,14 @@ nothing here changes anything, whoever asks.
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import socket
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import urlencode
 
 import msgspec
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
 
 from rekindle.core.web_server import App, Message, Receive, Scope, Send, is_loopback, listen, names_us
 
@@ -22,13 +23,13 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _COOKIE = "rekindle_token"
-_HEADERS = [
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-]
+_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,39 +70,32 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        refused = self._refusal(scope)
-        if refused is not None:
-            await _plain(send, *refused)
-            return
-        if self._place.token and self._typed(scope):
+        request = Request(scope)
+        if refused := self._refusal(request):
+            status, text = refused
+            await PlainTextResponse(f"{text}\n", status, _HEADERS)(scope, receive, send)
+        elif self._place.token and self._typed(request):
             cookie = f"{_COOKIE}={self._place.token}; HttpOnly; SameSite=Strict; Path=/"
-            await _plain(send, 303, "see /", [(b"location", b"/"), (b"set-cookie", cookie.encode())])
-            return
-        await self._app(scope, receive, _with_headers(send))
+            shown = {**_HEADERS, "location": "/", "set-cookie": cookie}
+            await PlainTextResponse("see /\n", 303, shown)(scope, receive, send)
+        else:
+            await self._app(scope, receive, _with_headers(send))
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        if scope["type"] != "http":
-            return 403, "not served here"
-        if scope["method"] not in ("GET", "HEAD"):
+    def _refusal(self, request: Request) -> tuple[int, str] | None:
+        if request.method not in ("GET", "HEAD"):
             return 405, "this server only shows: nothing here can be changed"
-        headers = {name.lower(): value for name, value in scope["headers"]}
-        if not names_us(headers.get(b"host", b"").decode("latin-1"), self._place.host):
+        if not names_us(request.headers.get("host", ""), self._place.host):
             return 421, "this is not the name of this server"
-        if self._place.token and not self._typed(scope) and not self._shown(headers):
+        if self._place.token and not self._typed(request) and not self._shown(request):
             return 401, "open the address that was printed when the server started: it holds the token"
         return None
 
-    def _typed(self, scope: Scope) -> bool:
-        given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[0]
-        return self._matches(given)
+    def _typed(self, request: Request) -> bool:
+        return self._matches(request.query_params.get("token", ""))
 
-    def _shown(self, headers: dict[bytes, bytes]) -> bool:
-        sent = headers.get(b"authorization", b"").decode("latin-1").partition("Bearer ")[2]
-        cookie: SimpleCookie = SimpleCookie()
-        with contextlib.suppress(CookieError):
-            cookie.load(headers.get(b"cookie", b"").decode("latin-1"))
-        kept = cookie[_COOKIE].value if _COOKIE in cookie else ""
-        return self._matches(sent) or self._matches(kept)
+    def _shown(self, request: Request) -> bool:
+        sent = request.headers.get("authorization", "").partition("Bearer ")[2]
+        return self._matches(sent) or self._matches(request.cookies.get(_COOKIE, ""))
 
     def _matches(self, given: str) -> bool:
         return bool(self._place.token) and secrets.compare_digest(given.encode(), str(self._place.token).encode())
@@ -110,15 +104,9 @@ class Guard:
 def _with_headers(send: Send) -> Send:
     async def wrapped(message: Message) -> None:
         if message["type"] == "http.response.start":
-            present = {name.lower() for name, _ in message["headers"]}
-            own = [(b"content-security-policy", POLICY.encode()), *_HEADERS]
-            message["headers"] = [*message["headers"], *((name, value) for name, value in own if name not in present)]
+            headers = MutableHeaders(scope=message)
+            for name, value in {"content-security-policy": POLICY, **_HEADERS}.items():
+                headers.setdefault(name, value)
         await send(message)
 
     return wrapped
-
-
-async def _plain(send: Send, status: int, text: str, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    head = [(b"content-type", b"text/plain; charset=utf-8"), *_HEADERS, *(headers or [])]
-    await send({"type": "http.response.start", "status": status, "headers": head})
-    await send({"type": "http.response.body", "body": (text + "\n").encode()})

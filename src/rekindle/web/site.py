@@ -34,9 +34,9 @@ from rekindle.model.card import Capability
 from rekindle.stack.driver import devices_of, doubted
 from rekindle.stack.matrix import MatrixRow, MatrixWheel, matrix, spoken_source
 from rekindle.stack.resolver import resolve
+from rekindle.stack.route import Verdict
 from rekindle.stack.rules import RouteKind
 from rekindle.stack.situation import SYSTEMS, Card, Situation, Wish
-from rekindle.stack.verdict import Verdict
 from rekindle.stack.why_not import against, incompatible, why_not
 from rekindle.web import answers, page, spellings
 from rekindle.web.answers import CARD, CHIPS, DRIVER, Answers, AnswerShown, CardClass, TableRow

@@ -155,39 +155,30 @@ def difference(before: Mapping[str, str], environment: BuildEnvironment) -> tupl
     return tuple(found)
 
 
-# Set by installers, conda activations, other prompts and old scripts; each can override what the plan says.
+# By their names. Set by installers, conda activations, other prompts and old scripts; each can override the plan.
 _STALE_EVERYWHERE = {
-    "MAX_JOBS": "becomes `-j`, with which ninja ignores the job tokens",
-    "CMAKE_BUILD_PARALLEL_LEVEL": "becomes `-j`, with which ninja ignores the job tokens",
+    "MAX_JOBS CMAKE_BUILD_PARALLEL_LEVEL": "becomes `-j`, with which ninja ignores the job tokens",
     "MAKEFLAGS": "another make's job tokens",
-    "NINJAFLAGS": "flags for another build",
+    "NINJAFLAGS CUDAFLAGS NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS": "flags for another build",
     "CMAKE_ARGS": "conda sets it for its own compilers",
-    "CFLAGS": "flags for another build: conda sets them for its own compilers",
-    "CXXFLAGS": "flags for another build: conda sets them for its own compilers",
-    "CPPFLAGS": "flags for another build: conda sets them for its own compilers",
-    "LDFLAGS": "flags for another build: conda sets them for its own compilers",
+    "CFLAGS CXXFLAGS CPPFLAGS LDFLAGS": "flags for another build: conda sets them for its own compilers",
     "SKBUILD_CMAKE_ARGS": "another build's arguments",
-    "CMAKE_GENERATOR_PLATFORM": "Ninja refuses it",
-    "CMAKE_GENERATOR_TOOLSET": "Ninja refuses it",
+    "CMAKE_GENERATOR_PLATFORM CMAKE_GENERATOR_TOOLSET": "Ninja refuses it",
     "CMAKE_TOOLCHAIN_FILE": "another build's toolchain",
     "CUDAARCHS": "the architectures come from the plan",
-    "CUDAFLAGS": "flags for another build",
-    "NVCC_PREPEND_FLAGS": "flags for another build",
-    "NVCC_APPEND_FLAGS": "flags for another build",
     "NVCC_CCBIN": "the host compiler comes from the plan",
-    "CUDA_BIN_PATH": "an old FindCUDA variable that can point to another toolkit",
-    "CUDA_INC_PATH": "an old FindCUDA variable that can point to another toolkit",
-    "CUDA_LIB_PATH": "an old FindCUDA variable that can point to another toolkit",
+    "CUDA_BIN_PATH CUDA_INC_PATH CUDA_LIB_PATH": "an old FindCUDA variable that can point to another toolkit",
     "CUDA_ROOT": "read by nothing in PyTorch; CUDA_HOME and CUDA_PATH are",
     "CUDA_TOOLKIT_ROOT_DIR": "a CMake variable that does nothing in the environment",
     "CUDAToolkit_ROOT": "can point to another toolkit",
     "CUDNN_LIB_DIR": "an older spelling of CUDNN_LIBRARY",
     "PYTHONHOME": "another Python's",
     "PYTHONPATH": "another Python's packages",
+    "CMAKE_C_COMPILER CMAKE_CXX_COMPILER CMAKE_CUDA_COMPILER CMAKE_CUDA_HOST_COMPILER": "the compilers come from the "
+    "plan, through CC, CXX and CUDACXX",
 }
 _STALE_TORCH = {
-    "DEBUG": "makes another kind of build: setup.py and scikit-build-core both read it",
-    "REL_WITH_DEB_INFO": "makes another kind of build: setup.py and scikit-build-core both read it",
+    "DEBUG REL_WITH_DEB_INFO": "makes another kind of build: setup.py and scikit-build-core both read it",
     "CMAKE_BUILD_TYPE": "is written over the plan's build type from 2.14 on",
     "USE_NIGHTLY": "stands for somebody else's binaries; from 2.14 on it stops the build",
     "BUILD_PYTHON_ONLY": "leaves libtorch out of the wheel",
@@ -196,24 +187,23 @@ _STALE_TORCH = {
     "PYTORCH_EXTRA_INSTALL_REQUIREMENTS": "writes other requirements into the wheel",
 }
 """What changes a PyTorch without a word when it is left in a shell."""
-_STALE_INTEL = ("ONEAPI_ROOT", "ICPP_COMPILER", "ICX", "ICC", "ICPX", "IFORT", "CMPLR_ROOT", "INTEL_TARGET_ARCH")
-_STALE_MSVC = ("CL", "_CL_", "LINK", "_LINK_")
-_STALE_COMPILER = ("CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_CUDA_COMPILER", "CMAKE_CUDA_HOST_COMPILER")
+_STALE_INTEL = {
+    "ONEAPI_ROOT ICPP_COMPILER ICX ICC ICPX IFORT CMPLR_ROOT INTEL_TARGET_ARCH": "stale Intel variables make CMake "
+    "take another compiler"
+}
+_STALE_MSVC = {"CL _CL_ LINK _LINK_": "adds options to every compile or link"}
 
 
 def _cleared(request: BuildRequest) -> Iterable[VariableChange]:
-    for name, why in _STALE_EVERYWHERE.items():
-        yield _unset(name, why)
-    for name, why in _STALE_TORCH.items() if request.torch else ():
-        yield _unset(name, why)
-    for name in _STALE_COMPILER:
-        yield _unset(name, "the compilers come from the plan, through CC, CXX and CUDACXX")
-    if request.system == "windows":
-        if request.compiler.kind != "icx":
-            for name in _STALE_INTEL:
-                yield _unset(name, "stale Intel variables make CMake take another compiler")
-        for name in _STALE_MSVC:
-            yield _unset(name, "adds options to every compile or link")
+    windows = request.system == "windows"
+    for table, holds in (
+        (_STALE_EVERYWHERE, True),
+        (_STALE_TORCH, request.torch),
+        (_STALE_INTEL, windows and request.compiler.kind != "icx"),
+        (_STALE_MSVC, windows),
+    ):
+        for names, why in table.items() if holds else ():
+            yield from (_unset(name, why) for name in names.split())
 
 
 def _options(request: BuildRequest, options: Sequence[Resolved]) -> Iterable[VariableChange]:

@@ -459,7 +459,9 @@ def _gcc(wanted: BuildFile, machine: Machine, cuda: Version | None) -> Compiler:
         command = install_gcc(cuda) if cuda else "rekindle toolchain install gcc"
         raise MissingTool(message, hint=f"`{command}`, or add `--provision` to `rekindle build`")
     best = found[0]
-    return Compiler(kind=best.kind, cxx=best.path, c=_c_of(best.path), cuda_host=best.path, version=best.version)
+    folder, name = posixpath.split(best.path)
+    plain = posixpath.join(folder, name.replace("clang++", "clang").replace("g++", "gcc").replace("c++", "cc"))
+    return Compiler(kind=best.kind, cxx=best.path, c=plain, cuda_host=best.path, version=best.version)
 
 
 def _called(compiler: FoundCompiler, name: str) -> FoundCompiler | None:
@@ -467,11 +469,6 @@ def _called(compiler: FoundCompiler, name: str) -> FoundCompiler | None:
     every = (compiler.path, *compiler.also)
     path = next((path for path in every if name in (path, posixpath.basename(path))), None)
     return msgspec.structs.replace(compiler, path=path) if path else None
-
-
-def _c_of(cxx: str) -> str:
-    folder, name = posixpath.split(cxx)
-    return posixpath.join(folder, name.replace("clang++", "clang").replace("g++", "gcc").replace("c++", "cc"))
 
 
 def _msvc(wanted: BuildFile, machine: Machine, cuda: Version | None) -> Compiler:

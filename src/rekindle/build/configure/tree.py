@@ -177,13 +177,11 @@ def wanted_patches(request: BuildRequest, tools: Tools) -> dict[str, str]:
     return {patch.id: patch.hash for patch in found}
 
 
-def bring_patches(root: Path, request: BuildRequest, tools: Tools, before: tuple[str, ...]) -> tuple[str, ...]:
-    """The tree with exactly the wanted patches; `before` are those of the last time. The files that changed."""
+def bring_patches(root: Path, request: BuildRequest, tools: Tools, before: tuple[str, ...]) -> None:
+    """The tree with exactly the wanted patches; `before` are those of the last time."""
     now = wanted_patches(request, tools)
     chosen = patch_setting(request, tools)
-    changed: tuple[str, ...] = ()
     if set(before) - set(now):
-        changed = patches.undo(root, chosen).changed
+        patches.undo(root, chosen)
     if now:
-        changed += patches.apply(root, chosen, only=tuple(now)).changed
-    return changed
+        patches.apply(root, chosen, only=tuple(now))

@@ -104,16 +104,13 @@ class Linked(msgspec.Struct, frozen=True, kw_only=True):
 def linked(path: Path) -> Linked:
     with File(path) as source:
         if source.read(0, 2) == pe.MAGIC:
-            return _of_pe(pe.read(source))
+            image = pe.read(source)
+            later = (*(f"/DELAYLOAD:{name}" for name in image.delayed), "delayimp.lib") if image.delayed else ()
+            return Linked(needed=(*image.imports, *image.delayed), way=later)
         found = elf.read(source)
     ways = found.rpath or found.runpath
     tags = "--disable-new-dtags" if found.rpath else "--enable-new-dtags"
     return Linked(needed=found.needed, way=(f"-Wl,{tags}", *(f"-Wl,-rpath,{way}" for way in ways)))
-
-
-def _of_pe(found: pe.Pe) -> Linked:
-    later = (*(f"/DELAYLOAD:{name}" for name in found.delayed), "delayimp.lib") if found.delayed else ()
-    return Linked(needed=(*found.imports, *found.delayed), way=later)
 
 
 _SAID_BY_CL = ("/GR", "/EHsc", "/bigobj", "/FS", "/utf-8", "/Zc:__cplusplus")

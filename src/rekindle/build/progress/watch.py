@@ -299,7 +299,9 @@ def log_lines(now: Now, clock: str) -> list[str]:
     parts += _free(now) if now.total else []
     lines = ["  ".join(parts)]
     long = [job for job in now.running if job.seconds >= _LONG]
-    lines += [f"{'':<10}still {_doing(job)} {_name(job, 44)}, {_age(job)}" for job in long[:3]]
+    for job in long[:3]:
+        age = ", ".join(filter(None, (console.duration(job.seconds), _memory(job))))
+        lines.append(f"{'':<10}still {_doing(job)} {_name(job, 44)}, {age}")
     if not now.total and now.last_line:
         lines.append(f"{'':<10}{_cut(console.clean(now.last_line), 69)}")
     return lines
@@ -427,10 +429,6 @@ def _doing(job: RunningProgram) -> str:
 def _name(job: RunningProgram, room: int) -> str:
     name = console.clean(outputs.read(job.output).source if job.output else job.program or "a program")
     return name if len(name) <= room else "..." + name[-(room - 3) :]
-
-
-def _age(job: RunningProgram) -> str:
-    return ", ".join(filter(None, (console.duration(job.seconds), _memory(job))))
 
 
 def _cut(text: str, width: int) -> str:

@@ -198,9 +198,10 @@ def write_container(plan: Path, path: Path, *, base: str | None = None, rekindle
         raise UsageError(f"`{base[:60]}` is not the name of an image", hint="write it like `python:3.12-bookworm`")
     if path.exists() and not files.read_bytes(path).startswith(_CONTAINER_HEAD.encode()):
         raise UsageError(f"`{path}` already exists and was not written by Rekindle", hint="name another file")
+    python = wanted.python or ""
     made = ContainerFile(
         path=str(path),
-        base=base or f"python:{_image_python(wanted)}-bookworm",
+        base=base or f"python:{python if python.replace('.', '').isdigit() else '3.12'}-bookworm",
         copies=_copies(wanted, plan, path),
         tools=_tools(wanted, plans.read(plan).machine if request.is_plan(plan) else paths.architecture()),
     )
@@ -235,11 +236,6 @@ ENV PATH=/opt/rekindle/bin:$PATH REKINDLE_SHELF=/shelf CCACHE_DIR=/ccache
 FROM scratch
 COPY --from=build /shelf /
 """
-
-
-def _image_python(wanted: BuildFile) -> str:
-    named = wanted.python or ""
-    return named if named.replace(".", "").isdigit() else "3.12"
 
 
 def _copies(wanted: BuildFile, plan: Path, path: Path) -> tuple[str, ...]:

@@ -137,7 +137,7 @@ def bring(address: str, folder: Path) -> FactoryRecords | None:
     return records
 
 
-def fetch_wheel(address: str, folder: Path, job: ShelvedJob) -> Path:
+def fetch_wheel(address: str, folder: Path, job: ShelvedJob) -> None:
     """A wheel that was published, by its hash."""
     place = folder / "wheels" / store.file_name(job.wheel)
     if not place.is_file():
@@ -145,7 +145,6 @@ def fetch_wheel(address: str, folder: Path, job: ShelvedJob) -> Path:
         if records is None:
             raise NotFound(f"nothing of yours is published at {address}", hint="build the job that it needs first")
         fetch.download(f"{records.base}/{quote(job.wheel)}", place, sha256=job.sha256)
-    return place
 
 
 def records_of(address: str) -> FactoryRecords | None:

@@ -110,7 +110,9 @@ def intel(run: Run) -> tuple[FoundIntel, ...]:
     found: list[FoundIntel] = []
     root = run.env("MKLROOT")
     if root and run.exists(root):
-        found.append(FoundIntel(root=root, version=_version_of(root), found_by=("MKLROOT",)))
+        name = re.split(r"[\\/]", root.rstrip("\\/"))[-1]
+        version = Version(name) if _RELEASE.fullmatch(name) else None
+        found.append(FoundIntel(root=root, version=version, found_by=("MKLROOT",)))
     for base in _bases(run):
         folder = run.join(base, "mkl")
         found += [
@@ -133,11 +135,6 @@ def _bases(run: Run) -> list[str]:
     else:
         usual = "/opt/intel/oneapi"
     return list(dict.fromkeys([base.rstrip("\\/") for base in (named, usual) if base]))
-
-
-def _version_of(root: str) -> Version | None:
-    name = re.split(r"[\\/]", root.rstrip("\\/"))[-1]
-    return Version(name) if _RELEASE.fullmatch(name) else None
 
 
 _HEADER, _LIBRARY = "cblas.h", "libopenblas.so"

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_system_symbol, loaded_by, owner_of
 from rekindle.wheels.closure.linkage import Closure, LoadTime
-from rekindle.wheels.closure.walk import TorchLibraries, Walk, is_torch_symbol, matching, required, requirement_name
+from rekindle.wheels.closure.walk import Libraries, Walk, Walked, is_torch_symbol, matching, required, requirement_name
 
 _LIB = "torch/lib/"
 # Names of Python's own C API: the interpreter offers them, and no library that is linked.
@@ -23,23 +23,16 @@ class ElfWalk(Walk):
     system = "linux"
 
     def __init__(
-        self,
-        binaries: Sequence[Binary],
-        requires: Sequence[str],
-        elsewhere: Sequence[Mapping[str, Binary | None]],
-        *,
-        torch: bool,
-        extension: bool = False,
-        torch_here: TorchLibraries | None = None,
+        self, what: Walked, binaries: Sequence[Binary], requires: Sequence[str], elsewhere: Sequence[Libraries]
     ) -> None:
-        super().__init__(torch=torch, extension=extension, torch_here=torch_here)
+        super().__init__(what)
         self.requires = [requirement_name(line) for line in requires]
         self.elsewhere = elsewhere
         self.unknown: dict[str, bool] = {}
         self.on_driver: set[str] = set()
         self.loaded: dict[str, Binary] = {}
         linked = (found for found in binaries if found.elf is not None and found.elf.kind in ("library", "program"))
-        self.files = [found for found in linked if not (torch and found.name.startswith("torch/bin/"))]
+        self.files = [found for found in linked if not (what.torch and found.name.startswith("torch/bin/"))]
         self.by_path = {found.name: found for found in self.files}
         self.by_name: dict[str, list[Binary]] = {}
         for found in self.files:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rekindle.formats.binary import Binary
 from rekindle.knowledge.cuda.libraries import is_test_library, loaded_by, loaded_by_name, openmp_family, owner_of
 from rekindle.knowledge.cuda.library_packages import providers
 from rekindle.model.platform import WINDOWS
 from rekindle.wheels.closure.linkage import Closure, Duplicate, LoadTime, OutsideLibrary
-from rekindle.wheels.closure.walk import TorchLibraries, Walk, matching
+from rekindle.wheels.closure.walk import Libraries, Walk, Walked, matching
 
 _LIB = "torch/lib/"
-
-Places = Sequence[tuple[str, bool, Mapping[str, Binary | None]]]
 
 
 class PeWalk(Walk):
@@ -21,20 +19,17 @@ class PeWalk(Walk):
 
     def __init__(
         self,
+        what: Walked,
         binaries: Sequence[Binary],
-        elsewhere: Places,
-        *,
-        torch: bool,
-        extension: bool = False,
-        torch_here: TorchLibraries | None = None,
-        python: str | None = None,
+        elsewhere: Sequence[tuple[str, bool, Libraries]],
+        python: str | None,
     ) -> None:
-        super().__init__(torch=torch, extension=extension, torch_here=torch_here)
+        super().__init__(what)
         self.python = python
         self.elsewhere = elsewhere
         every = [found for found in binaries if found.pe]
         self.system_files = sorted(found.name for found in every if _is_no_packages(found.file))
-        self.files = [found for found in every if not torch or _is_loaded(found.name)]
+        self.files = [found for found in every if not what.torch or _is_loaded(found.name)]
         self.by_name: dict[str, list[Binary]] = {}
         for found in self.files:
             self.by_name.setdefault(found.file.lower(), []).append(found)
@@ -50,11 +45,12 @@ class PeWalk(Walk):
                 if target.name not in seen:
                     seen.add(target.name)
                     queue.append(target)
+        own = self.files if self.torch else []
         return self.closed(
             outside=tuple(self.outside[name] for name in sorted(self.outside)),
             duplicates=tuple(self._duplicates()),
             system_files=tuple(self.system_files),
-            tests=tuple(found.name for found in self.files if self.torch and _is_test(found)),
+            tests=tuple(f.name for f in own if f.name.lower().startswith(_LIB) and is_test_library(f.file, "windows")),
         )
 
     def _follow(self, found: Binary) -> list[Binary]:
@@ -180,7 +176,3 @@ def provider_pin(library: str, package: str | None, how: LoadTime, python: str |
     # Without the Python it is not known which version pip finds: pip chooses.
     sure = rows and (python is not None or not rows[0].pythons)
     return f"{package}=={rows[0].version}" if sure else package
-
-
-def _is_test(found: Binary) -> bool:
-    return found.name.lower().startswith(_LIB) and is_test_library(found.file, "windows")

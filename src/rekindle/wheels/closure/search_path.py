@@ -24,7 +24,7 @@ from rekindle.machine.python.environment import venv_config
 from rekindle.wheels.closure.elf import ElfWalk, run_folders
 from rekindle.wheels.closure.linkage import Closure
 from rekindle.wheels.closure.pe import PeWalk
-from rekindle.wheels.closure.walk import TorchLibraries, requirement_name
+from rekindle.wheels.closure.walk import TorchLibraries, Walked, requirement_name
 
 
 def windows_places(
@@ -167,14 +167,11 @@ def closure(
     package, whose DLLs in torch/lib are loaded eagerly. Of an extension, what torch brings is looked up in `against`.
     `python` (`cp311`) is the one that a package of the index must be there for.
     """
-    extension = not torch and _is_extension(binaries, requires)
+    what = Walked(torch, not torch and _is_extension(binaries, requires), against)
     if any(found.pe for found in binaries):
-        places = [(e.label, e.sure, e.libraries) for e in elsewhere]
-        windows = PeWalk(binaries, places, torch=torch, extension=extension, torch_here=against, python=python)
-        return windows.result()
+        return PeWalk(what, binaries, [(e.label, e.sure, e.libraries) for e in elsewhere], python).result()
     if any(found.elf for found in binaries):
-        libraries = [e.libraries for e in elsewhere]
-        return ElfWalk(binaries, requires, libraries, torch=torch, extension=extension, torch_here=against).result()
+        return ElfWalk(what, binaries, requires, [e.libraries for e in elsewhere]).result()
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,17 +17,23 @@ from rekindle.model.platform import Platform
 from rekindle.wheels.closure.linkage import Brought, Closure, Duplicate, LoadTime, MissingLibrary, Skew, WrongMachine
 
 _SHOWN = 20
+Libraries = Mapping[str, Binary | None]
+"""Of a folder, by name; None is one that could not be read."""
+
+
+class Walked(NamedTuple):
+    """`torch`: it is torch itself. `extension`: it is loaded into a process with torch, `torch_here` if it is known."""
+
+    torch: bool
+    extension: bool
+    torch_here: TorchLibraries | None
 
 
 class Walk:
-    """`torch`: it is torch itself. `extension`: it is loaded into a process with torch, `torch_here` if it is known."""
-
     system: str
 
-    def __init__(self, *, torch: bool, extension: bool = False, torch_here: TorchLibraries | None = None) -> None:
-        self.torch = torch
-        self.extension = extension
-        self.torch_here = torch_here
+    def __init__(self, what: Walked) -> None:
+        self.torch, self.extension, self.torch_here = what
         self.files: list[Binary] = []
         self.brought: dict[str, Brought] = {}
         self.missing: dict[str, MissingLibrary] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -191,26 +191,20 @@ def _of_package(
         against = _torch_beside(found.root)
     links = _closure(found, binaries, known, against)
     cuda = cuda_of(known) or cuda_linked(binaries)
-    read = _Read(
-        kind=found.kind,
-        name=found.name,
-        size=sum(found.files.values()),
-        binaries=binaries,
-        known=known,
-        parts=integrity.parts(found.files),
-        closure=links,
-        findings=[
-            *integrity.info_findings(found),
-            *integrity.record_findings(found),
-            *integrity.name_findings(found),
-            *integrity.startup_findings(found),
-            *integrity.header_findings(binaries),
-            *integrity.cpu_findings(binaries, known.cpu),
-            *identity.variant_findings(found, known.variant, binary.codes(binaries), cuda),
-            *(fit_findings(known, against, binaries) if against and links and links.brought else ()),
-        ],
-    )
-    return _answer(read, asked, kernels=kernels)
+    findings = [
+        *integrity.info_findings(found),
+        *integrity.record_findings(found),
+        *integrity.name_findings(found),
+        *integrity.startup_findings(found),
+        *integrity.header_findings(binaries),
+        *integrity.cpu_findings(binaries, known.cpu),
+        *identity.variant_findings(found, known.variant, binary.codes(binaries), cuda),
+        *(fit_findings(known, against, binaries) if against and links and links.brought else ()),
+        *(linkage.findings(links) if links else ()),
+    ]
+    own = {"kind": found.kind, "name": found.name, "size": sum(found.files.values())}
+    own["parts"] = integrity.parts(found.files)
+    return _answer(known, binaries, links, findings, asked, kernels=kernels, **own)
 
 
 def _torch_beside(root: Path) -> TorchLibraries | None:
@@ -251,80 +245,58 @@ def _of_file(
         raise BadInput(message, hint="name a `.whl`, a `.dll`, `.pyd` or `.so`, a folder such as site-packages/torch")
     if found.problem:
         raise BadInput(found.problem, hint="download or build the file again")
-    read = _Read(
-        kind=found.format,
-        name=found.name,
-        size=found.size,
-        binaries=[found],
-        known=identity.of_binaries([found]),
-        closure=closure_of([found], elsewhere=beside),
-        alone=True,
-        findings=integrity.header_findings([found]),
-    )
-    return _answer(read, asked, kernels=kernels)
+    links = closure_of([found], elsewhere=beside)
+    findings = [*integrity.header_findings([found]), *(linkage.findings(links, alone=True) if links else ())]
+    known, own = identity.of_binaries([found]), {"kind": found.format, "name": found.name, "size": found.size}
+    return _answer(known, [found], links, findings, asked, kernels=kernels, **own)
 
 
-class _Read(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read of a package, or of a library `alone`."""
-
-    kind: str
-    name: str
-    size: int
-    binaries: Sequence[Binary]
-    known: Identity
-    parts: dict[str, int] = {}
-    closure: Closure | None
-    findings: Sequence[Finding]
-    alone: bool = False
-
-
-def _answer(read: _Read, asked: Sequence[gpus.Match], *, kernels: bool) -> Inspection:
-    known, closure = read.known, read.closure
-    codes = binary.codes(read.binaries)
-    lists = {found.name: _kernels(found) for found in read.binaries} if kernels else {}
+def _answer(
+    known: Identity,
+    binaries: Sequence[Binary],
+    closure: Closure | None,
+    findings: Sequence[Finding],
+    asked: Sequence[gpus.Match],
+    *,
+    kernels: bool,
+    **more: Any,
+) -> Inspection:
+    """`more` is what it is called and how large it is."""
+    codes = binary.codes(binaries)
+    containers = {found.name: found.containers for found in binaries} if kernels else {}
     mine = own(codes)
     wanted = set(capabilities.known()) | {cap for match in asked for cap in match.capabilities}
     torch = Version.find(known.torch or "") if known.is_torch_package else None
     table = {card: {code.file: served(code, card, torch=torch) for code in codes} for card in sorted(wanted)}
     whole = {card: overall(files[c.file].coverage for c in mine) for card, files in table.items() if mine}
+    native = {card for card, answer in whole.items() if answer is Coverage.SERVES}
     return codec.like(
         Inspection,
         known,
-        kind=read.kind,
-        name=read.name,
-        size=read.size,
         min_driver=_drivers(known.cuda, full=False),
         full_driver=_drivers(known.cuda, full=True),
-        gpu_code=tuple(_file_code(code, table, lists.get(code.file, ()), counted=code in mine) for code in codes),
+        gpu_code=tuple(
+            codec.like(
+                FileCode,
+                code,
+                counted=code in mine,
+                coverage={str(card): files[code.file] for card, files in table.items()},
+                kernels=tuple(codec.like(Kernels, one, targets=one.targets) for one in containers.get(code.file, ())),
+            )
+            for code in codes
+        ),
         coverage={str(card): answer for card, answer in whole.items()},
-        serves=_names({card for card, answer in whole.items() if answer is Coverage.SERVES}),
+        serves=tuple(sorted({gpu.name for gpu in gpus.gpus() if gpu.official and gpu.capability in native})),
         by_jit=tuple(str(card) for card, files in table.items() if any(files[c.file].by_jit for c in mine)),
         cards=tuple(
             _card(match, card, {c.file: table[card][c.file] for c in mine})
             for match in asked
             for card in match.capabilities
         ),
-        parts=read.parts,
         closure=closure,
-        findings=(
-            *read.findings,
-            *(linkage.findings(closure, alone=read.alone) if closure else ()),
-            *integrity.vendor_findings([code.file for code in codes]),
-        ),
+        findings=(*findings, *integrity.vendor_findings([code.file for code in codes])),
+        **more,
     )
-
-
-def _kernels(found: Binary) -> tuple[Kernels, ...]:
-    return tuple(
-        Kernels(offset=one.offset, section=one.section, unit=one.unit, targets=one.targets) for one in found.containers
-    )
-
-
-def _file_code(
-    code: GpuCode, table: dict[Capability, dict[str, Served]], kernels: tuple[Kernels, ...], *, counted: bool
-) -> FileCode:
-    cover = {str(card): files[code.file] for card, files in table.items()}
-    return codec.like(FileCode, code, counted=counted, coverage=cover, kernels=kernels)
 
 
 def _card(match: gpus.Match, card: Capability, files: dict[str, Served]) -> CardCoverage:
@@ -336,10 +308,6 @@ def _card(match: gpus.Match, card: Capability, files: dict[str, Served]) -> Card
         by_jit=any(answer.by_jit for answer in files.values()),
         files=files,
     )
-
-
-def _names(served_cards: set[Capability]) -> tuple[str, ...]:
-    return tuple(sorted({gpu.name for gpu in gpus.gpus() if gpu.official and gpu.capability in served_cards}))
 
 
 def _drivers(cuda: Version | None, *, full: bool) -> dict[str, Version | None] | None:
@@ -403,7 +371,8 @@ def _target_held(found: Inspection, target: Target) -> Finding:
     ]
     if fewer:
         return warned("require", f"{target} is in every library, in `{fewer[0]}` in fewer places than other targets")
-    return passed("require", f"{target} is in {_every(len(own))} with GPU code")
+    every = "the one library" if len(own) == 1 else f"all {len(own)} libraries"
+    return passed("require", f"{target} is in {every} with GPU code")
 
 
 def _card_served(found: Inspection, card: CardCoverage) -> Finding:
@@ -419,10 +388,6 @@ def _card_served(found: Inspection, card: CardCoverage) -> Finding:
         return passed("gpu", f"{card.name} ({card.capability.sm}) is served {how}")
     text = "only some of its GPU code runs" if card.coverage is Coverage.PARTIAL else "none of its GPU code runs"
     return failed("gpu", f"{text} on {card.name} ({card.capability.sm})")
-
-
-def _every(count: int) -> str:
-    return "the one library" if count == 1 else f"all {count} libraries"
 
 
 def _lost(text: str) -> Finding:

@@ -30,6 +30,7 @@ from rekindle.knowledge.cuda.libraries import owner_of
 from rekindle.knowledge.gpu.capability import Coverage
 from rekindle.knowledge.gpu.gpu_code import sums
 from rekindle.model.card import Capability, Target
+from rekindle.model.platform import Platform
 from rekindle.wheels.closure import linkage
 from rekindle.wheels.closure.linkage import LoadTime, MissingLibrary
 from rekindle.wheels.closure.search_path import closure
@@ -51,28 +52,21 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-class LibraryPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a wheel keeps its libraries, and the platform that they must be for."""
-
-    folder: str
-    system: str
-    machine: str = "x86_64"
-
-
 def complete(
     binaries: Sequence[Binary],
     known: Identity,
-    place: LibraryPlace,
+    folder: str,
+    where: Platform,
     sources: Providers,
     *,
     exclude: Collection[str] = (),
     cards: Sequence[Capability] = (),
 ) -> Completion:
-    """Bring what is missing into the place's folder, then what that needs in turn, until the closure is closed.
+    """Bring what is missing into the folder where a wheel keeps its libraries, then what that needs in turn, until the
+    closure is closed; all of it for that platform.
 
     `cards` must be served by what is brought; without any, those count for which the wheel itself has code.
     """
-    folder, system = place.folder, place.system
     files = list(binaries)
     served_cards = tuple(cards) or own_cards(binaries)
     cuda = known.cuda or cuda_linked(binaries)
@@ -89,8 +83,8 @@ def complete(
             break
         for item in news:
             wanted = WantedLibrary(
-                system=system,
-                machine=place.machine,
+                system=where.system,
+                machine=where.arch,
                 python=known.python,
                 cuda=cuda,
                 cards=served_cards,
@@ -98,7 +92,7 @@ def complete(
             )
             excluded = any(fnmatch(item.library.lower(), word.lower()) for word in exclude)
             supply = None if excluded else sources.find(item.library, wanted)
-            absent[item.library.lower()] = _absence(item, system, excluded)
+            absent[item.library.lower()] = _absence(item, where.system, excluded)
             member = f"{folder}/{supply.library}" if folder and supply else supply.library if supply else ""
             if supply is None or member in supplies:
                 continue

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import platform
+import posixpath
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 from packaging.tags import Tag
@@ -22,10 +22,11 @@ from rekindle.formats.access import File
 from rekindle.formats.archive import Archive
 from rekindle.knowledge.cuda.libraries import owner_of
 from rekindle.knowledge.gpu import gpus
+from rekindle.model.platform import Platform
 from rekindle.wheels.inspect import identity
 from rekindle.wheels.inspect.identity import read_binaries
 from rekindle.wheels.repair import closure, rewrite
-from rekindle.wheels.repair.closure import Completion, LibraryPlace, complete
+from rekindle.wheels.repair.closure import Completion, complete
 from rekindle.wheels.repair.providers import Providers, Supply
 from rekindle.wheels.repair.rewrite import Contents
 from rekindle.wheels.tags import check_machine, file_name, library_folder, machine_of, place_of, system_of, wheel_tags
@@ -96,22 +97,25 @@ def repair(
         place = library_folder(archive, tags)
         found = None
         if wish:
-            sources = _sources(tags, wish, fetch=not dry_run)
+            here = machine_of(tags) == ("elf", platform.machine()) and sys.platform == "linux"
+            sources = Providers(wish.folders, index=wish.index, fetch=not dry_run, linked_here=here)
             ending.callback(sources.close)
-            found = _completed(_Changed(archive, tags, gone, given), place, wish, sources)
-        supplies = found.supplies if found else {}
-        added = (*(note for _, note in given.values()), *(_note(member, one) for member, one in supplies.items()))
+            found = _completed(archive, tags, gone, given, place, wish, sources)
+        supplies = {**given, **(found.supplies if found else {})}
+        added = tuple(
+            codec.like(Added, one, member=member, replaced=member in given and member in archive.members)
+            for member, one in supplies.items()
+        )
         findings = found.findings if found else ()
         if dry_run:
             kept = len(archive.members) - len(gone)
             return Repair(wheel=wheel.name, added=added, removed=gone, kept=kept, findings=findings)
-        contents: dict[str, Contents] = {member: path for member, (path, _) in given.items()}
-        contents |= {member: one.contents for member, one in supplies.items() if one.contents is not None}
-        if found and supplies and (machine_of(tags) or ("", ""))[0] == "elf":
+        contents = {member: one.contents for member, one in supplies.items() if one.contents is not None}
+        if found and found.supplies and (machine_of(tags) or ("", ""))[0] == "elf":
             scratch = ending.enter_context(files.scratch("repair"))
             contents |= closure.run_paths(archive, place, contents, found.wanted_by, scratch)
         if contents:
-            contents |= _papers(archive, info, contents, given, supplies)
+            contents |= _papers(archive, info, contents, supplies)
         done = rewrite.rewrite(archive, target, add=contents, remove=gone)
     findings = (*_record_findings(done.hashed), *findings)
     return codec.like(Repair, done, wheel=wheel.name, output=done.path, added=added, findings=findings)
@@ -138,60 +142,53 @@ def pack(root: Path, folder: Path, *, dry_run: bool = False) -> Repair:
     return Repair(wheel=target.name, output=done.path, size=done.size, kept=len(names))
 
 
-def _additions(archive: Archive, tags: Collection[Tag], words: Sequence[str]) -> dict[str, tuple[Path, Added]]:
+def _additions(archive: Archive, tags: Collection[Tag], words: Sequence[str]) -> dict[str, Supply]:
+    """The files that were named, by their members."""
     found = {}
     for word in words:
         path, member = _split(word)
-        if not member:
-            folder = library_folder(archive, tags)
-            member = f"{folder}/{path.name}" if folder else path.name
-        version = None
+        member = member or posixpath.join(library_folder(archive, tags), path.name)
+        read = None
         with File(path) as file:
             size = file.size
-            if binary.is_binary(path.name):
-                read = binary.read(file)
+            if binary.is_binary(path.name) or binary.is_binary(member):
+                read = msgspec.structs.replace(binary.read(file, symbols=True), name=member)
                 if read.problem:
                     raise BadInput(read.problem, hint="download or build the file again")
                 check_machine(read, tags)
-                version = read.pe.file_version if read.pe else None
         owner = owner_of(member.rpartition("/")[2], system_of(tags))
         if owner and owner.bundle == "no":
             raise UsageError(f"`{path.name}` is {owner.note}: it is never bundled", hint=owner.where)
-        replaced = member in archive.members
-        licence = owner.licence if owner else None
-        note = Added(member=member, size=size, origin=str(path), version=version, licence=licence, replaced=replaced)
-        found[member] = (path, note)
+        found[member] = Supply(
+            library=path.name,
+            origin=str(path),
+            size=size,
+            contents=path,
+            binary=read,
+            version=read.pe.file_version if read and read.pe else None,
+            licence=owner.licence if owner else None,
+        )
     return found
 
 
-class _Changed(NamedTuple):
-    """A wheel, and what is taken out of it and put into it."""
-
-    archive: Archive
-    tags: Collection[Tag]
-    gone: Collection[str]
-    given: Mapping[str, tuple[Path, Added]]
-
-
-def _sources(tags: Collection[Tag], wish: RepairWish, *, fetch: bool) -> Providers:
-    here = machine_of(tags) == ("elf", platform.machine()) and sys.platform == "linux"
-    return Providers(wish.folders, index=wish.index, fetch=fetch, linked_here=here)
-
-
-def _completed(changed: _Changed, folder: str, wish: RepairWish, sources: Providers) -> Completion:
-    archive, tags, gone, given = changed
+def _completed(
+    archive: Archive,
+    tags: Collection[Tag],
+    gone: Collection[str],
+    given: Mapping[str, Supply],
+    folder: str,
+    wish: RepairWish,
+    sources: Providers,
+) -> Completion:
     made = machine_of(tags)
     whole = package.Wheel(archive)
     binaries = read_binaries(whole)
     known = identity.identify(whole, binaries)
     binaries = [found for found in binaries if found.name not in gone and found.name not in given]
-    for member, (path, _) in given.items():
-        if binary.is_binary(member):
-            with File(path, member) as file:
-                binaries.append(binary.read(file, symbols=True))
+    binaries += [one.binary for one in given.values() if one.binary]
     cards = gpus.capabilities_of(wish.cards)
-    place = LibraryPlace(folder=folder, system=system_of(tags), machine=made[1] if made else "x86_64")
-    found = complete(binaries, known, place, sources, exclude=wish.exclude, cards=cards)
+    where = Platform(system_of(tags), made[1] if made else "x86_64")
+    found = complete(binaries, known, folder, where, sources, exclude=wish.exclude, cards=cards)
     if made and made[0] == "elf":
         every = [*binaries, *(one.binary for one in found.supplies.values() if one.binary)]
         found = msgspec.structs.replace(found, findings=(*found.findings, *closure.floor_findings(every, tags)))
@@ -199,32 +196,18 @@ def _completed(changed: _Changed, folder: str, wish: RepairWish, sources: Provid
 
 
 def _papers(
-    archive: Archive,
-    info: str,
-    contents: Mapping[str, Contents],
-    given: Mapping[str, tuple[Path, Added]],
-    supplies: Mapping[str, Supply],
+    archive: Archive, info: str, contents: Mapping[str, Contents], supplies: Mapping[str, Supply]
 ) -> dict[str, Contents]:
     """The bill of materials, and the licences of what came from other packages."""
     fields = package.headers(package.Wheel(archive), "METADATA")
     project, version = (fields.get(key, ["?"])[0] for key in ("Name", "Version"))
     papers: dict[str, Contents] = {}
-    parts = []
-    for member in (*given, *supplies):
-        supply = supplies.get(member)
-        note: msgspec.Struct = supply or given[member][1]
-        source = contents[member]
-        for name, text in supply.licences.items() if supply and supply.package else ():
-            papers[f"{info}/licenses/bundled/{supply.package if supply else ''}/{name}"] = text
-        origin = supply.origin if supply and supply.package else source.name if isinstance(source, Path) else "given"
-        digest = rewrite.sha256(source).hexdigest()
-        parts.append(codec.like(MaterialPart, note, member=member, sha256=digest, origin=origin))
-    papers[f"{info}/sboms/rekindle.cdx.json"] = render_sbom(project, version, parts)
+    for supply in supplies.values():
+        for name, text in supply.licences.items() if supply.package else ():
+            papers[f"{info}/licenses/bundled/{supply.package}/{name}"] = text
+    components = [_component(member, contents[member], supplies[member]) for member in sorted(supplies)]
+    papers[f"{info}/sboms/rekindle.cdx.json"] = render_sbom(project, version, components)
     return papers
-
-
-def _note(member: str, supply: Supply) -> Added:
-    return Added(member=member, size=supply.size, origin=supply.origin, version=supply.version, licence=supply.licence)
 
 
 def _split(word: str) -> tuple[Path, str]:
@@ -270,17 +253,7 @@ def _record_findings(hashed: Sequence[str]) -> list[Finding]:
     ]
 
 
-class MaterialPart(msgspec.Struct, frozen=True, kw_only=True):
-    member: str
-    sha256: str
-    origin: str
-    version: str | None = None
-    licence: str | None = None
-    package: str | None = None
-    package_version: str | None = None
-
-
-def render_sbom(project: str, version: str, parts: Sequence[MaterialPart]) -> bytes:
+def render_sbom(project: str, version: str, components: Sequence[Mapping[str, object]]) -> bytes:
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -295,28 +268,29 @@ def render_sbom(project: str, version: str, parts: Sequence[MaterialPart]) -> by
                 "purl": f"pkg:pypi/{project}@{version}",
             },
         },
-        "components": [_component(part) for part in sorted(parts, key=lambda part: part.member)],
+        "components": components,
     }
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
-def _component(part: MaterialPart) -> dict[str, object]:
+def _component(member: str, contents: Contents, supply: Supply) -> dict[str, object]:
+    named = contents.name if isinstance(contents, Path) else "given"
     found: dict[str, object] = {
         "type": "library",
-        "bom-ref": part.member,
-        "name": part.member.rpartition("/")[2],
-        "hashes": [{"alg": "SHA-256", "content": part.sha256}],
+        "bom-ref": member,
+        "name": member.rpartition("/")[2],
+        "hashes": [{"alg": "SHA-256", "content": rewrite.sha256(contents).hexdigest()}],
         "properties": [
-            {"name": "rekindle:member", "value": part.member},
-            {"name": "rekindle:origin", "value": part.origin},
+            {"name": "rekindle:member", "value": member},
+            {"name": "rekindle:origin", "value": supply.origin if supply.package else named},
         ],
     }
-    if part.version:
-        found["version"] = part.version
-    if part.licence:
-        found["licenses"] = [{"license": {"name": part.licence}}]
-    if part.package and part.package_version:
-        found["purl"] = f"pkg:pypi/{part.package}@{part.package_version}"
+    if supply.version:
+        found["version"] = supply.version
+    if supply.licence:
+        found["licenses"] = [{"license": {"name": supply.licence}}]
+    if supply.package and supply.package_version:
+        found["purl"] = f"pkg:pypi/{supply.package}@{supply.package_version}"
     return found
 
 

@@ -12,7 +12,7 @@ import io
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ def rewrite(
     hashed: list[str] = []
     with files.replacing(target) as stream:
         writer = Writer(stream)
-        new = _Squeezing(add, target.parent)
+        new = _squeezing(add, target.parent)
         # Metadata goes to the end of the file, as the wheel format recommends: it can then be read first.
         for inside in (False, True):
             for member in kept:
@@ -176,31 +176,24 @@ def sha256(contents: Contents) -> Any:
     return sha
 
 
-class _Squeezing:
-    """Compresses the new files in the background while the old ones are copied."""
-
-    def __init__(self, add: Mapping[str, Contents], folder: Path) -> None:
-        pool = ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
-        self._futures = {
-            name: pool.submit(_squeezed, name, contents, folder)
-            for name, contents in sorted(add.items())
-            if not isinstance(contents, FromWheel)
-        }
-        pool.shutdown(wait=False)
-
-    def result(self, name: str) -> Squeezed:
-        return self._futures.pop(name).result()
+def _squeezing(add: Mapping[str, Contents], folder: Path) -> dict[str, Future[Squeezed]]:
+    """The new files, compressed in the background while the old ones are copied."""
+    pool = ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
+    given = ((name, contents) for name, contents in sorted(add.items()) if not isinstance(contents, FromWheel))
+    made = {name: pool.submit(_squeezed, name, contents, folder) for name, contents in given}
+    pool.shutdown(wait=False)
+    return made
 
 
 def _squeezed(name: str, contents: Path | bytes, folder: Path) -> Squeezed:
     return squeeze(name, chunks(contents), mode=0o755 if ".so" in name else 0o644, folder=folder)
 
 
-def _put(writer: Writer, name: str, contents: Contents, new: _Squeezing) -> tuple[str, str, int]:
+def _put(writer: Writer, name: str, contents: Contents, new: dict[str, Future[Squeezed]]) -> tuple[str, str, int]:
     if isinstance(contents, FromWheel):
         _copy(writer, contents.archive, contents.member, name)
         return name, spelled(sha256(contents).digest()), contents.member.size
-    return _line(writer.add(new.result(name)))
+    return _line(writer.add(new.pop(name).result()))
 
 
 def _line(member: Member) -> tuple[str, str, int]:

@@ -371,12 +371,11 @@ def label(wheel: Path, folder: Path, *, dry_run: bool = False) -> Repair:
             lacks = "which CUDA it was built with is not known, so its label asks for no driver"
             findings.append(warned("repair.variant", lacks))
         added = (Added(member=member, size=len(data), origin="its own GPU code", replaced=member in archive.members),)
+        planned = Repair(wheel=wheel.name, added=added, kept=len(archive.members), findings=tuple(findings))
         if dry_run:
-            return Repair(wheel=wheel.name, added=added, kept=len(archive.members), findings=tuple(findings))
+            return planned
         done = rewrite.rewrite(archive, target, add={member: data})
-    return Repair(
-        wheel=wheel.name, output=done.path, size=done.size, kept=done.kept, added=added, findings=tuple(findings)
-    )
+    return msgspec.structs.replace(planned, output=done.path, size=done.size, kept=done.kept)
 
 
 def _label_name(values: tuple[str, ...], line: str) -> str:

@@ -311,7 +311,7 @@ def _add(folder: Path, wheel: Path, how: Addition) -> ShelvedWheel:
             work = made.enter_context(files.scratch("shelf", folder))
         store.copy(wheel, own := work / store.file_name(wheel.name))
         known, code, linked, reading = inspect_with_code(own, hashed=True)
-        store.project_name(known.project or "", read_name(wheel.name).project)
+        store.check_project(known.project or "", read_name(wheel.name).project)
         if how.fits:
             how.fits(known)
         verification = checked(

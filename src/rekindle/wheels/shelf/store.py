@@ -60,8 +60,8 @@ def file_name(file: str) -> str:
     return file
 
 
-def project_name(stated: str, file_project: str) -> str:
-    """The name that METADATA states, if it is one by the packaging rules and the same as in the file name."""
+def check_project(stated: str, file_project: str) -> None:
+    """An error unless the name that METADATA states is one by the packaging rules and the same as in the file name."""
     try:
         canonical = canonicalize_name(stated, validate=True)
     except InvalidName:
@@ -71,7 +71,6 @@ def project_name(stated: str, file_project: str) -> str:
     if canonical != file_project:
         message = f"METADATA says `Name: {stated[:80]}`, the file name says `{file_project}`"
         raise BadInput(message, hint="build it again, or give it back its file name")
-    return stated
 
 
 def read_entry(path: Path) -> ShelvedWheel:

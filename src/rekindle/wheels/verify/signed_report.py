@@ -149,11 +149,10 @@ def field_report(done: Verification, *, driver: Version | None, made_at: str) ->
     return codec.from_builtins(codec.with_texts(codec.to_builtins(report), redact), FieldReport)
 
 
-def write_share(done: Verification, place: Path) -> FieldReport:
+def write_share(done: Verification, place: Path) -> None:
     seen = graphics()
     report = field_report(done, driver=seen.driver.version if seen.driver else None, made_at=date.today().isoformat())
     files.write_text(place, codec.to_json(report) + "\n")
-    return report
 
 
 def _shared(check: NumberedCheck) -> SharedCheck:

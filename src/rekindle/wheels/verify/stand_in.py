@@ -12,7 +12,7 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -87,8 +87,7 @@ def stand_in(subject: Path | None, request: StandInRequest) -> StandIn:
         code = reading.own_code(opened)
         old = _old_target(code, request.gpu)
         here = max((trial.cards_here()), key=lambda card: card.capability, default=None) if request.run else None
-        lines, results = _lines(opened, code, old, here, request, wheel=wheel, home=home)
-    plain, masked = results
+        lines, (plain, masked) = _lines(_Tried(opened, code, old, request, wheel, home), here)
     return StandIn(
         subject=wheel.name if wheel else str(home.environment.root if home else subject),
         sha256=sha256_of(wheel) if wheel else None,
@@ -105,46 +104,43 @@ def stand_in(subject: Path | None, request: StandInRequest) -> StandIn:
     )
 
 
-def _lines(
-    opened: Package,
-    code: OwnCode,
-    old: Target,
-    here: NamedCard | None,
-    request: StandInRequest,
-    *,
-    wheel: Path | None,
-    home: TorchHome | None,
-) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
-    refused = reading.refusal(code, old, here.capability if here else _NEWEST)
+class _Tried(NamedTuple):
+    """What is tried for which old card: a `wheel`, or the torch of a `home`."""
+
+    opened: Package
+    code: OwnCode
+    old: Target
+    request: StandInRequest
+    wheel: Path | None
+    home: TorchHome | None
+
+
+_Shown = tuple[list[Finding], tuple[RunResult | None, RunResult | None]]
+
+
+def _lines(tried: _Tried, here: NamedCard | None) -> _Shown:
+    refused = reading.refusal(tried.code, tried.old, here.capability if here else _NEWEST)
     if refused is not None:
-        return [refused, *_static(opened, code, old, request)], (None, None)
+        return [refused, *_static(tried)], (None, None)
     if here is None:
         asked = "not run: only static checks were requested"
-        text = "there is no NVIDIA card here to run it on" if request.run else asked
-        static = _static(opened, code, old, request)
-        return [unverified("operators", text), *static], (None, None)
+        text = "there is no NVIDIA card here to run it on" if tried.request.run else asked
+        return [unverified("operators", text), *_static(tried)], (None, None)
     # Reading all kernels of a torch takes minutes, in which the card need not wait.
     with ThreadPoolExecutor(max_workers=1) as pool:
-        reads = pool.submit(_static, opened, code, old, request)
-        ran, results = _on_card(opened, code, old, request, wheel=wheel, home=home)
+        reads = pool.submit(_static, tried)
+        ran, results = _on_card(tried)
         return [*ran, *reads.result()], results
 
 
-def _on_card(
-    opened: Package,
-    code: OwnCode,
-    old: Target,
-    request: StandInRequest,
-    *,
-    wheel: Path | None,
-    home: TorchHome | None,
-) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
-    place = TrialSetup(wheel=wheel, home=home, python=request.python, torch=request.against)
+def _on_card(tried: _Tried) -> _Shown:
+    request = tried.request
+    place = TrialSetup(wheel=tried.wheel, home=tried.home, python=request.python, torch=request.against)
     with trial.environment(place) as made, files.scratch("stand-in") as folder:
         if made.python is None:
             return [made.finding], (None, None)
-        setup = codec.like(StandInSetup, request, python=made.python, folder=folder, torch=_is_torch(opened))
-        ran, results = _run(setup, old, _places(code, made.python))
+        setup = codec.like(StandInSetup, request, python=made.python, folder=folder, torch=_is_torch(tried.opened))
+        ran, results = _run(setup, tried.old, _places(tried.code, made.python))
         if request.old_driver is not None and setup.torch:
             ran.append(runs.with_old_driver(setup, request.old_driver))
         return ran, results
@@ -172,9 +168,7 @@ def _package_folders(python: Path) -> tuple[Path, ...]:
     return tuple(inner for folder in folders for inner in (folder, folder / "torch"))
 
 
-def _run(
-    setup: StandInSetup, old: Target, places: tuple[PtxPlace, ...]
-) -> tuple[list[Finding], tuple[RunResult | None, RunResult | None]]:
+def _run(setup: StandInSetup, old: Target, places: tuple[PtxPlace, ...]) -> _Shown:
     if not setup.torch and setup.trial is None:
         text = "this wheel is not torch, and no trial was given: nothing was run"
         return [unverified("operators", text)], (None, None)
@@ -318,7 +312,8 @@ def _nvrtc_line(plain: RunResult, masked: RunResult | None, old: Target) -> Find
     return passed("nvrtc", f"NVRTC compiled {compiled} kernels for {old.capability.sm}, and they ran as {old}")
 
 
-def _static(opened: Package, code: OwnCode, old: Target, request: StandInRequest) -> list[Finding]:
+def _static(tried: _Tried) -> list[Finding]:
+    opened, code, old, request, *_ = tried
     kernels, unreadable = reading.readable(opened, code, old)
     limits = capabilities.launch_limits(old.capability)
     facts = capabilities.facts(old.capability)

@@ -132,26 +132,19 @@ def facts(environment: TrialRun) -> list[TrialAnswer]:
     return _answers(said, lines, ("import", "cpu", "numpy"))
 
 
-def imported(environment: TrialRun, modules: Sequence[str]) -> list[TrialAnswer]:
-    """Of a wheel that is not torch: can what it brings be imported?"""
-    said = _ask(environment, ["import", *modules], timeout=300.0)
-    return _answers(said, lines_of(said.out), ("import",))
-
-
 def on_card(environment: TrialRun, index: int, names: Sequence[str]) -> list[TrialAnswer]:
     """Every GPU check on one card, in a process of its own: a crash ends the checks of this card only."""
     # Compiled PTX that the driver keeps from an earlier run would hide how long a card that is served by JIT waits.
     kept = {} if environment.jit_cache else {"CUDA_CACHE_DISABLE": "1"}
-    said = _ask(environment, ["card", str(index)], timeout=600.0, **kept)
-    answers = _answers(said, lines_of(said.out), names)
+    answers = answers_of(environment, ["card", str(index)], names, timeout=600.0, **kept)
     return [_with_jit(environment, index, answer) if answer.id == "launch" else answer for answer in answers]
 
 
 def answers_of(
-    environment: TrialRun, words: Sequence[str], names: Sequence[str], *, timeout: float
+    environment: TrialRun, words: Sequence[str], names: Sequence[str], *, timeout: float, **more: str
 ) -> list[TrialAnswer]:
-    """The answers of one process that was asked for these checks."""
-    said = _ask(environment, words, timeout=timeout)
+    """The answers of one process that was asked for these checks, with `more` variables."""
+    said = _ask(environment, words, timeout=timeout, **more)
     return _answers(said, lines_of(said.out), names)
 
 
