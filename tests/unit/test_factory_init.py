@@ -175,8 +175,8 @@ def test_a_second_time_renews_and_keeps_what_was_changed(project: Path, monkeypa
     matrix, page = project / "matrix.toml", project / "README.md"
     text = matrix.read_text(encoding="utf-8").replace("6.1;7.0;7.5;8.0;8.6;9.0", "6.1")
     matrix.write_text(text, encoding="utf-8")
-    seen = rekindle_command("factory", "init", ".", *SAID)
-    assert seen.code == 0 and matrix.read_text(encoding="utf-8") == text, seen.err
+    seen = rekindle_command("factory", "init", ".", *SAID[:2])
+    assert seen.code == 0 and matrix.read_text(encoding="utf-8") == text, "the terms were accepted, the file says"
     assert all("-sm61-" in name for name in _jobs(project)) and not (project / "FACTORY.md").exists()
     page.write_text(page.read_text(encoding="utf-8").replace("wheel factory", "factory of mine"), encoding="utf-8")
     matrix.write_text(text.replace('"6.1"', '"7.0"'), encoding="utf-8")

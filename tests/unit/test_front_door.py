@@ -247,6 +247,9 @@ def test_in_an_environment_of_uvs_the_line_is_for_uv(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     venv.create(tmp_path / ".venv", with_pip=False, symlinks=os.name != "nt")
     assert "    uv pip install torch==" in rekindle_command("plan", "--gpu", "RTX 4090").out, "in the project's folder"
+    own, other = f"3.{sys.version_info.minor}", "3.13" if sys.version_info.minor != 13 else "3.12"
+    assert "    uv pip install torch==" in rekindle_command("plan", "--gpu", "RTX 4090", "--python", own).out
+    assert "    pip install torch==" in rekindle_command("plan", "--gpu", "RTX 4090", "--python", other).out
     (tmp_path / ".venv").rename(tmp_path / "env")
     assert "    pip install torch==" in rekindle_command("plan", "--gpu", "RTX 4090").out, "uv does not find that one"
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "env"))

@@ -184,22 +184,25 @@ def exclude(leading: str, others: Iterable[str], *, hint: str | None = None) -> 
 _SITES = ("lib/python3*/site-packages", "Lib/site-packages")
 
 
-def python_of_this_folder() -> str | None:
-    """The version of the Python that an application's folder has: from here on the printed pip is that one's."""
+def python_of_this_folder(wanted: str | None = None) -> str | None:
+    """The version of the Python that an application's folder has: from here on the printed pip is that one's.
+
+    Nothing is told of another than the one that is `wanted`.
+    """
     there = [Path(name).resolve() for name in paths.BROUGHT_PYTHONS if Path(name).is_dir()]
     if active := os.environ.get("VIRTUAL_ENV"):
         every = [site for each in _SITES for site in Path(active).glob(each)]
         if every and not any((site / "pip").is_dir() for site in every):
-            tell_pip("uv", "pip")  # uv made it without one
+            tell_pip(uv=True)  # uv made it without one
     if set(there) <= {Path(sys.prefix).resolve()}:
         return None  # what reads environments takes a while to import
     from rekindle.machine.python.environment import beside
 
     found = beside()
-    if found is None:
+    if found is None or wanted not in (None, found.version):
         return None
     console.say(f"for the Python of this folder, `{found.program}`")
-    tell_pip(*((own.shown(Path(found.program)), "-m", "pip") if found.pip else ("uv", "pip")))
+    tell_pip(own.shown(Path(found.program)), uv=found.pip is None)
     return found.version
 
 

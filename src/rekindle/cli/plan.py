@@ -97,9 +97,10 @@ def command(**given: Any) -> int:
         from rekindle.stack import plan as lock
 
         lock.expect_place(asked_for.output)
-    elsewhere = options.given("system", "arch", "python", "machines", "folder") or asked_for.form == "dockerfile"
+    elsewhere = options.given("system", "arch", "machines", "folder") or asked_for.form == "dockerfile"
     if not elsewhere:
-        asked_for = msgspec.structs.replace(asked_for, python=options.python_of_this_folder())
+        there = options.python_of_this_folder(asked_for.python)
+        asked_for = msgspec.structs.replace(asked_for, python=asked_for.python or there)
     situation = asked_for.situation()
     if asked_for.program is not None:
         return _program(asked_for.program, situation, asked_for.as_json)

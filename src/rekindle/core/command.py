@@ -53,10 +53,10 @@ _told: Shell | None = None
 _pip: tuple[Piece, ...] = ("pip",)
 
 
-def tell_pip(*words: Piece) -> None:
-    """What calls the pip that is meant where no Python is named; without words that of the active environment."""
+def tell_pip(python: Piece | None = None, *, uv: bool = False) -> None:
+    """Whose pip is meant where no Python is named: that of this one, uv's own, or that of the active environment."""
     global _pip
-    _pip = words or ("pip",)
+    _pip = ("uv", "pip") if uv else ("pip",) if python is None else (python, "-m", "pip")
 
 
 def tell_shell(shell: Shell | None) -> None:

@@ -97,7 +97,9 @@ def init(
     settings = ExportSettings(cores=CORES, limit=350, site=True, rekindle=rekindle, accept_licence=True, by_hand=True)
     made = exported(plan, settings)
     flow = write.workflow(made, name="factory", then={"publish": _publish(settings)})
-    if made.needs_toolchains and not accept():
+    flows = folder / WORKFLOW
+    before = files.read_bytes(flows, limit=_LIMIT) if write.ours(flows) else b""
+    if made.needs_toolchains and b"install --accept-licence" not in before and not accept():
         message = "the runners install CUDA by NVIDIA's terms, and nobody has accepted them"
         raise UsageError(message, hint="read docs.nvidia.com/cuda/eula, then add `--accept-licence`")
     steps = (*(() if matrix else (_PYTORCH if text is ORPHANS else _LOOK,)), *_steps(made))
