@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 
 from rekindle.build import env_command
+from rekindle.build.configure.compiler_cache import CacheUse
+from rekindle.core import codec
+from rekindle.core.errors import BadInput
+from rekindle.extension import build as extension_build
+from rekindle.machine.model import Machine
+from rekindle.toolchain.model import Part
 
 posix = pytest.mark.skipif(os.name == "nt", reason="the programs of these tests are scripts of sh")
 
@@ -28,3 +34,18 @@ def test_a_shell_is_not_taken_from_where_one_stands(
     monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
     env_command.open_shell(env_command.EnvCommand(plan=tmp_path / "b.toml"), tell=lambda text: None)
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("digits", [40, 400, 5000])
+@pytest.mark.parametrize("kind", [CacheUse, Machine, Part, dict[str, int]])
+def test_a_number_is_one_that_can_be_reckoned_with(digits: int, kind: type) -> None:
+    """A size of four hundred digits ended `shelf list`, `doctor --machine`, `report` and `toolchain install` alike."""
+    for text in ('{"size": %s}', '{"x": [{"hits": -%s}]}'):
+        with pytest.raises(BadInput):
+            codec.from_json(text % ("9" * digits), kind)
+    with pytest.raises(BadInput):
+        codec.from_toml(f"size = {'9_' * digits}9", kind)
+    assert codec.from_json(f'{{"a": {2**64 - 1}, "{"9" * digits}": 1}}', dict[str, int])["a"] == 2**64 - 1
+
+    machine = Machine(os="linux", arch="x86_64")
+    assert extension_build.jobs(machine, {"MAX_JOBS": "9" * digits}) == extension_build.jobs(machine, {})
