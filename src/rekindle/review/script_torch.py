@@ -130,12 +130,12 @@ def by_conda(found: Install, asks: Wanted | None, base: ScriptTorch) -> ScriptTo
         None,
     )
     # `dgl-cuda10.2` comes with the CUDA of its name.
-    beside = next((match for name in named if (match := re.search(r"-cuda-?(\d+)[.-](\d+)$", name))), None)
+    beside = next((match for name in named if (match := re.search(r"-cuda-?(\d{1,9})[.-](\d{1,9})$", name))), None)
     if line is None and beside is not None:
         line = CudaLine(Version(f"{beside[1]}.{beside[2]}")).name
     if "cpuonly" in named or asks.name == "pytorch-cpu" or re.match(r"\*?cpu", asks.build):
         line = CPU
-    built = re.search(r"cuda(\d\d)(\d)|cuda(\d+\.\d)", asks.build)
+    built = re.search(r"cuda(\d\d)(\d)|cuda(\d{1,9}\.\d)", asks.build)
     if built and line is None:
         line = CudaLine(Version(built[3] or f"{built[1]}.{built[2]}")).name
     exact = exact_version(asks.requirement)
