@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from rekindle.build import env_command
 from rekindle.build.configure.compiler_cache import CacheUse
-from rekindle.core import codec
+from rekindle.core import codec, python
 from rekindle.core.errors import BadInput
 from rekindle.extension import build as extension_build
+from rekindle.fleet import scheduler, worker
 from rekindle.machine.model import Machine
 from rekindle.toolchain.model import Part
 
@@ -49,3 +51,15 @@ def test_a_number_is_one_that_can_be_reckoned_with(digits: int, kind: type) -> N
 
     machine = Machine(os="linux", arch="x86_64")
     assert extension_build.jobs(machine, {"MAX_JOBS": "9" * digits}) == extension_build.jobs(machine, {})
+
+
+def test_a_worker_leaves_no_password_of_its_cache_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it was told lay in `worker.json`, which every user of the machine could read."""
+    monkeypatch.setattr(scheduler, "secured", lambda *given: None)
+    said = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_bytes(sys.stdin.buffer.read())"
+    monkeypatch.setattr(python, "own", lambda *words: [sys.executable, "-c", said, str(tmp_path / "told")])
+    folder = tmp_path / "worker"
+    told = worker.WorkerSettings(scheduler="tls://x:1", folder=str(folder), name="x", cache="redis://me:Xyz123pw@h/0")
+    assert worker.serve(told, print) == 0
+    assert codec.from_json((tmp_path / "told").read_bytes(), worker.WorkerSettings) == told
+    assert not list(folder.iterdir())
