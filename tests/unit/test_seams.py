@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from rekindle.build import env_command
@@ -14,6 +17,8 @@ from rekindle.core import codec, python
 from rekindle.core.errors import BadInput
 from rekindle.extension import build as extension_build
 from rekindle.fleet import scheduler, worker
+from rekindle.knowledge import tables, updates
+from rekindle.knowledge.torch import options, releases
 from rekindle.machine.model import Machine
 from rekindle.toolchain.model import Part
 
@@ -63,3 +68,35 @@ def test_a_worker_leaves_no_password_of_its_cache_on_the_disk(tmp_path: Path, mo
     assert worker.serve(told, print) == 0
     assert codec.from_json((tmp_path / "told").read_bytes(), worker.WorkerSettings) == told
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("lie", ["--index-url=http://127.0.0.1:9", "-chttp://127.0.0.1:9", "@http://127.0.0.1:9/x.whl"])
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("cuda/toolkit_packages.json", lambda row, lie: row["components"].update(nvcc=[lie])),
+        ("torch/conda_extensions.json", lambda row, lie: row.update(name=lie)),
+        ("torch/conda_extensions.json", lambda row, lie: row.update(version=lie)),
+        ("torch/conda_forge.json", lambda row, lie: row.update(torch=lie)),
+        ("torch/companions.json", lambda row, lie: row.update(version=lie)),
+        ("torch/torch_releases.json", lambda row, lie: row["variants"][0].update(name=lie)),
+        ("cuda/mathlibs.json", lambda row, lie: row.update(package=lie)),
+        ("cuda/cudnn.json", lambda row, lie: row["packages"].update({lie: ["linux"]})),
+    ],
+)
+def test_no_row_of_a_bundle_is_an_option(table: str, change: Callable[[Any, str], None], lie: str) -> None:
+    """A bundle is trusted with names and versions: one row made pip ask an index of its own."""
+    whole = tables.built_in(table)
+    assert codec.from_builtins(whole, updates.kind_of(table))
+    rows = [row for name in ("releases", *whole) if isinstance(whole.get(name), list) for row in whole[name]]
+    change(rows[0], lie)
+    with pytest.raises(BadInput):
+        codec.from_builtins(whole, updates.kind_of(table))
+
+
+def test_no_release_of_a_bundle_brings_a_package_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`setuptools@http://…` is one to pip."""
+    bad = msgspec.structs.replace(releases.torch_release("2.7"), setuptools="@http://127.0.0.1:9/x.whl")
+    monkeypatch.setattr(options, "torch_release", lambda torch: bad)
+    with pytest.raises(BadInput):
+        options.requirements("2.7.1")

@@ -173,6 +173,8 @@ ArchList = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{_ARCH}(?:[;, ]+{_ARCH})*
 """`5.0;8.6+PTX`, as `TORCH_CUDA_ARCH_LIST` says which GPUs a build is for."""
 
 
+PackageText = Annotated[str, msgspec.Meta(pattern=rf"\A{ProjectName.SHAPE}\Z")]
+"""Also of keys: where msgspec converts plain values, it makes none of the checked types of them."""
 HashText = Annotated[str, msgspec.Meta(pattern=r"\A(?:[0-9a-f]{64})?\Z")]
 InsideText = Annotated[str, msgspec.Meta(pattern=r"\A(?!(?:.*/)?\.\.(?:/|$))[^/\\\x00][^\\\x00]*\Z", max_length=4096)]
 
