@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from rekindle.core import codec, python
 from rekindle.core.errors import BadInput
 from rekindle.extension import build as extension_build
 from rekindle.fleet import scheduler, worker
+from rekindle.install import record
 from rekindle.knowledge import tables, updates
 from rekindle.knowledge.torch import options, releases
 from rekindle.machine.model import Machine
 from rekindle.toolchain.model import Part
+from support import pace
 
 posix = pytest.mark.skipif(os.name == "nt", reason="the programs of these tests are scripts of sh")
 
@@ -100,3 +103,13 @@ def test_no_release_of_a_bundle_brings_a_package_from_elsewhere(monkeypatch: pyt
     monkeypatch.setattr(options, "torch_release", lambda torch: bad)
     with pytest.raises(BadInput):
         options.requirements("2.7.1")
+
+
+def test_a_record_of_files_that_are_not_there_is_read_at_once(tmp_path: Path) -> None:
+    """A RECORD of 8 MB kept `install --undo` busy for minutes: each folder of each name was followed."""
+    info = tmp_path / "lib" / "x-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "RECORD").write_text("".join(f"{row}/{'a/' * 2000}x.py,,\n" for row in range(100)), encoding="utf-8")
+    begun = time.process_time()
+    found = record.files_of(record.Distribution(name="x", version="1", info=info.name), info.parent, tmp_path)
+    assert found == [info / "RECORD"] and time.process_time() - begun < pace.seconds(2)
