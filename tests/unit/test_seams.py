@@ -14,7 +14,7 @@ import pytest
 
 from rekindle.build import env_command
 from rekindle.build.configure.compiler_cache import CacheUse
-from rekindle.core import codec, python
+from rekindle.core import codec, python, redact
 from rekindle.core.errors import BadInput
 from rekindle.extension import build as extension_build
 from rekindle.fleet import scheduler, worker
@@ -113,3 +113,17 @@ def test_a_record_of_files_that_are_not_there_is_read_at_once(tmp_path: Path) ->
     begun = time.process_time()
     found = record.files_of(record.Distribution(name="x", version="1", info=info.name), info.parent, tmp_path)
     assert found == [info / "RECORD"] and time.process_time() - begun < pace.seconds(2)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "HTTPS://me:{}@host/x", "https://{}:@host/simple", "HF_TOKEN=$'{}'", 'HF_TOKEN=("{}")', 'HF_TOKEN => "{}"',
+        "('HF_TOKEN', '{}')", '["WANDB_API_KEY", "{}"]', "HF_TO\x1b]0;x\x07KEN={}", "HF_TOKEN＝{}",
+        "https://api.telegram.org/bot123456789:AA{}Xy4wV7uT3/send",
+        "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n{}\n---- END SSH2 ENCRYPTED PRIVATE KEY ----",
+    ],
+)  # fmt: skip
+def test_a_secret_in_an_odd_dress_is_one(said: str) -> None:
+    secret = "Zq8vT3kLw9XpR2mN7bY4cD6f"
+    assert secret not in redact.secrets(said.format(secret))
