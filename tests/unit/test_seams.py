@@ -14,7 +14,7 @@ import pytest
 
 from rekindle.build import env_command
 from rekindle.build.configure.compiler_cache import CacheUse
-from rekindle.core import codec, python, redact
+from rekindle.core import codec, python, redact, untrusted
 from rekindle.core.errors import BadInput
 from rekindle.extension import build as extension_build
 from rekindle.fleet import scheduler, worker
@@ -127,3 +127,10 @@ def test_a_record_of_files_that_are_not_there_is_read_at_once(tmp_path: Path) ->
 def test_a_secret_in_an_odd_dress_is_one(said: str) -> None:
     secret = "Zq8vT3kLw9XpR2mN7bY4cD6f"
     assert secret not in redact.secrets(said.format(secret))
+
+
+@pytest.mark.parametrize("path", [r"\\host\s", "//host/s", r"\??\UNC\host\s", "/??/UNC/host/s", r"\\.\GLOBALROOT\x"])
+def test_another_computer_is_known_in_every_spelling(path: str) -> None:
+    """Windows takes a path that begins like its own names for one of them."""
+    assert untrusted.on_another_computer(path)
+    assert not untrusted.on_another_computer("/home/me") and not untrusted.on_another_computer(r"C:\x")
