@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from rekindle.build import env_command
 from rekindle.build.configure.compiler_cache import CacheUse
 from rekindle.core import codec, python, redact, untrusted
 from rekindle.core.errors import BadInput
+from rekindle.core.patience import patience
 from rekindle.extension import build as extension_build
 from rekindle.fleet import scheduler, worker
 from rekindle.install import record
@@ -134,3 +137,16 @@ def test_another_computer_is_known_in_every_spelling(path: str) -> None:
     """Windows takes a path that begins like its own names for one of them."""
     assert untrusted.on_another_computer(path)
     assert not untrusted.on_another_computer("/home/me") and not untrusted.on_another_computer(r"C:\x")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows looks every half second")
+def test_an_assistant_is_not_kept_busy_by_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each question had a thread of its own, in which nobody hears that the time is over: 8 kB took minutes."""
+    pytest.importorskip("mcp")
+    from rekindle.web import assistant
+
+    calls = "".join(f"call :l{number}\n:l{number}\n" for number in range(1, 300))
+    (tmp_path / "slow.bat").write_text(f"{calls}pip install torch==2.1.0\n", encoding="utf-8")
+    monkeypatch.setattr(assistant, "patience", partial(patience, seconds=0.3))
+    asked = assistant.server([tmp_path]).call_tool("review", {"script": str(tmp_path / "slow.bat")})
+    assert "keeps its reader busy" in str(asyncio.run(asked))
