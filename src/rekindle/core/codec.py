@@ -131,9 +131,7 @@ def plain_toml(data: bytes | str) -> Any:
     # Three times as fast as the parser of the standard library, which is the same one without its compiled part.
     import tomli
 
-    found = tomli.loads(text := text_of(data))
-    if re.search(_NOT_DECIMAL, text) or _many_digits(text):
-        _no_long_number(found)
+    _no_long_number(found := tomli.loads(text_of(data)))
     return found
 
 
@@ -158,18 +156,13 @@ def expect(schema: object, wanted: str, what: str, *, name: str, hint: str) -> N
     raise BadInput(f"{name} is not {what}: {said}", hint=hint)
 
 
-_NOT_DECIMAL = r"0[xob][0-9a-fA-F_]{17}"
-_AS_NOUGHT, _MANY = bytes.maketrans(b"123456789_", b"0" * 10), b"0" * 40
-
-
-def _many_digits(text: str) -> bool:
-    """Faster than a pattern: tables of megabytes are asked, too. A hash has no forty digits without a letter."""
-    return _MANY in text.encode("utf-8", "surrogatepass").translate(_AS_NOUGHT)
+_AS_NOUGHT, _MANY = bytes.maketrans(b"123456789", b"0" * 9), b"0" * 40
 
 
 def _countable(text: str) -> str:
-    """JSON and Python have numbers of hundreds of digits, and no sum with a fraction in it has."""
-    if _many_digits(text):
+    """JSON and Python have numbers of hundreds of digits, no sum with a fraction in it has. No hash has forty digits
+    without a letter; a pattern would be slower, and tables of megabytes are asked, too."""
+    if _MANY in text.encode("utf-8", "surrogatepass").translate(_AS_NOUGHT):
         _no_long_number(msgspec.json.decode(text))
     return text
 
