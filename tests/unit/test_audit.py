@@ -553,11 +553,15 @@ def test_the_package_that_brings_a_missing_library_is_named(place: Environment) 
         ]
     )
     place.module("ext/_C.cpython-311-x.so", options=("-Wl,--no-as-needed", str(stub)))
-    place.distribution("ext", "1.0", files=["ext/_C.cpython-311-x.so"])
+    asked = ("nvidia-cudnn-cu12 @ http://127.0.0.1:9/x.whl", "other @ file:///etc/passwd")
+    place.distribution("ext", "1.0", files=["ext/_C.cpython-311-x.so"], requires=asked)
     answer = place.audit(H200)
     fix = next(one.fix for each in answer.modules for one in each.findings if one.id == "audit.missing")
     assert fix is not None
     assert "nvidia-cudnn-cu12" in fix.text
+    told = [command for step in answer.steps for command in step.commands]
+    assert any("nvidia-cudnn-cu12" in each for each in told), "by its name"
+    assert not any("://" in each for each in told), "and from no address that METADATA names"
     assert [line.endswith("-m pip install nvidia-cudnn-cu12") for line in answer.steps[0].commands] == [True]
     asks = ["cuda-toolkit[cublas,cudart]==13.0.2; platform_system == 'Linux'", "nvidia-cudnn-cu12==9.1.0.70", "torch"]
     place.distribution("ext", "1.0", requires=asks, files=["ext/_C.cpython-311-x.so"])

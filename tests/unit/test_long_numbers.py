@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import rekindle
 from rekindle import api
 from rekindle.core.errors import UsageError
 from rekindle.diagnose.diagnosis import diagnose_text
 from rekindle.knowledge.logs import signatures
+from rekindle.machine.python.environment import find
 from rekindle.model.wheel import WheelIdentity, python_of, tagged_glibc
 from rekindle.wheels.inspect.identity import admits, cuda_of
 from rekindle.wheels.verify.verify import verify
@@ -31,8 +33,15 @@ LONG = "9" * 5000
         ("Dockerfile", f"FROM python:3.11\nRUN pip install torch=={LONG}\n"),
         ("environment.yml", f"dependencies:\n  - python={LONG}\n  - pytorch={LONG}\n"),
         ("pyproject.toml", f'[project]\nname = "x"\ndependencies = ["torch=={LONG}"]\n'),
+        (
+            "b.sh",
+            f"git clone https://github.com/pytorch/pytorch\nMAX_JOBS={LONG} CC=gcc-{LONG} python setup.py build",
+        ),
+        ("c.sh", f"module load gcc/{LONG}\ngit clone -b v2.1.0 https://github.com/pytorch/pytorch\nninja -j{LONG}\n"),
+        ("b.bat", f"set A=x\necho %A:~{LONG},{LONG}%\npip install torch\n"),
+        ("Dockerfile", f"FROM nvidia/cuda:12.1.0-cudnn{LONG}-devel\nRUN pip install torch nvidia-cudnn-cu{LONG}\n"),
     ],
-    ids=range(8),
+    ids=range(12),
 )
 def test_a_script_with_one_is_reviewed(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
@@ -86,3 +95,29 @@ def test_no_number_of_a_log_is_an_error_of_ours(every: list[str], number: str) -
 def test_a_version_of_a_log_is_still_read() -> None:
     found = diagnose_text(b"torch 2.7.1+cu118\nRuntimeError: CUDA error: no kernel image is available\n")
     assert found.facts["torch"] == "2.7.1"
+
+
+# Of what these read no number is made.
+_NAMES = ("redact.py", "cards.py", "platforms.py", "report.py")
+_CAPTURED = re.compile(r"(?<!\\)\((?:\?P<\w+>)?(?!\?)[^()\"']*\\d\+")
+
+
+def test_every_number_that_is_read_has_an_end() -> None:
+    """Eleven digits of a `pyvenv.cfg`, five thousand behind `-j`: of fifty patterns that capture one."""
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in sorted(Path(rekindle.__file__).parent.rglob("*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if _CAPTURED.search(line) and path.name not in _NAMES
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "place", ["pyvenv.cfg", "lib/python3.12345678901/site-packages/x", "conda-meta/python-3.1234567890.1-x.json"]
+)
+def test_an_environment_with_one_is_of_no_version(tmp_path: Path, place: str) -> None:
+    (tmp_path / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).write_text("home = /usr/bin\nversion = 3.12345678901\n", encoding="utf-8")
+    assert str(find(tmp_path).python) in ("3.11", "None")

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.core import signing
+from rekindle.core import paths, signing
 from rekindle.core.errors import ChecksFailed, RekindleError
+from rekindle.install import command
 from rekindle.install.shelf_offers import Shelves, on_shelves, require_signed
+from rekindle.machine.python.environment import find
+from rekindle.stack.route import Route
 from rekindle.wheels.shelf import index, serve, shelf, store
 from support import torch_like
 from support.command import rekindle_command
@@ -194,6 +197,24 @@ def test_require_signed(friend: Friend, tmp_path: Path, monkeypatch: pytest.Monk
     wheel.with_name(wheel.name + store.STATEMENT).unlink()
     with pytest.raises(Exception, match="no signed statement"):
         require_signed(wheel, (friend.key,))
+
+
+def test_what_is_installed_is_what_was_signed(friend: Friend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel that was exchanged behind the check of its signature went in: no hash came with it to the installer."""
+    wheel = next((friend.folder / "wheels").glob("*.whl"))
+    (tmp_path / "env" / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    (tmp_path / "env" / "pyvenv.cfg").write_text("version = 3.11.2\n", encoding="utf-8")
+    monkeypatch.setattr(command.apply, "check", lambda *given: None)
+    monkeypatch.setattr(command, "installer_of", lambda *given: None)
+    seen: list[Route] = []
+    monkeypatch.setattr(command.apply, "install", lambda environment, route, *rest, **more: seen.append(route))
+    monkeypatch.setattr(command, "locate_environment", find)
+    monkeypatch.setattr(command, "environment_notes", lambda *given: [])
+    shelves = Shelves(trust=(friend.key,), signed=True)
+    command.install(
+        tmp_path / "env", command.InstallRequest(wheel=wheel, gpus=("Tesla K40c",), driver="470", shelves=shelves)
+    )
+    assert seen[0].hashes == {wheel.name: paths.sha256_of(wheel)}
 
 
 def test_one_damaged_entry_does_not_stop_the_others(friend: Friend, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ _SYSTEM_FOLDERS = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
 _LOADER = "/etc/ld.so.conf.d"
 _NO_DEVICE = "`torch.cuda.is_available()` is False, or the first call says that the driver is too old"
 _ONCE = {"libiomp5md.dll": "Intel's OpenMP", "libiomp5.so": "Intel's OpenMP"}
-_CUDNN = late(r"(?:libcudnn\.so\.|cudnn64_)(\d+)")
+_CUDNN = late(r"(?:libcudnn\.so\.|cudnn64_)(\d{1,9})")
 
 
 def findings(place: AuditContext) -> Iterator[Trouble]:

@@ -131,7 +131,9 @@ class Mending(msgspec.Struct, frozen=True, kw_only=True):
         # What one of them asks for and is not here has its libraries, or brings who has them, in the right version.
         owners = filter(None, map(self.found.distributions.get, {each.package or "": each for each in missing}))
         every = [wanted for owner in owners for wanted in _requirements(owner, self.environment)]
-        unmet = {name: each for each in every if (name := canonical_name(each.name)) not in self.found.distributions}
+        # Nobody is told to install from an address that METADATA names.
+        named = {canonical_name(each.name): each for each in every if each.url is None}
+        unmet = {name: each for name, each in named.items() if name not in self.found.distributions}
         names = dict.fromkeys(name for each in missing for name in each.about if name not in unmet)
         asked = (*(str(each).partition(";")[0].strip() for each in unmet.values()), *map(self._as_required, names))
         return [self._step((*unmet, *names), ["missing"], (self._pip(*asked),))] if asked else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,8 @@ from rekindle.compat.toolkit_card import arch_list
 from rekindle.core import console, files
 from rekindle.core.errors import UsageError
 from rekindle.core.findings import Finding
+from rekindle.core.processes import attached
+from rekindle.core.programs import is_absolute
 from rekindle.inputs.torch import read_torch, with_cuda
 from rekindle.knowledge.torch.releases import torch_releases
 from rekindle.machine.model import Machine
@@ -120,12 +121,13 @@ def open_shell(command: EnvCommand, tell: Callable[[str], None]) -> int:
     """The user's own shell in the build's environment; its exit code when it is left."""
     report, computed = environment(command)
     environ = computed.over(os.environ)
-    if os.name == "nt":
-        words = [os.environ.get("COMSPEC", "cmd.exe"), "/k", "prompt", "(rekindle) $P$G"]
-    else:
-        words = [os.environ.get("SHELL") or "/bin/sh", "-i"]
+    windows = os.name == "nt"
+    named = os.environ.get("COMSPEC" if windows else "SHELL", "")
+    # One that depends on where one stands may be anybody's.
+    shell = named if is_absolute(named, windows=windows) else "cmd.exe" if windows else "/bin/sh"
+    words = (shell, *(("/k", "prompt", "(rekindle) $P$G") if windows else ("-i",)))
     tell(f"{len(report.variables)} variables set for {report.version}; `exit` leaves")
-    return subprocess.call(words, env=environ)
+    return attached(words, env=environ)
 
 
 def write_launcher(command: EnvCommand, path: Path) -> None:

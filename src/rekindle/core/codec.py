@@ -68,7 +68,7 @@ class JsonAnswer:
 
 
 def from_json(data: bytes | str, kind: type[T], *, name: str = "the file") -> T:
-    return _decoded(lambda: _decoder(kind).decode(text_of(data)), kind, name, data)
+    return _decoded(lambda: _decoder(kind).decode(_countable(text_of(data))), kind, name, data)
 
 
 def kept(file: Path | None, kind: type[T]) -> T | None:
@@ -131,10 +131,7 @@ def plain_toml(data: bytes | str) -> Any:
     # Three times as fast as the parser of the standard library, which is the same one without its compiled part.
     import tomli
 
-    found = tomli.loads(text := text_of(data))
-    # Python writes no number of thousands of digits, and reads one that is not decimal.
-    if re.search(_LONG_NUMBER, text):
-        _no_long_number(found)
+    _no_long_number(found := tomli.loads(text_of(data)))
     return found
 
 
@@ -159,7 +156,15 @@ def expect(schema: object, wanted: str, what: str, *, name: str, hint: str) -> N
     raise BadInput(f"{name} is not {what}: {said}", hint=hint)
 
 
-_LONG_NUMBER = r"0[xob][0-9a-fA-F_]{17}"
+_AS_NOUGHT, _MANY = bytes.maketrans(b"123456789", b"0" * 9), b"0" * 40
+
+
+def _countable(text: str) -> str:
+    """JSON and Python have numbers of hundreds of digits, no sum with a fraction in it has. No hash has forty digits
+    without a letter; a pattern would be slower, and tables of megabytes are asked, too."""
+    if _MANY in text.encode("utf-8", "surrogatepass").translate(_AS_NOUGHT):
+        _no_long_number(msgspec.json.decode(text))
+    return text
 
 
 def _no_long_number(value: Any) -> None:
@@ -167,7 +172,7 @@ def _no_long_number(value: Any) -> None:
     while left:
         each = left.pop()
         left += each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
-        if isinstance(each, int) and each.bit_length() > 63:
+        if isinstance(each, int) and each.bit_length() > 64:
             raise ValueError("a number of more than 64 bits")
 
 

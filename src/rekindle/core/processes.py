@@ -44,6 +44,18 @@ def _begun(words: list[str], options: Mapping[str, Any]) -> subprocess.Popen[byt
     return subprocess.Popen(words, start_new_session=True, **options)
 
 
+def attached(args: Sequence[str], *, env: Mapping[str, str]) -> int:
+    """Run a program that has this terminal, by the same rules as any other; its exit code."""
+    return subprocess.call(_looked_up(args, env), env=_without_relative_places(env))
+
+
+def _looked_up(args: Sequence[str | os.PathLike[str]], env: Mapping[str, str] | None) -> list[str]:
+    words = [os.fspath(arg) for arg in args]
+    if not may_run():
+        raise PermissionError(errno.EPERM, "this command only reads, and starts no program", *words[:1])
+    return words if _SEPARATORS & set(words[0]) else [found(words[0], env), *words[1:]]
+
+
 class Started:
     """A program that is running. `end` ends it with all it has started; so does an error inside a `with` block."""
 
@@ -57,11 +69,7 @@ class Started:
         stdout: int | IO[Any] | None = None,
         stderr: int | IO[Any] | None = None,
     ) -> None:
-        words = [os.fspath(arg) for arg in args]
-        if not may_run():
-            raise PermissionError(errno.EPERM, "this command only reads, and starts no program", *words[:1])
-        if words and not _SEPARATORS & set(words[0]):
-            words[0] = found(words[0], env)
+        words = _looked_up(args, env)
         options: dict[str, Any] = {"env": _without_relative_places(env), "cwd": cwd}
         options |= {"stdin": stdin, "stdout": stdout, "stderr": stderr}
         if sys.platform == "win32":

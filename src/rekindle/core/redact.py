@@ -26,7 +26,9 @@ UNSAFE = late(
 # What parts no letters where it is shown: all that but a carriage return and the console's own marks, letters without a
 # width, and the sequences that colour, which leave their letters behind where nothing obeys them.
 _UNSEEN = rf"(?!\r|\x0e[0-9a-f]{{16}}:)(?:{UNSAFE.pattern}|[\u00ad\u200b-\u200d\u2060\ufeff])"
-_SEQUENCE = rf"(?:\x1b\[|\x9b)[0-?]{{0,64}}[ -/]{{0,8}}[@-~]|{_UNSEEN}"
+_SEQUENCE = (
+    rf"(?:\x1b\[|\x9b)[0-?]{{0,64}}[ -/]{{0,8}}[@-~]|(?:\x1b\]|\x9d)[ -~]{{0,255}}(?:\x07|\x1b\\|\x9c)|{_UNSEEN}"
+)
 _KEY = (
     r"(?:token|secret|passw(?:or)?d|passphrase|credentials?|authorization|auth|psk|"
     r"(?:api|access|private|secret|signing|client|account|subscription|encryption)[_-]?key|signature|"
@@ -53,7 +55,7 @@ _TOKENS = (
     r"sbp_[0-9a-f]{40}", r"dp\.(?:pt|st|ct|sa)\.[\w.-]{30,255}", r"pul-[0-9a-f]{40}", r"NRAK-[A-Z0-9]{26,255}",
     r"AKCp[A-Za-z0-9]{30,255}", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{50,255}",
     r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]{40,20000}", r"key-(?=[A-Za-z]{0,60}[0-9])[A-Za-z0-9]{24,64}",
-    r"eyJ[\w-]{8,4000}\.[\w-]{4,8000}(?:\.[\w-]*)?", r"[0-9]{8,10}:AA[\w-]{33}",
+    r"eyJ[\w-]{8,4000}\.[\w-]{4,8000}(?:\.[\w-]*)?", r"(?:bot)?[0-9]{8,10}:AA[\w-]{33}",
     r"(?:[\w-]{24}|[\w-]{26})\.[\w-]{6}\.[\w-]{27,38}",
 )  # fmt: skip
 # Programs, and what stands before a secret among their words.
@@ -117,18 +119,18 @@ _ORDINARY = frozenset({
 def _secrets() -> re.Pattern[str]:
     return re.compile(
         rf"""(?x)
-        (?P<pem>-----BEGIN\ [A-Z0-9 ]{{0,40}}PRIVATE\ KEY(?:\ BLOCK)?-----)(?s:(?:(?!-----).){{0,20000}})
-          (?:-----END\ [A-Z0-9 ]{{1,60}}-----|\Z)
-        | (?P<scheme>\b(?:[a-z][a-z0-9+.-]{{0,30}}://|https?:/))[^/\s:@"'`<>]*:[^/\s"'`<>]+(?=@)  # user:p@ssword@host
-        | (?P<cut>\bhttps?:/{{1,2}}[^/\s:@"'`<>\[]{{1,64}}:)                                  # what followed is cut off
+        (?P<pem>-{{4,5}}\ ?BEGIN\ [A-Z0-9 ]{{0,40}}PRIVATE\ KEY(?:\ BLOCK)?\ ?-{{4,5}})(?s:(?:(?!----).){{0,20000}})
+          (?:-{{4,5}}\ ?END\ [A-Z0-9 ]{{1,60}}-----?|\Z)
+        | (?P<scheme>\b(?i:[a-z][a-z0-9+.-]{{0,30}}://|https?:/))[^/\s:@"'`<>]*:[^/\s"'`<>]+(?=@)  # user:p@ssword@host
+        | (?P<cut>\b(?i:https?):/{{1,2}}[^/\s:@"'`<>\[]{{1,64}}:)                          # what followed is cut off
           (?![0-9]{{1,5}}(?![^\s/?\#"'`<>,;)])|(?i:port)\b|[$%{{<(\[*])[^\s/@"'`<>]{{4,255}}(?=["'`<>]|\s|\Z)
-        | (?P<slashed>\b[a-z][a-z0-9+.-]{{0,30}}://[^/\s:@"'`<>]{{1,64}}:)(?![0-9]{{1,5}}/)[^\s:@"'`<>]{{4,255}}(?=@[\w.-]+)
+        | (?P<slashed>\b(?i:[a-z][a-z0-9+.-]{{0,30}})://[^/\s:@"'`<>]{{1,64}}:)(?![0-9]{{1,5}}/)[^\s:@"'`<>]{{4,255}}(?=@[\w.-]+)
         | (?P<bare>(?<![\w.:/@%+-])[A-Za-z][\w.-]{{0,63}}:)[^\s:@/"'`<>]{{4,255}}
           (?=@(?!sha\d)[A-Za-z][\w-]*(?:\.[\w.-]+|:[0-9]))
         | (?P<proxied>(?i:proxy)["']?\s{{0,3}}[=:]\s{{0,3}}["']?[^\s:@/"'`]{{1,64}}:)[^\s@/"'`]{{4,255}}(?=@)
         | (?P<quoted_address>%3[Aa])(?!%2[Ff])(?:(?!%40)[^\s&"'`<>]){{4,64}}(?=%40)
         | (?P<pgpass>(?<![\w.:/-])[\w.*-]{{1,255}}:(?:54[0-9]{{2}}|6432|\*):(?:[^\s:]{{1,64}}:){{2}})[^\s:]{{4,255}}
-        | (?P<web>https?://)[^/\s:@"'`<>?\#]{{8,}}(?=@)                                  # token@host
+        | (?P<web>(?i:https?)://)[^/\s:@"'`<>?\#]{{8,}}(?=:?@)                                  # token@host
         | (?P<path>://[^/\s"'`<>]{{1,255}}/t/|//hooks\.slack\.com/services/|//discord(?:app)?\.com/api/webhooks/)[\w/-]{{8,255}}
         | (?P<digest>(?<![A-Za-z-])(?i:(?:proxy-)?authorization\s*:\s*digest\s+))[^\r\n]{{4,4000}}
         | (?P<header>(?<![A-Za-z-])(?i:(?:proxy-)?authorization\s*[:=]\s*["']?(?:[a-z]{{2,12}}\s+)?
@@ -151,7 +153,8 @@ def _secrets() -> re.Pattern[str]:
           (?![-$%])[^\s"'`;&]{{4,}}
         | (?P<setting>(?<!\S)(?i:setx?|setenv|env|configure\s+set|config\s+set)\s+(?:/[mM]\s+)?
             (?i:[\w.]{{0,60}}(?<![a-zA-Z]){_KEY}(?![a-zA-Z])\w{{0,20}})\s+)(?![-$%=])[^\s;&=]{{4,}}
-        | (?P<call>(?i:setenvironmentvariable|setdefault|putenv|setenv)\(\s{{0,3}}["']
+        | (?P<call>(?:(?i:setenvironmentvariable|setdefault|putenv|setenv)\(\s{{0,3}}
+            |[\[(](?=["'][A-Z0-9]{{1,30}}_[A-Z_]{{2,40}}["'],))["']
             (?i:[\w.]{{0,60}}(?<![a-zA-Z]){_KEY}(?![a-zA-Z])\w{{0,20}})["']\s{{0,3}},\s{{0,3}}["'])[^"'\r\n]{{4,4000}}
         | (?P<argument>\blogin\(\s{{0,3}}["']|\bauth=\(\s{{0,3}}["'][^"'\r\n]{{1,64}}["']\s{{0,3}},\s{{0,3}}["'])
           [^"'\r\n]{{4,4000}}
@@ -167,7 +170,7 @@ def _secrets() -> re.Pattern[str]:
             |(?<=[a-z])(?:Token|Secret|Password|Passwd|Passphrase|ApiKey|AccessKey)
             |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=HUB_|LAB_|AZP_|ADO_|GIT_|HCR_|OPS_)PAT|(?<=GH_)PAT|(?<=;)(?i:pwd)|(?<![A-Za-z])(?i:pw)(?=\x20?[=:])|(?<![A-Za-z_])(?i:pass)(?=\x20?=)|(?<![\w-])[Pp]ass(?=\x20?:\x20?{_MIXED}\S{{6}})|(?<![A-Za-z_])[Pp]wd(?==(?!["']?(?:[/$%.~`]|[A-Za-z]:)))|(?<=[?&])(?:sig|key|sv)(?==)
             |(?<=")key(?=":))
-          (?P<sep>\\?["']?\]?\s{{0,3}}(?::=|[=:：])\s{{0,3}}\\?)
+          (?P<sep>\\?["']?\]?\s{{0,3}}(?::=|=>(?=\s{{0,3}}["'])|[=:：＝])\s{{0,3}}(?:\\|[$(](?=["']))?)
           (?:(?<=\\)(?P<escaped>["'])(?P<inside>(?:(?!\\?(?P=escaped))[^\r\n]){{4,4000}})
             |(?<!\\)(?P<quote>["'])(?P<quoted>(?:\\[^\r\n]|(?P=quote){{2}}|(?!(?P=quote))[^\r\n\\]){{4,4000}})(?P=quote)|["']?(?![=<>~!\s])(?P<value>[^\s"'`;&,)}}\]<]{{4,}}))
         | (?P<token>(?:{"|".join(_GLUED)})|(?<![\w-])(?:{"|".join(_TOKENS)}))

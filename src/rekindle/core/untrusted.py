@@ -171,8 +171,9 @@ def checked(kind: Callable[[str], T], text: str, name: str) -> T:
 
 
 def on_another_computer(path: str) -> bool:
-    """`\\\\host\\share`: Windows logs on to the host before anything is read, so a stranger's file may not name one."""
-    return path.replace("\\", "/").startswith("//")
+    """`\\\\host\\share`, `\\??\\UNC\\host`: Windows logs on to it before anything is read, so a stranger's file may not
+    name one."""
+    return path.replace("\\", "/").startswith(("//", "/??/"))
 
 
 def leads_inside(place: Path, root: Path) -> bool:

@@ -93,7 +93,7 @@ def _tool(program: str) -> dict[str, str]:
     name = re.split(r"[/\\]", program)[-1]
     plain = re.sub(r"^[\w]+-(?:conda-)?linux-gnu-|-[\d.]+$|\.exe$", "", name)
     package, winget = package_of(plain, kind="tool"), package_of(plain, kind="winget")
-    numbered = re.fullmatch(r"(?:gcc|g\+\+)-(\d+)", name)
+    numbered = re.fullmatch(r"(?:gcc|g\+\+)-(\d{1,9})", name)
     return present(tool_package=package and (f"g++-{numbered[1]}" if numbered else package), tool_winget=winget)
 
 

@@ -198,7 +198,7 @@ def refused(command: Command, facts: Facts) -> bool:
     line, driver = CudaLine.parse(facts.variant), version_of(facts.driver)
     answers: list[Judgement] = []
     for word in map(str, command.words):
-        torch, toolkit = re.match(r"torch==([\d.]+\d)", word), re.fullmatch(r"cuda==(\d+\.\d+)", word)
+        torch, toolkit = re.match(r"torch==([\d.]+\d)", word), re.fullmatch(r"cuda==(\d{1,9}\.\d{1,9})", word)
         cuda = CudaLine.parse(re.split(r"[+/]", word)[-1])
         if torch and facts.python:
             answers.append(torch_python.takes(torch[1], facts.python, facts.os or "linux"))

@@ -366,7 +366,8 @@ def _read(row: FactRow, match: Any) -> dict[str, object]:
 
 def _line(text: str) -> str:
     """`cu118` and `cpu` as they are, `11.8` as the former."""
-    return CudaLine(Version(text)).name if text[:1].isdigit() else text.lower()
+    said = Version.find(text)
+    return CudaLine(said).name if said else text.lower()
 
 
 _CONVERTED: dict[str, Callable[[str], object]] = {"bits": int, "least_card": Capability.parse, "variant": _line}

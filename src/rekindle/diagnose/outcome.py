@@ -29,7 +29,7 @@ _SIGNS: tuple[tuple[int, str], ...] = (
 )
 _PATTERNS = tuple((score, re2.compile(pattern)) for score, pattern in _SIGNS)
 # `[12/12]`: the last step of ninja, or of a progress bar that came to its end.
-_LAST_STEP = re2.compile(r"^\[(\d+)/(\d+)\] ")
+_LAST_STEP = re2.compile(r"^\[(\d{1,9})/(\d{1,9})\] ")
 
 # What nvidia-smi prints, with its prompt and its date: a driver that runs is no other work that went well.
 _SMI = "nvidia-smi"

@@ -40,7 +40,7 @@ def _offered(package: str, said: str) -> dict[str, str]:
 
     Or the newest, where something newer was asked for.
     """
-    asked = re.search(r"[=>]=(\d+(?:\.\d+)*)\Z", package)
+    asked = re.search(r"[=>]=(\d{1,9}(?:\.\d{1,9}){0,7})\Z", package)
     found = _for_python(asked[1] if asked else None, said)
     listed = re.search(r"\(from versions: ([\w., +]{1,4000})\)", said)
     every = listed[1].split(", ") if listed and listed[1] != "none" else []

@@ -22,7 +22,7 @@ _SYSTEMS = ("linux", "windows")
 
 def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     story = _index(fields.get("package", ""), facts, fields.get("offered_first"))
-    python = re.search(r"uv venv --python (3\.\d+)", story or "")
+    python = re.search(r"uv venv --python (3\.\d{1,9})", story or "")
     address = re.search(r"`--index-url (\S+)`", story or "")
     found = present(index_python=python and python[1], index_address=address and address[1])
     found |= present(pairing=_pairing(), index_story=story) | _parties(facts.demands)
@@ -97,7 +97,7 @@ def _companions(torch: str, variant: str, system: str | None) -> str | None:
 
 def _index(package: str, facts: Facts, first: str | None) -> str | None:
     """What PyTorch's index of the log's name has, where that is why nothing was found. `first`: the oldest offered."""
-    asked = re.fullmatch(rf"torch(?:==(\d+\.\d+\.\d+)(?:\+({LINE}))?)?", package)
+    asked = re.fullmatch(rf"torch(?:==(\d{{1,9}}\.\d{{1,9}}\.\d{{1,9}})(?:\+({LINE}))?)?", package)
     if asked is None:
         return None
     if asked[1]:
@@ -162,7 +162,7 @@ def numpy_is_older(said: str) -> bool:
     api = re.search(r"compiled against \w+ version (0x[0-9a-f]+) but this version of numpy is (0x[0-9a-f]+)", said)
     if api:
         return int(api[1], 16) > int(api[2], 16)
-    size = re.search(r"numpy\.(\w+) size changed.*Expected (\d+)(?: from C header)?, got (\d+)", said)
+    size = re.search(r"numpy\.(\w+) size changed.*Expected (\d{1,9})(?: from C header)?, got (\d{1,9})", said)
     if size:
         return size[1] != "dtype" and int(size[2]) > int(size[3])
     return "No module named 'numpy._core" in said

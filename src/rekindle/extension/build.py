@@ -48,7 +48,7 @@ LOG = "extension-build.log"
 _FETCHING = 1800.0
 _LEFT_BEHIND = ("build", "dist", "*.egg-info", ".git", "__pycache__", "*.so", "*.pyd", "*.o", "*.obj")
 # What a line of ninja or of setuptools looks like: `[3/12] nvcc …`.
-_STEP = re.compile(r"(?:\S+ )?\[(\d+)/(\d+)\] ")
+_STEP = re.compile(r"(?:\S+ )?\[(\d{1,9})/(\d{1,9})\] ")
 
 
 def make(
@@ -416,4 +416,4 @@ def jobs(machine: Machine, environ: Mapping[str, str]) -> int:
     memory = machine.memory.available or machine.memory.usable
     fitting = costs.jobs(machine.processor.cores, memory) or 1
     asked = environ.get("MAX_JOBS", "").strip()
-    return max(1, min(fitting, int(asked))) if asked.isascii() and asked.isdigit() else fitting
+    return max(1, min(fitting, int(asked))) if re.fullmatch("[0-9]{1,9}", asked) else fitting

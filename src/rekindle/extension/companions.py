@@ -122,7 +122,7 @@ def _older(name: str, cards: Sequence[NamedCard]) -> str:
 
 def _name_and_version(requirement: str) -> tuple[str, str | None]:
     match = re.match(r"\s*([A-Za-z0-9][\w.-]*)", requirement)
-    pinned = re.search(r"==\s*(\d+(?:\.\d+)*)", requirement)
+    pinned = re.search(r"==\s*(\d{1,9}(?:\.\d{1,9}){0,7})", requirement)
     return match[1] if match else "", pinned[1] if pinned else None
 
 

@@ -18,8 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from rekindle.core import codec, files, paths, python
-from rekindle.core.errors import BadInput
+from rekindle.core import codec, paths, python
 from rekindle.fleet import announcement, scheduler, work
 
 AGAIN = 75
@@ -61,8 +60,6 @@ def serve(settings: WorkerSettings, tell: Callable[[str], None]) -> int:
     scheduler.secured(Path(settings.certs) if settings.certs else None, "worker")
     folder = Path(settings.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    told = folder / "worker.json"
-    files.write_text(told, codec.to_json(settings))
     stopping: list[int] = []
 
     def stop(number: int, frame: object) -> None:
@@ -71,7 +68,7 @@ def serve(settings: WorkerSettings, tell: Callable[[str], None]) -> int:
     old = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         while not stopping:
-            code = _one(told, stopping)
+            code = _one(settings, stopping)
             if stopping or code == 0:
                 break
             tell(f"the worker process {_ended(code)}; starting it again")
@@ -82,8 +79,11 @@ def serve(settings: WorkerSettings, tell: Callable[[str], None]) -> int:
     return 0
 
 
-def _one(told: Path, stopping: list[int]) -> int:
-    process = subprocess.Popen(python.own("rekindle.fleet.worker", str(told)), stdin=subprocess.DEVNULL)
+def _one(settings: WorkerSettings, stopping: list[int]) -> int:
+    process = subprocess.Popen(python.own("rekindle.fleet.worker"), stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    with contextlib.suppress(OSError), process.stdin:  # a cache's address has its password in it: no file, no word
+        process.stdin.write(codec.to_json(settings).encode("utf-8"))
     while True:
         try:
             return process.wait(timeout=0.2)
@@ -151,11 +151,7 @@ def main() -> None:
     from rekindle.fleet.confined import confine
 
     confine()
-    path = Path(sys.argv[1])
-    try:
-        settings = codec.from_json(files.read_bytes(path), WorkerSettings, name=f"`{path}`")
-    except BadInput as error:
-        sys.exit(f"error: {error}")
+    settings = codec.from_json(sys.stdin.buffer.read(), WorkerSettings, name="what this worker is told")
     code = asyncio.run(offer(settings))
     sys.stdout.flush()
     # Threads of Dask that wait for a job would keep the process for as long as the job takes.

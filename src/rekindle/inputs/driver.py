@@ -30,7 +30,7 @@ class TypedDriver(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_driver(text: str, counting: str = "linux") -> TypedDriver:
     """A bare branch means its newest release; so does the `580.00` that a Jetson's system reports."""
-    shown = re.fullmatch(r"(?i)\W*cuda(?: version)?:? ?(\d+)\.(\d)\W*", text.strip())
+    shown = re.fullmatch(r"(?i)\W*cuda(?: version)?:? ?(\d{1,9})\.(\d)\W*", text.strip())
     if shown:
         hint = _of_cuda(int(shown[1]) * 1000 + int(shown[2]) * 10, counting)
         raise UsageError(f"`{text[:40]}` is not a driver version", hint=hint)

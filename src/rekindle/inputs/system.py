@@ -28,7 +28,7 @@ _INSIDE_WSL = (
     r"(?P<linux>\w[\w .-]*?),? \(?(?:(?:on|in|inside|under|via|with) )?"
     r"(?:wsl|windows subsystem for linux) ?(?P<version>[12])?\)?"
 )
-_JETPACK = r"(?:nvidia )?(?:(?:jetpack|jp)[ -]?(\d)(\.\d+)?[\d.]*|(?:jetson )?(?:linux|l4t)[ -]?r?(3\d)[\d.]*)"
+_JETPACK = r"(?:nvidia )?(?:(?:jetpack|jp)[ -]?(\d)(\.\d{1,9})?[\d.]*|(?:jetson )?(?:linux|l4t)[ -]?r?(3\d)[\d.]*)"
 _MACS = ("macos", "mac", "darwin", "osx")
 _WITHOUT_CUDA = (
     r"((?:free|open|net|dragonfly)bsd|(?:open)?solaris|android|win(?:dows)?(?: 1[01])?(?: on)? arm(?:64)?)\b.*"

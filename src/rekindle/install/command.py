@@ -62,9 +62,10 @@ def install(where: Path | None, request: InstallRequest) -> InstallReport:
     else:
         situation = _situation(environment, request.gpus, request.driver)
         shelves, wheel = request.shelves, request.wheel
+        own = on_shelves(shelves) if wheel is None else (wheel_offer(wheel, situation),)
         if wheel is not None and shelves.signed:
-            require_signed(wheel, shelves.trust)
-        own = (wheel_offer(wheel, situation),) if wheel is not None else on_shelves(shelves)
+            # What was signed is what is installed: the file may be exchanged meanwhile.
+            own = (msgspec.structs.replace(own[0], hashes={wheel.name: require_signed(wheel, shelves.trust)}),)
         # A wheel is what it is: whether an extension goes with it is asked of the file.
         wish = msgspec.structs.replace(request.wish, extensions=()) if wheel is not None else request.wish
         verdict = resolve(situation, wish, own)

@@ -68,9 +68,11 @@ def files_of(distribution: Distribution, site: Path, prefix: Path) -> list[Path]
         except csv.Error as error:
             raise BadInput(f"`{record}` is not a list of files: {error}", hint="install the package again") from error
     own = [path for entry in files.below(site / distribution.info) if (path := Path(entry.path)).is_file()]
-    inside = [path for path in dict.fromkeys([*named, *own]) if path.is_relative_to(prefix)]
-    folders = {folder for folder in {path.parent for path in inside} if leads_inside(folder, prefix)}
-    return [path for path in inside if path.parent in folders and (path.is_file() or path.is_symlink())]
+    inside = (path for path in dict.fromkeys([*named, *own]) if path.is_relative_to(prefix))
+    # What is not there is left out first: to follow two thousand folders of a name costs as many questions.
+    there = [path for path in inside if path.is_file() or path.is_symlink()]
+    folders = {folder for folder in {path.parent for path in there} if leads_inside(folder, prefix)}
+    return [path for path in there if path.parent in folders]
 
 
 def keep(distributions: Iterable[Distribution], site: Path, prefix: Path, store: Path) -> None:

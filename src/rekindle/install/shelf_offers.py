@@ -12,6 +12,7 @@ from rekindle.core import codec, console, files, paths, signing
 from rekindle.core.errors import ChecksFailed, FetchFailed, RekindleError, UsageError
 from rekindle.core.paths import shelf_folder
 from rekindle.core.signing import PublicKey
+from rekindle.core.untrusted import Sha256
 from rekindle.knowledge.tables import Evidence
 from rekindle.stack.offers import Offer
 
@@ -36,8 +37,8 @@ def on_shelves(asked: Shelves) -> tuple[Offer, ...]:
     return tuple(found)
 
 
-def require_signed(wheel: Path, trust: Sequence[str]) -> None:
-    """Refuse a wheel without a statement beside it that a trusted key signed for exactly this file."""
+def require_signed(wheel: Path, trust: Sequence[str]) -> Sha256:
+    """The hash that a trusted key signed, in the statement beside a wheel; an error where it is not this file's."""
     from rekindle.wheels.shelf import provenance, store
     from rekindle.wheels.shelf.provenance import believed
 
@@ -50,6 +51,7 @@ def require_signed(wheel: Path, trust: Sequence[str]) -> None:
     said = provenance.opened(signing.read_envelope(files.read_bytes(place), name=name), keys, name=name)
     if said.entry.sha256 != paths.sha256_of(wheel):
         raise ChecksFailed(f"{name} is of another file: the hash differs", hint="get both again")
+    return said.entry.sha256
 
 
 def _addresses(asked: Shelves) -> list[tuple[str, PublicKey | None]]:

@@ -378,11 +378,12 @@ def _plain(words: Sequence[str]) -> list[str]:
 
 def _installed_driver(trace: Trace) -> tuple[str, int] | None:
     """`apt install nvidia-driver-535`. In an image it is the host's that counts; of several none is known."""
-    words = [(word, item) for item in trace.invocations if not item.conditional for word in item.words]
-    found = {(match[1] or match[2]): word.line for word, _ in words if (match := _DRIVER.search(word.text[:200]))}
+    items = [item for item in trace.invocations if not item.conditional]
+    words = (word for item in items for word in item.words)
+    found = {(match[1] or match[2]): word.line for word in words if (match := _DRIVER.search(word.text[:200]))}
     # The installer of a toolkit brings its driver where it is told to.
-    brings = ((word, _BROUGHT.search(word.text[:200])) for word, item in words if item.has("--driver"))
-    found |= {match[1]: word.line for word, match in brings if match}
+    words = (word for item in items if item.has("--driver") for word in item.words)
+    found |= {match[1]: word.line for word in words if (match := _BROUGHT.search(word.text[:200]))}
     return next(iter(found.items())) if len(found) == 1 and not trace.images else None
 
 

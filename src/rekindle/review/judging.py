@@ -293,7 +293,7 @@ def _monthly(name: str, situation: Situation) -> Clash | Fits | None:
     return Fits() if served and driven else None
 
 
-_L4T = re.compile(r"\bl4t-\w+:r(\d\d)\b(?:\.(\d+))?")
+_L4T = re.compile(r"\bl4t-\w+:r(\d\d)\b(?:\.(\d{1,9}))?")
 
 
 def _of_jetson(name: str, situation: Situation) -> Clash | Fits | None:

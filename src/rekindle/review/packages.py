@@ -46,7 +46,7 @@ INSTALLERS = PROJECT_TOOLS | CONDAS | {"pip", "pip3", "pipx", "mim", "uv", "uvx"
 _CLAUSE = re.compile(r"(?:[<>!~]=?|={1,3})\s*[A-Za-z\d*][\w.*+!-]*\Z")
 
 
-CUDNN = re.compile(r"(nvidia-)?cudnn(?:-cu(\d+))?")
+CUDNN = re.compile(r"(nvidia-)?cudnn(?:-cu(\d{1,9}))?")
 """A package of cuDNN, by pip or conda, with the CUDA that it is for."""
 
 
@@ -321,7 +321,7 @@ def _placed(word: Word, named: str, address: str) -> Wanted:
     """A folder, an address or a file; a ready-made wheel has no source."""
     file = re.split(r"[\\/]", re.split(r"[#?]", address.replace("%2B", "+").replace("%2b", "+"))[0])[-1]
     wheel = file.lower().endswith(".whl")
-    line = re.search(r"download\.pytorch\.org/whl/(cpu|cu\d+)/", address)
+    line = re.search(r"download\.pytorch\.org/whl/(cpu|cu\d{1,9})/", address)
     if wheel and line and "+" not in file:
         file = re.sub(r"\A(torch-[^-]+)", rf"\1+{line[1]}", file)  # older ones have it in their address alone
     glob = bool(re.search(r"[*?]|^(?:\./)?dist[\\/]", address)) and "://" not in address

@@ -319,7 +319,7 @@ _TOKEN = re.compile(
 )
 _CMAKE_CALL = re.compile(rb"[ \t]*\(")
 _RUNNING = re.compile(rb"(?:\$\{CMAKE_(?:MAJOR_|MINOR_|PATCH_)?VERSION\}\.?)+\Z")
-_CMAKE_RANGE = re.compile(rb"(\d+(?:\.\d+){1,3})(?:\.\.\.(\d+(?:\.\d+){1,3}))?\Z")
+_CMAKE_RANGE = re.compile(rb"(\d{1,9}(?:\.\d{1,9}){1,3})(?:\.\.\.(\d{1,9}(?:\.\d{1,9}){1,3}))?\Z")
 
 
 class CMakeRequirement(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,7 +104,7 @@ def cmake_files(root: Path) -> Iterator[str]:
             if is_cmake(name):
                 if not entry.is_symlink():
                     yield f"{folder}/{name}" if folder else name
-            elif entry.is_dir(follow_symlinks=False) and name not in _SKIPPED and not _junction(entry):
+            elif entry.is_dir(follow_symlinks=False) and name not in _SKIPPED and not files.is_link(Path(entry.path)):
                 waiting.append(f"{folder}/{name}" if folder else name)
 
 
@@ -134,11 +133,3 @@ def check_state(root: Path) -> None:
         if files.is_link(path):
             message = f"`{path}` is a link, and Rekindle never makes one there"
             raise BadInput(message, hint=f"remove `{top}`: this tree came from someone else")
-
-
-def _junction(entry: os.DirEntry[str]) -> bool:
-    """A Windows junction is a folder to `is_dir` but leads elsewhere like a link."""
-    if os.name != "nt":
-        return False
-    tag = getattr(entry.stat(follow_symlinks=False), "st_reparse_tag", 0)
-    return bool(tag == getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", 0xA0000003))

@@ -176,7 +176,7 @@ exec "$here/usr/bin/{program}" "$@"
 # program that CMake tries does not link otherwise, and the library counts as missing.
 _SYSTEM_LIBRARIES = " -Wl,-rpath-link,/lib/{triplet}:/usr/lib/{triplet}:/usr/lib64"
 
-_DRIVER = re.compile(r"usr/bin/([a-z0-9_]+-linux-gnu)-(gcc|g\+\+|cpp)-(\d+)\Z")
+_DRIVER = re.compile(r"usr/bin/([a-z0-9_]+-linux-gnu)-(gcc|g\+\+|cpp)-(\d{1,9})\Z")
 _BINUTILS = re.compile(
     r"usr/bin/[a-z0-9_]+-linux-gnu-(ar|as|ld|ld\.bfd|ld\.gold|nm|objcopy|objdump|ranlib|readelf|size|strings|strip)\Z"
 )

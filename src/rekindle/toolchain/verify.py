@@ -127,7 +127,7 @@ CUDNN = """\
 int main() { cudnnHandle_t handle; return cudnnCreate(&handle) + (int)(cudnnGetVersion() - CUDNN_VERSION); }
 """
 _HIDDEN = ("CUDA_PATH", "CUDA_HOME", "CUDA_ROOT", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "CUDACXX")
-_GCC = re.compile(rb"GCC: \([^)\0]{0,80}\) (\d+\.\d+\.\d+)")
+_GCC = re.compile(rb"GCC: \([^)\0]{0,80}\) (\d{1,9}\.\d{1,9}\.\d{1,9})")
 
 
 class Smoke(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ Assistants tell people to install a CUDA version every day; here they can ask.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from mcp.server.mcpserver.tools import Tool
 from rekindle import __version__, api
 from rekindle.core import codec, files
 from rekindle.core.errors import NotFound, RekindleError, UsageError, did_you_mean
+from rekindle.core.patience import patience
 from rekindle.core.redact import secrets, without_secrets
 from rekindle.core.untrusted import on_another_computer
 from rekindle.diagnose.source import is_message
@@ -37,14 +39,22 @@ def server(folders: Sequence[Path] = ()) -> MCPServer:
         with files.only_below(allowed):
             return _answer(ask)
 
-    def read(given: str) -> str | bytes:
+    def read(given: str) -> Path | bytes:
         """The text of a log as bytes, which nobody takes for a path."""
-        return given.encode("utf-8", "replace") if is_message(given) else str(here(given))
+        return given.encode("utf-8", "replace") if is_message(given) else here(given)
+
+    def patiently(place: Any, ask: Callable[[Any], Any]) -> Any:
+        with patience([place] if isinstance(place, Path) else ()):
+            return ask(place)
 
     tools: list[Tool] = []
 
     def tool(function: Callable[..., dict[str, Any]]) -> None:
-        made = _OurTool.from_function(function)
+        @wraps(function)
+        async def asked(**given: Any) -> dict[str, Any]:
+            return function(**given)  # in the main thread, where patience is heard
+
+        made = _OurTool.from_function(asked)
         made.parameters["additionalProperties"] = False
         tools.append(made)
 
@@ -67,7 +77,9 @@ def server(folders: Sequence[Path] = ()) -> MCPServer:
         Where no cause is known, `entities`, `judged` and `unexplained` hold what was read, what fits and the lines that
         matter.
         """
-        return below(lambda: api.diagnose(read(log), gpus=[gpu] if gpu else [], os=os or None))
+        return below(
+            lambda: patiently(read(log), lambda it: api.diagnose(it, gpus=[gpu] if gpu else [], os=os or None))
+        )
 
     @tool
     def inspect(path: str) -> dict[str, Any]:
@@ -77,7 +89,11 @@ def server(folders: Sequence[Path] = ()) -> MCPServer:
     @tool
     def review(script: str, gpu: str = "", torch: str = "", os: str = "") -> dict[str, Any]:
         """What is wrong with a build script (.bat, .ps1, .sh, Dockerfile, workflow) on this computer; it is not run."""
-        return below(lambda: api.review([here(script)], gpus=[gpu] if gpu else [], torch=torch or None, os=os or None))
+
+        def ask(place: Path) -> Any:
+            return api.review([place], gpus=[gpu] if gpu else [], torch=torch or None, os=os or None)
+
+        return below(lambda: patiently(here(script), ask))
 
     @tool
     def doctor() -> dict[str, Any]:

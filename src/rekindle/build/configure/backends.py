@@ -163,7 +163,7 @@ class ScikitBuildCore(_CMake):
         said = python_api(source)
         if said.startswith("py"):
             return None
-        stable = re.fullmatch(r"cp3(\d+)", said)
+        stable = re.fullmatch(r"cp3(\d{1,9})", said)
         if stable is None or python is None or python.endswith("t") or Version(python) < Version(f"3.{stable[1]}"):
             return python
         return f"3.{stable[1]}"

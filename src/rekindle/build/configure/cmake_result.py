@@ -12,7 +12,7 @@ from typing import NamedTuple
 _ENTRY = re.compile(r"^([^#/][^:=]*):([A-Z]+)=(.*)$")
 _SET = re.compile(r'^set\((CMAKE_\w+) "([^"]*)"\)', re.MULTILINE)
 _SUMMARY = re.compile(r"^(?:\S+Z )?--\s+([A-Za-z][\w +./-]*?)\s*:\s?(.*)$")
-_GENCODE = re.compile(r"(?:-gencode[= ;]|--generate-code=)\"?arch=compute_(\d+[af]?),code=\"?\[?([\w,]+)\]?")
+_GENCODE = re.compile(r"(?:-gencode[= ;]|--generate-code=)\"?arch=compute_(\d{1,9}[af]?),code=\"?\[?([\w,]+)\]?")
 _TARGET = re.compile(r"(?:sm|compute)_\d{2,3}[af]?")
 _ARCH = re.compile(r"(?:^|\s)-arch=(sm_\d{2,3}[af]?)\b")
 

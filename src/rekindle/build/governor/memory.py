@@ -23,7 +23,7 @@ from rekindle.machine.host import CouldNotRead
 from rekindle.machine.system import windows as windows_calls
 from rekindle.machine.system.memory import NO_LIMIT, control_groups, parse_meminfo, upwards
 
-_STAT = re.compile(r"^(\w+) (\d+)$", re.MULTILINE)
+_STAT = re.compile(r"^(\w+) (\d{1,20})$", re.MULTILINE)
 Read = Callable[[str], str | None]
 SHARE = "REKINDLE_BUILD_MEMORY"
 """The variable by which a fleet tells a build how many bytes are its part."""

@@ -186,7 +186,7 @@ def anywhere(name: str, places: Sequence[str]) -> bool:
 
 def header_version(name: str, top: Path) -> str:
     text = read(top / "include" / name)
-    found = [re.search(rf"#define\s+CUDNN_{part}\s+(\d+)", text) for part in ("MAJOR", "MINOR", "PATCHLEVEL")]
+    found = [re.search(rf"#define\s+CUDNN_{part}\s+(\d{{1,9}})", text) for part in ("MAJOR", "MINOR", "PATCHLEVEL")]
     return ".".join(match.group(1) for match in found if match) if all(found) else ""
 
 
@@ -247,5 +247,5 @@ def version_of(path: str, wanted: str) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     text = said.stdout.decode("utf-8", "replace")
-    numbers = re.findall(r"release (\d+\.\d+)", text) or re.findall(r"(\d+(?:\.\d+)+)", text)
+    numbers = re.findall(r"release (\d{1,9}\.\d{1,9})", text) or re.findall(r"(\d{1,9}(?:\.\d{1,9}){1,7})", text)
     return ".".join(numbers[0].split(".")[: wanted.count(".") + 1]) if numbers else ""

@@ -18,7 +18,7 @@ from rekindle.model.platform import Platform
 from rekindle.model.requirement import canonical_name
 from rekindle.model.torch_pin import TorchPin
 
-_BUILD = late(r"(?P<torch>\d+(?:\.\d+)+)?\+?(?P<line>cu\d+)?")
+_BUILD = late(r"(?P<torch>\d{1,9}(?:\.\d{1,9}){1,7})?\+?(?P<line>cu\d{1,9})?")
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):

@@ -1,5 +1,7 @@
 """cuDNN and the math libraries: which GPU code each release holds."""
 
+from rekindle.core.texts import PackageText
+from rekindle.core.untrusted import ProjectName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.tables import Row, cached, rows
@@ -13,7 +15,7 @@ class Cudnn(Row, frozen=True, kw_only=True):
     cuda_majors: tuple[int, ...]
     min_capability: Capability
     targets: tuple[Target, ...] | None
-    packages: dict[str, tuple[str, ...]]
+    packages: dict[PackageText, tuple[str, ...]]
     yanked: tuple[str, ...] = ()
 
     def serves(self, card: Capability) -> bool | None:
@@ -35,7 +37,7 @@ class CudnnFamily(Row, frozen=True, kw_only=True):
 
 
 class MathLibrary(Row, frozen=True, kw_only=True):
-    package: str
+    package: ProjectName
     version: Version
     library: str
     targets: tuple[Target, ...]

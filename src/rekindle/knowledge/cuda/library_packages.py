@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from rekindle.core import codec
-from rekindle.core.untrusted import PipVersion, PlainFileName, ProjectName
+from rekindle.core.untrusted import PipRequirement, PipVersion, PlainFileName, ProjectName
 from rekindle.core.version import Version
 from rekindle.knowledge.tables import Row, cached, observed, rows
 from rekindle.model.platform import Platform
@@ -51,8 +51,8 @@ class _Hash(Row, frozen=True, kw_only=True):
 
 
 class ToolkitPackages(Row, frozen=True, kw_only=True):
-    version: str
-    components: dict[str, tuple[str, ...]]
+    version: PipVersion
+    components: dict[str, tuple[PipRequirement, ...]]
 
 
 def providers(library: str, place: Platform) -> tuple[DllProvider, ...]:

@@ -138,7 +138,7 @@ def cards_in(text: str) -> int:
         return 1
     row, found = machine
     size = (found[1] or "").strip() if found.re.groups else ""
-    itself = None if row.counts else re.fullmatch(r"(\d+)g?", size)
+    itself = None if row.counts else re.fullmatch(r"(\d{1,9})g?", size)
     return int(itself[1]) if itself else row.counts.get(size, 1)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rekindle.core.errors import UnknownName
+from rekindle.core.untrusted import PipVersion
 from rekindle.core.version import Range, Version
 from rekindle.knowledge.tables import Row, cached, observed
 from rekindle.knowledge.torch.releases import full_version
@@ -23,7 +24,7 @@ class Companion(Row, frozen=True, kw_only=True):
     """The wheels of one version for one CUDA line (`cu126`, `cpu`) and platform."""
 
     project: str
-    version: str
+    version: PipVersion
     torch: str
     """The release it was built with."""
     torch_floor: str | None

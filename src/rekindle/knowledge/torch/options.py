@@ -2,6 +2,7 @@
 
 import msgspec
 
+from rekindle.core.untrusted import PipRequirement, checked
 from rekindle.core.version import Version
 from rekindle.knowledge.tables import Row, cached, decided, observed, rows
 from rekindle.knowledge.torch.releases import torch_release
@@ -121,7 +122,8 @@ def requirements(torch: str, *, mkl: bool = False) -> tuple[str, ...]:
     minor = Version(release.minor)
     cmake = f"cmake>={release.min_cmake}" + ("" if release.cmake4_unpatched else ",<4")
     rows = [row.requirement for row in _requirements() if row.holds(minor) and (mkl or not row.mkl)]
-    return (f"setuptools{release.setuptools.split()[0]}", cmake, *rows)
+    every = (f"setuptools{release.setuptools.split()[0]}", cmake, *rows)
+    return tuple(str(checked(PipRequirement, each, "the table of releases")) for each in every)
 
 
 def with_mkl(profile: str, place: Platform) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from rekindle.core.untrusted import PipRequirement
+from rekindle.core.untrusted import PipRequirement, PipVersion, ProjectName
 from rekindle.core.version import Version
 from rekindle.knowledge.gpu.capability import Runs, runs
 from rekindle.knowledge.tables import NamedRow, Row, rows
@@ -90,7 +90,7 @@ def bringing(need: str, cards: Iterable[Capability], system: str) -> tuple[Commu
 class CondaBuild(Row, frozen=True, kw_only=True):
     """One build of the recipe. `cudnn` is what it pins (`9`, `9.10`); conda chooses within that when it installs."""
 
-    torch: str
+    torch: PipVersion
     system: str
     machine: str
     cuda: Version
@@ -111,10 +111,10 @@ class CondaExtension(Row, frozen=True, kw_only=True):
     """A package that conda-forge builds on its own PyTorch. No `pythons`: one file serves all; `arch_list` None: it is
     not said which cards it is compiled for."""
 
-    package: str
-    name: str
+    package: ProjectName
+    name: ProjectName
     """What conda calls it."""
-    version: str
+    version: PipVersion
     system: str
     machine: str
     torch: tuple[Version, ...]

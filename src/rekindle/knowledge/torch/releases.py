@@ -9,6 +9,7 @@ from functools import lru_cache
 import msgspec
 
 from rekindle.core.errors import UnknownName
+from rekindle.core.untrusted import LocalLabel
 from rekindle.core.version import Version
 from rekindle.knowledge.tables import Row, cached, decided, observed, rows
 from rekindle.knowledge.torch.torch_wheels import old_wheels
@@ -20,7 +21,7 @@ from rekindle.model.torch_pin import TorchPin
 class Variant(Row, frozen=True, kw_only=True):
     """An official wheel line of one minor release: `cu126` with its cuDNN and architectures on each system."""
 
-    name: str
+    name: LocalLabel
     cuda: Version
     cudnn: Version | None
     experimental: bool

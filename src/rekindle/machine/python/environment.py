@@ -202,11 +202,11 @@ def _kind(root: Path, config: dict[str, str]) -> str:
 
 
 def _version(root: Path, config: dict[str, str], site: list[Path], *, windows: bool) -> Version | None:
-    said = re.match(r"\d+\.\d+(?:\.\d+)?", config.get("version_info") or config.get("version") or "")
+    said = re.match(r"\d{1,9}\.\d{1,9}(?:\.\d{1,9})?(?!\d)", config.get("version_info") or config.get("version") or "")
     if said:
         return Version(said[0])
     for meta in root.glob("conda-meta/python-3.*.json"):
-        found = re.match(r"python-(\d+\.\d+\.\d+)-", meta.name)
+        found = re.match(r"python-(\d{1,9}\.\d{1,9}\.\d{1,9})-", meta.name)
         if found:
             return Version(found[1])
     if windows:
@@ -215,7 +215,7 @@ def _version(root: Path, config: dict[str, str], site: list[Path], *, windows: b
         return Version(f"3.{minor}") if minor else None
     # Debian's folder is `python3` for every version; there the program's real name says which.
     program = (root / "bin" / "python3").resolve().name
-    named = re.match(r"python(3\.\d+)\Z", site[0].parent.name) or re.match(r"python(3\.\d+)\Z", program)
+    named = re.match(r"python(3\.\d{1,9})\Z", site[0].parent.name) or re.match(r"python(3\.\d{1,9})\Z", program)
     return Version(named[1]) if named else None
 
 

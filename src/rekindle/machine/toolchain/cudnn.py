@@ -27,7 +27,7 @@ _VARIABLES = ("CUDNN_ROOT", "CUDNN_PATH", "CUDNN_HOME", "CUDNN_ROOT_DIR")
 _CUDA_FOLDER = late(r"\d+\.\d+")
 _DEFINED = late(r"^[ \t]*#\s*define\s+CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d{1,4})\b", re.MULTILINE)
 _LIBRARY = late(
-    r"(?:lib)?(cudnn(?:_[a-z_]+?)?)(?:64_(\d+)\.dll|\.so(?:\.(\d+)(?:\.[\d.]*)?)?|64_\d+\.lib)\Z", re.IGNORECASE
+    r"(?:lib)?(cudnn(?:_[a-z_]+?)?)(?:64_(\d{1,9})\.dll|\.so(?:\.(\d{1,9})(?:\.[\d.]*)?)?|64_\d+\.lib)\Z", re.IGNORECASE
 )
 
 

@@ -31,7 +31,7 @@ def private_roots(run: Run, tool: str) -> list[str]:
     if not home:
         return []
     folder = run.join(home, "kits")
-    pattern = re.compile(rf"{re.escape(tool)}-(\d+(?:\.\d+)*)(?:-cu\d+)?(?:-full)?")
+    pattern = re.compile(rf"{re.escape(tool)}-(\d{{1,9}}(?:\.\d{{1,9}}){{0,7}})(?:-cu\d{{1,9}})?(?:-full)?")
     names = run.names(folder, pattern)
     numbers = {
         name: [int(part) for part in match[1].split(".")] for name in names if (match := pattern.fullmatch(name))

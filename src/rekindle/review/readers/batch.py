@@ -344,7 +344,7 @@ def _changed(text: str, change: str | None) -> str:
     """`%X:a=b%` and `%X:~0,3%`."""
     if not change:
         return text
-    cut = re.fullmatch(r":~(-?\d+)(?:,(-?\d+))?", change)
+    cut = re.fullmatch(r":~(-?\d{1,9})(?:,(-?\d{1,9}))?", change)
     if cut:
         start = int(cut[1])
         rest = text[start:] if start >= 0 else text[max(0, len(text) + start) :]

@@ -391,7 +391,7 @@ def read_ini(trace: Trace, text: str) -> None:
     line = text.count("\n", 0, found.start()) + 1 if found is not None else 0
     outer = Recorder(trace)
     for name in names:
-        number = re.match(r"py(3)\.?(\d+)(?![\w.])", name)
+        number = re.match(r"py(3)\.?(\d{1,9})(?![\w.])", name)
         of_it = _run_of(outer, "tox", ".".join(number.groups()), line) if number else outer.inner("job tox row")
         _sections(of_it, text, name, {*names} - {name})
     if not names:

@@ -122,7 +122,7 @@ def _redirects(subject: Subject) -> Iterator[Raised]:
             line = subject.document.line(redirect.line)
             # `pip install lightning <2`: nobody keeps a list in a file called `2`.
             sign, file = redirect.sign, redirect.target
-            apart = re.fullmatch(r"=?v?\d+(\.\d+)*", file) and sign in ("<", ">") and f"{sign}{file}" in line
+            apart = re.fullmatch(r"=?v?\d{1,9}(\.\d{1,9})*", file) and sign in ("<", ">") and f"{sign}{file}" in line
             if not (redirect.glued and re.match(r"=?\s*v?\d", file)) and not apart:
                 continue
             match = re.search(rf"([A-Za-z][\w.\[\]-]*) ?{re.escape(sign)}{re.escape(file)}", line)

@@ -257,14 +257,14 @@ def _jobs(subject: Subject) -> Iterator[Raised]:
             continue
         told.add(value.line)
         text = value.text.strip()
-        if not re.fullmatch(r"\d+", text) or int(text) == 0:
+        if not re.fullmatch(r"\d{1,9}", text) or int(text) == 0:
             if text and not re.search(r"[$%`(]", text):
                 yield raised("jobs-unreadable", value.line, jobs=text)
         elif int(text) > 48:
             yield raised("jobs-absurd", value.line, jobs=text, memory=int(text) * 3)
     for item in subject.trace.invocations if not subject.notes else ():
         for word in item.words[1:]:
-            match = re.fullmatch(r"-j\s*(\d+)", word.text)
+            match = re.fullmatch(r"-j\s*(\d{1,9})", word.text)
             if match and int(match[1]) > 64 and item.program in ("ninja", "make", "cmake") and subject.torch_builds:
                 yield raised("jobs-absurd", item.line, jobs=match[1], memory=int(match[1]) * 3)
 

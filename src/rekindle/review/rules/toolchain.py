@@ -140,16 +140,16 @@ def _gcc(subject: Subject, step: ScriptBuild, cuda: Known | None) -> Iterator[Ra
     found: list[tuple[str, int, int]] = []
     for name in ("CUDAHOSTCXX", "CXX", "CC", "NVCC_CCBIN"):
         value = subject.visible(name, step.item)
-        if value and (match := re.search(r"(?:gcc|g\+\+|gxx)-?(\d+)(?!\d)\Z|/gcc[-/](\d+)", value.text)):
+        if value and (match := re.search(r"(?:gcc|g\+\+|gxx)-?(\d{1,9})(?!\d)\Z|/gcc[-/](\d{1,9})", value.text)):
             found.append((value.text, int(match[1] or match[2]), value.line))
     for item in subject.trace.before(step.item) if not found else ():
-        match = re.search(r"(?i)\bgcc/(\d+)", " ".join(item.arguments)) if item.program in ("module", "ml") else None
+        match = re.search(r"(?i)\bgcc/(\d\d?)", " ".join(item.arguments)) if item.program in ("module", "ml") else None
         if match and not found:
             found.append((f"gcc {match[1]}", int(match[1]), item.line))
     names = ("CMAKE_CUDA_HOST_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_C_COMPILER")
     for setting in subject.trace.assignments:
         ours = setting.how == "cmake" and setting.name in names
-        if ours and (match := re.search(r"(?:gcc|g\+\+)-(\d+)\Z", setting.value)):
+        if ours and (match := re.search(r"(?:gcc|g\+\+)-(\d{1,9})\Z", setting.value)):
             found.append((setting.value, int(match[1]), setting.line))
     if not found and cuda is not None and step.what != "other":
         found += _own_gcc(subject, step.item, cuda.line)
@@ -260,7 +260,7 @@ def toolset_at(subject: Subject, item: Invocation) -> tuple[Version | None, str 
     if toolset is None:
         for name in ("VCToolsVersion", "PATH", "INCLUDE", "CMAKE_GENERATOR_TOOLSET_VERSION"):
             value = subject.visible(name, item)
-            if value and (number := re.search(r"(?i)(?:MSVC[\\/]+|^)(14\.\d+)", value.text)):
+            if value and (number := re.search(r"(?i)(?:MSVC[\\/]+|^)(14\.\d{1,9})", value.text)):
                 return Version(number[1]), None, value.line
     if toolset is None and studio is None and item.system == "windows" and subject.document.dialect is Dialect.WORKFLOW:
         studio = "2022"  # that of windows-latest, whose newest toolset is taken
@@ -388,10 +388,10 @@ def _cudnn_points(subject: Subject) -> Iterator[tuple[Version, int, int]]:
     # A ready-made torch brings the cuDNN that it uses.
     own = any(torch.kind == "wheel" for final in environments_of(subject).final for torch in final)
     for image in subject.trace.images if not own or subject.torch_builds else ():
-        match = re.search(r"cudnn(\d+)", image.name)
+        match = re.search(r"cudnn(\d{1,9})", image.name)
         if match and int(match[1]) < 100:
             yield Version(match[1]), image.line, (cuda_in(image.name) or Version(str(default))).major
-    pattern = re.compile(r"(?i)cudnn[\w-]*?[-_/\\=]+v?(\d{1,9}\.\d{1,9}\.\d{1,9})(?:\.\d{1,9})?(?:[-_]cuda(\d+))?")
+    pattern = re.compile(r"(?i)cudnn[\w-]*?[-_/\\=]+v?(\d{1,9}\.\d{1,9}\.\d{1,9})(?:\.\d{1,9})?(?:[-_]cuda(\d{1,9}))?")
     texts = [(item.value, item.line) for item in subject.trace.assignments]
     texts += [(" ".join(word.text for word in item.words), item.line) for item in subject.trace.invocations]
     for text, line in texts:

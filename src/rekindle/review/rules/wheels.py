@@ -358,7 +358,7 @@ _NO_REQUIREMENT = {
 def _local(subject: Subject) -> Iterator[Raised]:
     """`torch==2.0.1+cu118` is only on PyTorch's own index; a range takes no `+cu118` at all."""
     for found in subject.installs:
-        lines = {line for word in found.item.words for line in re.findall(r"/whl/(cu\d+|cpu)\b", word.text)}
+        lines = {line for word in found.item.words for line in re.findall(r"/whl/(cu\d{1,9}|cpu)\b", word.text)}
         paged = not (found.index or found.find) and any(word.text.endswith(".html") for word in found.item.words)
         alone = paged or environments_of(subject).has_no_index(found)
         for wanted in found.wanted if found.tool != "conda" and found.verb in ("install", "sync", "wheel") else ():

@@ -33,7 +33,7 @@ GROUP = 12
 _MAKING = threading.Lock()
 _ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 _KEYRINGS = ("-archive-keyring.gpg", "-archive-keyring.pgp")
-_LIBC = re.compile(r"\blibc6 \(>= (\d+(?:\.\d+)+)")
+_LIBC = re.compile(r"\blibc6 \(>= (\d{1,9}(?:\.\d{1,9}){1,7})")
 _PROXY = re.compile(r'^Acquire::https?::Proxy\S* "(?!false)[^"]+"', re.MULTILINE | re.IGNORECASE)
 _MOVING = re.compile(r".*(-security|-updates|-backports|-proposed|/updates)\Z")
 
@@ -276,7 +276,7 @@ def _offering(row: DebianSet, place: Platform, packages: list[dict[str, str]], *
         for stanza in packages
     )
     root = next(part for part in parts if part.name == row.roots[0])
-    number = re.match(r"(?:\d+:)?(\d+(?:\.\d+)*)", root.version)
+    number = re.match(r"(?:\d{1,9}:)?(\d{1,9}(?:\.\d{1,9}){0,7})", root.version)
     version = Version(number[1]) if number else row.version
     never = f"these packages of {row.suite} were never installed for {place.arch} in our tests"
     return Offering(

@@ -20,7 +20,7 @@ from rekindle.core import fetch as fetching
 from rekindle.core import files, python
 from rekindle.core.errors import FetchFailed, NotFound
 from rekindle.core.run import Result, call
-from rekindle.core.untrusted import PlainFileName, Sha256
+from rekindle.core.untrusted import PipRequirement, PlainFileName, Sha256
 from rekindle.core.version import Version
 from rekindle.knowledge.cuda import library_packages
 from rekindle.knowledge.cuda.toolchains import IndexSet, index_sets
@@ -108,7 +108,7 @@ def _packages(row: IndexSet, settings: ProviderSettings) -> list[str]:
     return [package.format(cuda=major) for package in row.packages]
 
 
-def _toolkit(wanted: ToolSpec) -> tuple[Version, dict[str, tuple[str, ...]]]:
+def _toolkit(wanted: ToolSpec) -> tuple[Version, dict[str, tuple[PipRequirement, ...]]]:
     """The newest published release of a toolkit that fits."""
     fitting = [
         (version, row.components)

@@ -36,8 +36,8 @@ from rekindle.wheels.closure.walk import TorchLibraries, is_torch_symbol, requir
 _ASSIGNED = re.compile(r"^(\w{1,60})(?:\s{0,9}:[^=\n]{1,99})?\s{0,9}=\s{0,9}['\"]([^'\"\n]*)['\"]", re.MULTILINE)
 _CUDNN_PIN = re.compile(r"nvidia[-_]cudnn[-_]cu\d+\s*\(?==\s*([\d.]+)")
 _TORCH_PIN = re.compile(r"torch\s{0,9}\(?\s{0,9}===?\s{0,9}(\d[\w.+!]{0,60})\s{0,9}\)?\s{0,9}(?:;|\Z)")
-_CUDNN_FILE = re.compile(r"(?:libcudnn\.so\.|cudnn64_)(\d+)")
-_EXTENSION = re.compile(r"\.(?:cpython-|cp)(\d)(\d+)[-.]")
+_CUDNN_FILE = re.compile(r"(?:libcudnn\.so\.|cudnn64_)(\d{1,9})")
+_EXTENSION = re.compile(r"\.(?:cpython-|cp)(\d)(\d{1,9})[-.]")
 # NumPy 2's headers look for the C API under its new name first; NumPy 1's know only the old one.
 _NUMPY_2, _NUMPY_1 = "numpy._core._multiarray_umath", "numpy.core._multiarray_umath"
 # `std::string` of the older ABI in an argument list: `…ERKSs`, `…SsE`.

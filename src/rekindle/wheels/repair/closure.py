@@ -200,7 +200,7 @@ def floor_findings(binaries: Sequence[Binary], tags: Collection[Tag]) -> list[Fi
     promised = [
         Version(f"{match[1]}.{match[2]}")
         for tag in tags
-        if (match := re.match(r"manylinux_(\d+)_(\d+)_", tag.platform))
+        if (match := re.match(r"manylinux_(\d{1,9})_(\d{1,9})_", tag.platform))
     ]
     needs = f"glibc {glibc}" + (f" and libstdc++ with GLIBCXX_{glibcxx}" if glibcxx else "")
     if promised and glibc > max(promised):

@@ -72,7 +72,7 @@ def opened(envelope: Envelope, trusted: Sequence[PublicKey], *, name: str) -> St
     if envelope.payload_type != signing.IN_TOTO:
         raise BadInput(f"{name} is not an in-toto statement", hint="get it again")
     try:
-        text = json.loads(payload)
+        text = codec.from_json(payload, dict[str, Any], name=name)
         predicate = text["predicate"]
         if text["_type"] != STATEMENT or text["predicateType"] != PROVENANCE:
             raise ValueError(text["predicateType"])

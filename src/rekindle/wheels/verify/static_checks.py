@@ -276,17 +276,17 @@ def config_finding(subject: OpenedSubject, facts: Mapping[str, Any]) -> Finding:
     if not text:
         return unverified("config", "torch has no build information")
     problems = []
-    runtime = re.search(r"CUDA Runtime (\d+\.\d+)", text)
+    runtime = re.search(r"CUDA Runtime (\d{1,9}\.\d{1,9})", text)
     if runtime and facts.get("cuda") and not str(facts["cuda"]).startswith(runtime[1]):
         problems.append(f"it says it was built for CUDA {facts['cuda']} and runs CUDA {runtime[1]}")
-    told = {f"sm_{found}" for found in re.findall(r"code=sm_(\d+[af]?)", text)}
+    told = {f"sm_{found}" for found in re.findall(r"code=sm_(\d{1,9}[af]?)", text)}
     inside = {name for name in subject.inspection.targets if name.startswith("sm_")}
     if told and inside and not told <= inside:
         problems.append(f"nvcc was told {_some(told - inside)}, of which there is nothing inside")
     if problems:
         return failed("config", "; ".join(problems))
     blas = re.search(r"BLAS_INFO=(\w+)", text)
-    cudnn = re.search(r"CuDNN (\d+(?:\.\d+)*)", text)
+    cudnn = re.search(r"CuDNN (\d{1,9}(?:\.\d{1,9}){0,7})", text)
     named = (("CUDA", runtime and runtime[1]), ("cuDNN", cudnn and read_cudnn(cudnn[1])), ("BLAS", blas and blas[1]))
     parts = [f"{name} {value}" for name, value in named if value]
     said = ", ".join(parts) or "nothing of CUDA"
