@@ -163,7 +163,7 @@ def _countable(text: str) -> str:
     """JSON and Python have numbers of hundreds of digits, no sum with a fraction in it has. No hash has forty digits
     without a letter; a pattern would be slower, and tables of megabytes are asked, too."""
     if _MANY in text.encode("utf-8", "surrogatepass").translate(_AS_NOUGHT):
-        _no_long_number(msgspec.json.decode(text))
+        _no_long_number(_decoder(object).decode(text))
     return text
 
 
