@@ -156,6 +156,7 @@ def expect(schema: object, wanted: str, what: str, *, name: str, hint: str) -> N
     raise BadInput(f"{name} is not {what}: {said}", hint=hint)
 
 
+_ANY = msgspec.json.Decoder()
 _AS_NOUGHT, _MANY = bytes.maketrans(b"123456789", b"0" * 9), b"0" * 40
 
 
@@ -163,7 +164,7 @@ def _countable(text: str) -> str:
     """JSON and Python have numbers of hundreds of digits, no sum with a fraction in it has. No hash has forty digits
     without a letter; a pattern would be slower, and tables of megabytes are asked, too."""
     if _MANY in text.encode("utf-8", "surrogatepass").translate(_AS_NOUGHT):
-        _no_long_number(_decoder(object).decode(text))
+        _no_long_number(_ANY.decode(text))
     return text
 
 
