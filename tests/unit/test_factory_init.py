@@ -178,6 +178,10 @@ def test_a_second_time_renews_and_keeps_what_was_changed(project: Path, monkeypa
     seen = rekindle_command("factory", "init", ".", *SAID[:2])
     assert seen.code == 0 and matrix.read_text(encoding="utf-8") == text, "the terms were accepted, the file says"
     assert all("-sm61-" in name for name in _jobs(project)) and not (project / "FACTORY.md").exists()
+    with monkeypatch.context() as from_a_folder:  # which no runner could fetch: the address was said once
+        from_a_folder.setattr(own, "_origin", lambda: project)
+        assert rekindle_command("factory", "init", ".").code == 0
+    assert "git+https://host.org/me/rekindle" in (project / WORKFLOW).read_text(encoding="utf-8")
     page.write_text(page.read_text(encoding="utf-8").replace("wheel factory", "factory of mine"), encoding="utf-8")
     matrix.write_text(text.replace('"6.1"', '"7.0"'), encoding="utf-8")
     seen = rekindle_command("factory", "init", ".", *SAID)

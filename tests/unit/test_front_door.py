@@ -111,6 +111,9 @@ def test_in_an_applications_folder_the_line_is_for_its_python(application: Path)
     program = str(Path("venv", "Scripts", "python") if os.name == "nt" else Path("venv", "bin", "python"))
     assert f"    {program} -m pip install torch==" in seen.out and "Python 3.11\n" in seen.out
     assert "    pip install" not in seen.out
+    # Nor does it lose it when this system is named.
+    here = "windows" if os.name == "nt" else "linux"
+    assert f"    {program} -m pip install torch==" in rekindle_command("plan", "--gpu", "GTX 1080 Ti", "--os", here).out
     # What is asked about another computer, and whoever asks next, is not concerned.
     other = "linux" if os.name == "nt" else "windows"
     assert "    pip install torch==" in rekindle_command("plan", "--gpu", "GTX 1080 Ti", "--os", other).out

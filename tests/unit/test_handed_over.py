@@ -382,6 +382,18 @@ def test_an_argument_of_null_is_none(tmp_path: Path) -> None:
     assert '"rekindle.plan' in str(asyncio.run(assistant.server([tmp_path]).call_tool("plan", given)))
 
 
+def test_an_assistants_plan_is_short_enough_to_be_read() -> None:
+    pytest.importorskip("mcp")
+    import asyncio
+
+    from rekindle.web import assistant
+
+    (said,) = asyncio.run(assistant.server().call_tool("plan", {"gpu": "P40", "os": "linux"})).content
+    found = json.loads(said.text)
+    assert len(said.text) < 20_000 and len(found["routes"]) == len(found["rejections"]) == 3
+    assert found["recommended"]["commands"] and found["left_out"]["routes"] > 10
+
+
 def test_an_assistant_is_told_which_rekindle_answers() -> None:
     pytest.importorskip("mcp")
     from rekindle.web import assistant

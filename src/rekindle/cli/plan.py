@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from rekindle.cli import options
-from rekindle.core import console, files
+from rekindle.core import console, files, paths
 from rekindle.core.command import rekindle
 from rekindle.core.errors import BadInput, ChecksFailed, NoRoute, NotFound, RekindleError, Unverified, UsageError
 from rekindle.core.version import Version
@@ -97,7 +97,8 @@ def command(**given: Any) -> int:
         from rekindle.stack import plan as lock
 
         lock.expect_place(asked_for.output)
-    elsewhere = options.given("system", "arch", "machines", "folder") or asked_for.form == "dockerfile"
+    named = options.given("system") and asked_for.system != paths.system()
+    elsewhere = options.given("arch", "machines", "folder") or named or asked_for.form == "dockerfile"
     if not elsewhere:
         there = options.python_of_this_folder(asked_for.python)
         asked_for = msgspec.structs.replace(asked_for, python=asked_for.python or there)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from rekindle.compat.host_compiler import newest_gcc, takes_compiler, toolset_range, toolsets_of
-from rekindle.compat.judgement import Fits
-from rekindle.compat.toolkit_card import able_toolkits
+from rekindle.compat.judgement import Clash, Fits
+from rekindle.compat.toolkit_card import able_toolkits, compiles
 from rekindle.core.errors import RekindleError
 from rekindle.core.version import Version
 from rekindle.diagnose.driver_facts import version_of
@@ -36,7 +36,7 @@ def values(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
     fitting = _fitting(facts.cuda) if facts.cuda else {}
     here = fields.get("gcc_here") or (_FIRST_WITH_FLOATS if "float_types" in fields else "")
     found = fitting | _gcc(here, fitting.get("fits_gcc"), facts)
-    found |= _studio(facts) | _standard(fields) | _torch_lines(fields.get("found", ""), facts)
+    found |= _studio(facts) | _standard(fields) | _torch_lines(fields.get("found", ""), facts) | _no_way(fields, facts)
     line, needs = CudaLine.parse(facts.variant), Version.find(fields.get("needs", ""))
     found |= present(
         std_name=fields.get("std_int"),
@@ -144,6 +144,13 @@ def _standard(fields: Mapping[str, str]) -> dict[str, str]:
         std_gcc="std_unknown" in fields and _GCC_WITH.get(number),
         std_cuda="nvcc_std_unknown" in fields and _CUDA_WITH.get(number),
     )
+
+
+def _no_way(fields: Mapping[str, str], facts: Facts) -> dict[str, str]:
+    """The card, where not even the toolkit of its torch compiles for it."""
+    built = version_of(fields.get("torch_cuda"))
+    lacks = built and facts.gpus and isinstance(compiles(built, min(facts.gpus), ""), Clash)
+    return {"torch_toolkit_lacks": min(facts.gpus).sm} if lacks else {}
 
 
 def _torch_lines(toolkit: str, facts: Facts) -> dict[str, str]:

@@ -206,6 +206,8 @@ def refused(command: Command, facts: Facts) -> bool:
             answers.append(driver_cuda.runs(Driver(driver, facts.counting), cuda.cuda))
         if toolkit and line:
             answers.append(extension_torch.same_cuda("what it compiles", Version(toolkit[1]), line.cuda))
+        if toolkit and facts.gpus:
+            answers.append(toolkit_card.compiles(Version(toolkit[1]), min(facts.gpus), facts.gpus[0].sm))
     return any(holds(answer) is False for answer in answers)
 
 

@@ -26,6 +26,9 @@ _ABOUT = (
     "for a GPU; repeat its commands as they are. What an answer calls UNVERIFIED is not known."
 )
 
+# Every wheel and build with its evidence is 200 kB: more than an assistant reads of an answer.
+_ENOUGH = 3
+
 
 def server(folders: Sequence[Path] = ()) -> MCPServer:
     """Files are read below `folders` alone: your home and the current folder when none is named."""
@@ -60,10 +63,17 @@ def server(folders: Sequence[Path] = ()) -> MCPServer:
 
     @tool
     def plan(gpu: str, os: str, python: str = "", driver: str = "", torch: str = "") -> dict[str, Any]:
-        """Which PyTorch for this GPU ("GTX 1080 Ti") on `windows` or `linux`, and the commands to run."""
-        return _answer(
+        """Which PyTorch for this GPU ("GTX 1080 Ti") on `windows` or `linux`, and the commands to run.
+
+        Of `routes` and `rejections`, which are many, the first stand here; `left_out` counts the others.
+        """
+        found = _answer(
             lambda: api.plan(gpus=[gpu], os=os, python=python or None, driver=driver or None, torch=torch or None)
         )
+        many = {name: rows for name in ("routes", "rejections") if len(rows := found.get(name, ())) > _ENOUGH}
+        short = {name: rows[:_ENOUGH] for name, rows in many.items()}
+        left_out = {name: len(rows) - _ENOUGH for name, rows in many.items()}
+        return {**found, **short, "left_out": left_out} if many else found
 
     @tool
     def gpu(name: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 
 from rekindle.build.configure import tree
-from rekindle.core import codec, console, files, untrusted
+from rekindle.core import codec, console, files, own, untrusted
 from rekindle.core.command import ShellVariable, rekindle, workflow_step
 from rekindle.core.errors import UsageError
 from rekindle.core.untrusted import ProjectName
@@ -91,21 +92,25 @@ def init(
     page = "README.md" if write.ours(readme) or not os.path.lexists(readme) else "FACTORY.md"
     wanted = ("matrix.toml", WORKFLOW, page, ".gitignore")
     _check(folder, wanted, kept)
-    own = _projects(matrix, folder) if matrix and not kept else {}
+    projects = _projects(matrix, folder) if matrix and not kept else {}
     text = codec.text_of(files.read_bytes(matrix)) if matrix else _own_matrix(folder) or ORPHANS
     plan = planning.make(matrix, one_cache=False).plan if matrix else _planned(text)
-    settings = ExportSettings(cores=CORES, limit=350, site=True, rekindle=rekindle, accept_licence=True, by_hand=True)
-    made = exported(plan, settings)
-    flow = write.workflow(made, name="factory", then={"publish": _publish(settings)})
     flows = folder / WORKFLOW
     before = files.read_bytes(flows, limit=_LIMIT) if write.ours(flows) else b""
+    # Where this Rekindle comes from is said once: a second run takes it from what the first one wrote.
+    said = re.search(rb'^ *REKINDLE_REQUIREMENT: "?([^"\r\n]{1,300})"?\r?$', before, re.MULTILINE)
+    settings = ExportSettings(
+        cores=CORES, limit=350, site=True, accept_licence=True, by_hand=True, rekindle=rekindle or _again(said)
+    )
+    made = exported(plan, settings)
+    flow = write.workflow(made, name="factory", then={"publish": _publish(settings)})
     if made.needs_toolchains and b"install --accept-licence" not in before and not accept():
         message = "the runners install CUDA by NVIDIA's terms, and nobody has accepted them"
         raise UsageError(message, hint="read docs.nvidia.com/cuda/eula, then add `--accept-licence`")
     steps = (*(() if matrix else (_PYTORCH if text is ORPHANS else _LOOK,)), *_steps(made))
     if not kept:
         files.write_text(here, text)
-    for named, (source, manifest) in own.items():
+    for named, (source, manifest) in projects.items():
         tree.copy(source, folder / named, manifest, {})
     put = (
         _put(folder, WORKFLOW, "# {}\n", as_yaml(flow)),
@@ -117,6 +122,15 @@ def init(
     return FactoryTemplate(
         folder=str(folder), files=(*wanted, *beside), jobs=len(made.jobs), rounds=made.rounds, steps=steps
     )
+
+
+def _again(said: re.Match[bytes] | None) -> str | None:
+    """The address in a workflow, where this Rekindle itself cannot tell one."""
+    try:
+        own.elsewhere()
+    except UsageError:
+        return said[1].decode("utf-8", "replace") if said else None
+    return None
 
 
 def _check(folder: Path, wanted: Sequence[str], kept: bool) -> None:
