@@ -82,7 +82,7 @@ def test_every_value_a_fix_asks_for_is_one_that_can_be_had() -> None:
     known |= {"arch_first", "knowing_cuda", "torch_arch", "torch_first", "torch_takes", "never_arch", "needs_driver"}
     known |= {"belonging", "own_cuda_input", "load_vcvars", "arch_last", "arch_from", "arch_flag", "card_last"}
     known |= {"newest_offered", "name_package", "module_meant"}
-    known |= {"own_arch", "found_lacks", "driver_words", "newer_branch", "branch_is_last"}
+    known |= {"own_arch", "found_lacks", "torch_toolkit_lacks", "driver_words", "newer_branch", "branch_is_last"}
     known |= {"driver_enough", "driver_runs", "cuda_driver_linux", "cuda_driver_windows", "needs_driver_windows"}
     known |= {"driver_said", "driver_said_major", "driver_lines", "triton_first", "triton_torch"}
     known |= {"runs_as", "variant_cuda", "variant_driver_linux", "variant_driver_windows"}
