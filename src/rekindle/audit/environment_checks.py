@@ -18,7 +18,7 @@ from rekindle.compat import driver_cuda
 from rekindle.compat.companion import belongs
 from rekindle.compat.driver_card import drives, window
 from rekindle.compat.judgement import Clash, Unknown
-from rekindle.compat.package import takes_numpy
+from rekindle.compat.torch_python import takes_numpy
 from rekindle.core import files
 from rekindle.core.findings import Finding, Fix, State, failed, unverified, warned
 from rekindle.core.paths import architecture

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 from rekindle.compat import companion
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
-from rekindle.core.errors import UnknownName, UsageError
+from rekindle.core.errors import UsageError
 from rekindle.core.version import Range, Version
 from rekindle.knowledge.builds import extension_files, script_rules
 from rekindle.knowledge.builds.limits import since
 from rekindle.knowledge.logs import extension_homes
 from rekindle.knowledge.torch import companions
-from rekindle.knowledge.torch.releases import full_version, torch_release
+from rekindle.knowledge.torch.releases import full_version
 from rekindle.model.card import Capability
 
 
@@ -100,23 +100,6 @@ def has_library(package: str, version: str, cuda: Version) -> Judgement:
         source=row.source,
         changes=(change,),
     )
-
-
-def takes_numpy(torch: str, numpy: str, system: str) -> Judgement:
-    """A torch that was compiled against NumPy 1 cannot use a NumPy 2."""
-    plain, number = Version.find(torch), Version.find(numpy)
-    if plain is None or number is None:
-        return Unknown(missing=f"NumPy's version `{numpy}` cannot be read")
-    try:
-        row = torch_release(torch)
-    except (UnknownName, UsageError, ValueError):
-        return Unknown(missing=f"torch {torch} is not in Rekindle's data")
-    first = row.numpy2_from(system)
-    if number.major < 2 or (first is not None and plain >= first):
-        return Fits()
-    sentence = f"torch {torch} was compiled against NumPy 1, but NumPy {numpy} is installed"
-    change = Alternative(what="numpy", value="<2", text="install a NumPy below 2")
-    return Clash(sentence=sentence, source="PyTorch's wheels: the NumPy they were compiled with", changes=(change,))
 
 
 def takes_mkl(torch: str, mkl: str) -> Judgement:

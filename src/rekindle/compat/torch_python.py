@@ -1,11 +1,11 @@
-"""Has this torch wheels for this Python?"""
+"""Has this torch wheels for this Python, and does it take this NumPy?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from rekindle.compat.judgement import Alternative, Clash, Fits, Judgement, Unknown
-from rekindle.core.errors import UnknownName
+from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Version
 from rekindle.knowledge.builds.limits import preferred_python
 from rekindle.knowledge.tables import cached
@@ -38,6 +38,23 @@ def among(torch: str, pythons: tuple[str, ...], python: str, *, near: Alternativ
         source="wheels of the release",
         changes=(other, *([near] if near else [])),
     )
+
+
+def takes_numpy(torch: str, numpy: str, system: str) -> Judgement:
+    """A torch that was compiled against NumPy 1 cannot use a NumPy 2."""
+    plain, number = Version.find(torch), Version.find(numpy)
+    if plain is None or number is None:
+        return Unknown(missing=f"NumPy's version `{numpy}` cannot be read")
+    try:
+        row = torch_release(torch)
+    except (UnknownName, UsageError, ValueError):
+        return Unknown(missing=f"torch {torch} is not in Rekindle's data")
+    first = row.numpy2_from(system)
+    if number.major < 2 or (first is not None and plain >= first):
+        return Fits()
+    sentence = f"torch {torch} was compiled against NumPy 1, but NumPy {numpy} is installed"
+    change = Alternative(what="numpy", value="<2", text="install a NumPy below 2")
+    return Clash(sentence=sentence, source="PyTorch's wheels: the NumPy they were compiled with", changes=(change,))
 
 
 def _before_the_tables(torch: str, system: str) -> tuple[str, ...]:

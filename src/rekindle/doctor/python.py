@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from rekindle.compat import driver_cuda
 from rekindle.compat.gpu_code import overall, own, served
 from rekindle.compat.judgement import Clash, Unknown
-from rekindle.compat.package import takes_numpy
-from rekindle.compat.torch_python import releases_for
+from rekindle.compat.torch_python import releases_for, takes_numpy
 from rekindle.core.command import Command, ShellVariable, Word, pip_install, rekindle
 from rekindle.core.findings import Finding, State
 from rekindle.core.version import Version

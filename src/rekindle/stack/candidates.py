@@ -17,7 +17,7 @@ from rekindle.compat.driver_card import Window
 from rekindle.compat.feature_card import has
 from rekindle.compat.judgement import Clash
 from rekindle.compat.library_card import cudnn_serves
-from rekindle.compat.package import takes_numpy
+from rekindle.compat.torch_python import takes_numpy
 from rekindle.core.command import Command, pip, pip_install, rekindle
 from rekindle.core.errors import UnknownName, UsageError
 from rekindle.core.version import Version
