@@ -6,6 +6,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -248,12 +249,13 @@ def missing(place: AuditContext) -> dict[str, list[LibrariesNowhere]]:
     for module in place.contents.modules:
         by_file.setdefault(module.file, module)
     system = _system_folders()
+    found_there = cache(lambda name: any((folder / name).exists() for folder in system))  # one is asked for by many
     reported: dict[str, tuple[bool, Module, str]] = {}
     for module in place.contents.modules:
         if module.python is None or module.machine != architecture():
             continue
         for name, chain in _closure(module, by_file):
-            if name in by_file or _ELSEWHERE.match(name) or (name not in reported and _found(name, system)):
+            if name in by_file or _ELSEWHERE.match(name) or (name not in reported and found_there(name)):
                 continue
             own = not chain or _top(by_file[chain]) == _top(module)
             if name not in reported or (own and not reported[name][0]):
@@ -326,7 +328,3 @@ def _loader_lines() -> Iterator[str]:
             yield from (line.strip() for line in files.plain_text(path).splitlines() if line.startswith("/"))
         except OSError:
             continue
-
-
-def _found(name: str, folders: list[Path]) -> bool:
-    return any((folder / name).exists() for folder in folders)
