@@ -220,8 +220,12 @@ def pool_for(url: str) -> PoolManager:
     # Here, not above: most commands fetch nothing, and it brings all of `http` and `ssl` with it.
     import urllib3
 
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:  # `http://[`
+        whole = False
+    if not whole:
         raise BadInput(f"`{url}` is not an http or https address", hint="give a full address, or the path of a file")
     options: dict[str, Any] = {
         "ssl_context": _certificates(os.environ),

@@ -77,6 +77,7 @@ _OPTIONS = (
     ("rclone", r"obscure\s+"), ("xfreerdp|rdesktop|mstsc", r"/p:|-p\s+"), ("vncpasswd|x11vnc", r"-passwd\s+"),
 )  # fmt: skip
 _PASSWORD = r"(?:password|passphrase|passcode|passwort|mot\ de\ passe|contraseña|senha|hasło|пароль)"
+_NAME = rf"[\w.]{{0,60}}(?<![a-zA-Z]){_KEY}(?![a-zA-Z])\w{{0,20}}"
 _ODD, _MIXED = r"(?=[^\s]{0,64}[0-9!\#$%^&*+~?])", r"(?=[^\s]{0,64}[0-9])(?=[^\s]{0,64}[A-Za-z])"
 _NOT_SAID = (
     r"(?i:(?:in)?correct|(?:in)?valid|wrong|required|requisite|sufficient|optional|include|substack|empty|missing|expired"
@@ -121,7 +122,7 @@ def _secrets() -> re.Pattern[str]:
         rf"""(?x)
         (?P<pem>-{{4,5}}\ ?BEGIN\ [A-Z0-9 ]{{0,40}}PRIVATE\ KEY(?:\ BLOCK)?\ ?-{{4,5}})(?s:(?:(?!----).){{0,20000}})
           (?:-{{4,5}}\ ?END\ [A-Z0-9 ]{{1,60}}-----?|\Z)
-        | (?P<scheme>\b(?i:[a-z][a-z0-9+.-]{{0,30}}://|https?:/))[^/\s:@"'`<>]*:[^/\s"'`<>]+(?=@)  # user:p@ssword@host
+        | (?P<scheme>\b(?i:[a-z][a-z0-9+.-]{{0,30}}://|https?:/))[^/\s:"'`<>]*:[^/\s"'`<>]+(?=@)  # user:p@ssword@host
         | (?P<cut>\b(?i:https?):/{{1,2}}[^/\s:@"'`<>\[]{{1,64}}:)                          # what followed is cut off
           (?![0-9]{{1,5}}(?![^\s/?\#"'`<>,;)])|(?i:port)\b|[$%{{<(\[*])[^\s/@"'`<>]{{4,255}}(?=["'`<>]|\s|\Z)
         | (?P<slashed>\b(?i:[a-z][a-z0-9+.-]{{0,30}})://[^/\s:@"'`<>]{{1,64}}:)(?![0-9]{{1,5}}/)[^\s:@"'`<>]{{4,255}}(?=@[\w.-]+)
@@ -149,13 +150,16 @@ def _secrets() -> re.Pattern[str]:
                 {_MIXED})
             (?![-$%/(<\[{{\\]))(?:"[^"\r\n]{{4,255}}"|'[^'\r\n]{{4,255}}'|[^\s"'`;&|,)]{{4,255}})
         | (?P<option>(?<![^\s"'\[])--?(?i:(?:[a-z]{{1,20}}-)?
-            (?:token|password|passwd|passphrase|secret|auth|authkey|(?:store|key)pass|(?:api|access|secret)-key))(?:\s+|["'],\s{{0,3}}["']))
+            (?:token|password|passwd|passphrase|secret|auth|authkey|(?:store|key)pass|(?:api|access|secret)[_-]key))(?:\s+|["'],\s{{0,3}}["']))
           (?![-$%])[^\s"'`;&]{{4,}}
         | (?P<setting>(?<!\S)(?i:setx?|setenv|env|configure\s+set|config\s+set)\s+(?:/[mM]\s+)?
-            (?i:[\w.]{{0,60}}(?<![a-zA-Z]){_KEY}(?![a-zA-Z])\w{{0,20}})\s+)(?![-$%=])[^\s;&=]{{4,}}
+            (?i:{_NAME})\s+)(?![-$%=])[^\s;&=]{{4,}}
         | (?P<call>(?:(?i:setenvironmentvariable|setdefault|putenv|setenv)\(\s{{0,3}}
             |[\[(](?=["'][A-Z0-9]{{1,30}}_[A-Z_]{{2,40}}["'],))["']
-            (?i:[\w.]{{0,60}}(?<![a-zA-Z]){_KEY}(?![a-zA-Z])\w{{0,20}})["']\s{{0,3}},\s{{0,3}}["'])[^"'\r\n]{{4,4000}}
+            (?i:{_NAME})["']\s{{0,3}},\s{{0,3}}["'])[^"'\r\n]{{4,4000}}
+        | (?P<cmake>\bENV\{{(?i:{_NAME})\}}\s{{1,3}}["']?)[^"'\r\n)\s]{{4,4000}}
+        | (?P<pair>\bname["']?\s{{0,3}}[:=]\s{{0,3}}["']?(?i:{_NAME})["']?
+            [,\s]{{1,20}}["']?value["']?\s{{0,3}}[:=]\s{{0,3}}["']?)[^"'\r\n,}}]{{4,4000}}
         | (?P<argument>\blogin\(\s{{0,3}}["']|\bauth=\(\s{{0,3}}["'][^"'\r\n]{{1,64}}["']\s{{0,3}},\s{{0,3}}["'])
           [^"'\r\n]{{4,4000}}
         | (?P<arches>\bTORCH_CUDA_ARCH_LIST["']?\s{{0,3}}[=:]\s{{0,3}}["']?)(?!(?:sm|compute)_){_MIXED}
@@ -170,7 +174,10 @@ def _secrets() -> re.Pattern[str]:
             |(?<=[a-z])(?:Token|Secret|Password|Passwd|Passphrase|ApiKey|AccessKey)
             |(?<=[A-Z])(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|APIKEY)|(?<=_)(?:PWD|PASS|KEY)|(?<=HUB_|LAB_|AZP_|ADO_|GIT_|HCR_|OPS_)PAT|(?<=GH_)PAT|(?<=;)(?i:pwd)|(?<![A-Za-z])(?i:pw)(?=\x20?[=:])|(?<![A-Za-z_])(?i:pass)(?=\x20?=)|(?<![\w-])[Pp]ass(?=\x20?:\x20?{_MIXED}\S{{6}})|(?<![A-Za-z_])[Pp]wd(?==(?!["']?(?:[/$%.~`]|[A-Za-z]:)))|(?<=[?&])(?:sig|key|sv)(?==)
             |(?<=")key(?=":))
-          (?P<sep>\\?["']?\]?\s{{0,3}}(?::=|=>(?=\s{{0,3}}["'])|[=:：＝])\s{{0,3}}(?:\\|[$(](?=["']))?)
+          (?P<sep>\\?["']?\]?\s{{0,3}}(?::{{1,3}}=|[?+]=
+            |:\s{{0,3}}[A-Za-z][\w.\[\] |]{{0,40}}=(?=\s{{0,3}}[bBrRuUfF]{{0,2}}["'])
+            |=>(?=\s{{0,3}}["'])|[=:：＝])
+            \s{{0,3}}(?:\\|[$(](?=["'])|[bBrRuUfF]{{1,2}}(?=["']))?)
           (?:(?<=\\)(?P<escaped>["'])(?P<inside>(?:(?!\\?(?P=escaped))[^\r\n]){{4,4000}})
             |(?<!\\)(?P<quote>["'])(?P<quoted>(?:\\[^\r\n]|(?P=quote){{2}}|(?!(?P=quote))[^\r\n\\]){{4,4000}})(?P=quote)|["']?(?![=<>~!\s])(?P<value>[^\s"'`;&,)}}\]<]{{4,}}))
         | (?P<token>(?:{"|".join(_GLUED)})|(?<![\w-])(?:{"|".join(_TOKENS)}))

@@ -22,7 +22,7 @@ import msgspec
 from rekindle.build.run.journal import stamp
 from rekindle.core import codec, files, lines
 from rekindle.core.command import rekindle
-from rekindle.core.errors import Locked, NotFound, UnknownName
+from rekindle.core.errors import BadInput, Locked, NotFound, UnknownName
 from rekindle.core.findings import State
 from rekindle.diagnose.answer import Diagnosis
 from rekindle.fleet import shelved
@@ -84,6 +84,8 @@ class FleetState:
 
 
 def folder_of(matrix: Path) -> Path:
+    if not matrix.name:
+        raise BadInput(f"`{matrix}` is a folder, not a matrix", hint="name the file: `matrix.toml`")
     return matrix.with_suffix(".fleet")
 
 

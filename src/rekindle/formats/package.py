@@ -147,6 +147,12 @@ def dist_info(package: Package) -> str | None:
     return torchs or (found[0] if len(found) == 1 else None)
 
 
+_ASKED = {
+    each.lower(): each
+    for each in ("Name", "Version", "Requires-Dist", "Requires-Python", "Tag", "Build", "Root-Is-Purelib")
+}
+
+
 def headers(package: Package, name: str) -> dict[str, list[str]]:
     """The fields of METADATA or WHEEL; empty if the file is not there."""
     folder = dist_info(package)
@@ -161,7 +167,8 @@ def headers(package: Package, name: str) -> dict[str, list[str]]:
         detail = f"{name} of `{package.name}` has more than {_MOST_FIELDS:,} fields"
         raise BadInput(detail, hint="do not use this file; download or build it again")
     for key, value in message.items():
-        fields.setdefault(key, []).append(str(value))
+        # pip asks for them in any case: `name: torch` before `Name: foo` is a wheel of torch.
+        fields.setdefault(_ASKED.get(key.lower(), key), []).append(str(value))
     return fields
 
 

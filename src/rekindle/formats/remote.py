@@ -22,8 +22,8 @@ class Remote:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.name = unquote(urlsplit(url).path.rpartition("/")[2]) or url
         self._pool = fetch.pool_for(url)
+        self.name = unquote(urlsplit(url).path.rpartition("/")[2]) or url
         self.size = fetch.content_length(url, pool=self._pool)
         self.budget = Budget(self.name, self.size)
         self.fetched = 0

@@ -154,9 +154,10 @@ def _here(name: str, allowed: Sequence[Path]) -> Path:
         # What is opened is what was looked at: a link may be turned meanwhile.
         path = Path() if shared else Path(name).resolve()
         inside = not shared and any(path.is_relative_to(folder) for folder in allowed)
+        inside = inside and (path.is_file() or path.is_dir())
     except (OSError, ValueError, RuntimeError):
         inside = False
-    if "://" in name or not inside or not (path.is_file() or path.is_dir()):
+    if "://" in name or not inside:
         message = f"there is no file or folder `{name[:200]}` below {' or '.join(f'`{folder}`' for folder in allowed)}"
         raise NotFound(message, hint="name a file by its complete path; `rekindle mcp --folder DIR` allows others")
     return path

@@ -138,7 +138,8 @@ class _WorkflowReader(YamlReader):
         shell, system = job.shell, job.system
         text, first = self.script(node)
         filled = _EXPRESSION.sub(lambda match: self._expression(match, job.row), text)
-        name = (shell or "").split()[0].lower() if shell else "pwsh" if system == "windows" else "bash"
+        said = (shell or "").split()
+        name = said[0].lower() if said else "pwsh" if system == "windows" else "bash"
         dialect = LANGUAGES.get(name, Dialect.SHELL)
         if name in ("python", "node", "perl"):
             return

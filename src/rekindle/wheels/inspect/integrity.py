@@ -18,10 +18,11 @@ from rekindle.knowledge.cuda.libraries import is_vendor_library
 _GPU_WORDS = ("cuda", "cudnn", "cublas", "cufft", "cusparse", "cusolver", "curand", "nccl", "nvrtc", "nvshmem", "cupti")
 # Where `site` looks: the top of the folder of packages, wherever in the wheel that is.
 _SITE = re.compile(
-    r"(?:[^/]+\.data/(?:purelib|platlib)/)?(?:[^/]+\.pth|(?:sitecustomize|usercustomize)(?:\.py|/__init__\.py))"
+    r"(?:[^/]+\.data/(?:purelib|platlib|data/(?:.*/)?(?:site|dist)-packages)/)?"
+    r"(?:[^/]+\.pth|(?:sitecustomize|usercustomize)(?:/__init__)?\.(?:pyc?|so|pyd|[\w.-]+\.(?:so|pyd)))"
 )
 _OVERLAY = re.compile(r"[^/]+\.data/(?:purelib/|platlib/|data/(?:.*/)?(?:site|dist)-packages/)", re.IGNORECASE)
-_IMPORTS = re.compile(rb"^(?:\xef\xbb\xbf)?import[ \t]", re.MULTILINE)
+_IMPORTS = re.compile(rb"(?:\A|[\r\n])(?:\xef\xbb\xbf)?import[ \t]")  # a line may end as on an old Mac
 UNLISTED = (".dist-info/RECORD", ".dist-info/RECORD.jws", ".dist-info/RECORD.p7s")
 
 

@@ -332,6 +332,11 @@ def _platform_problems(subject: OpenedSubject, stated: set[str]) -> list[str]:
     links = subject.inspection.closure
     if made and links and links.system != {"pe": "windows", "elf": "linux"}[made[0]]:
         problems.append(f"its libraries are for {links.system}, its tags say {_some(stated)}")
+    machines = {each.machine for each in subject.reading.binaries if each.machine}
+    if made and machines - {made[1]}:
+        problems.append(f"its libraries are for {_some(machines - {made[1]})}, its tags say {_some(stated)}")
+    if machines and all(tag.platform == "any" for tag in parsed):
+        problems.append(f"its libraries are for {_some(machines)}, its tags promise any system")
     floors = [floor for tag in parsed if (floor := tagged_glibc(tag.platform))]
     glibc = subject.inspection.glibc
     if floors and glibc and glibc > max(*floors, least_glibc()):
