@@ -389,9 +389,10 @@ def _command(data: bytes, start: int, end: int) -> str:
     """The command that is called there, if it is one of ours. It is the first thing on its line, apart from spaces and
     a byte-order mark; else CMake stops anyway."""
     name = data[start:end].removeprefix(b"\xef\xbb\xbf").lower()
+    if name not in _NAMES:
+        return ""
     before = data[data.rfind(b"\n", 0, start) + 1 : start]
-    called = name in _NAMES and not before.strip() and _CMAKE_CALL.match(data, end)
-    return name.decode("ascii") if called else ""
+    return name.decode("ascii") if not before.strip() and _CMAKE_CALL.match(data, end) else ""
 
 
 def _requirement(data: bytes, command: str, start: int, end: int) -> CMakeRequirement:
