@@ -118,9 +118,11 @@ class _OurTool(Tool):
 
     async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:
         given = {name: value for name, value in arguments.items() if value is not None}
-        if "error" in (refused := _answer(lambda: self._checked(given))):
-            return self.fn_metadata.convert_result(refused) if convert_result else refused
-        return await super().run(given, context, convert_result)
+        found = _answer(lambda: self._checked(given)) or await super().run(given, context)
+        if not convert_result:
+            return found
+        answer = self.fn_metadata.convert_result(found)
+        return answer.model_copy(update={"is_error": True}) if "error" in found else answer
 
     def _checked(self, given: dict[str, Any]) -> dict[str, Any]:
         known = self.parameters["properties"]
