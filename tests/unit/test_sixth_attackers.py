@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rekindle.core.redact import secrets
+from rekindle.core.redact import redact, secrets
 from rekindle.formats import package
 from rekindle.review.review import review
 from rekindle.wheels.inspect.integrity import startup_findings
@@ -83,3 +83,20 @@ def test_a_step_whose_shell_is_blank(tmp_path: Path) -> None:
         'on: push\njobs:\n  a:\n    runs-on: ubuntu-latest\n    steps:\n      - shell: "  "\n        run: make\n'
     )
     assert review([flow]) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("1A2B3C4D-1111-2222-3333-444455556666", "<uuid>"),
+        ("default via 10.1.2.3 dev eth0 src 10.1.2.4", "default via <address> dev eth0 src <address>"),
+        ("nameserver 10.0.0.53", "nameserver <address>"),
+        ("inet 10.1.2.3/24", "inet <address>/24"),
+        ("fc00::1", "<address>"),
+        ("-v /home/joedoe:/x", "-v /home/<user>:/x"),
+        ("/run/media/joedoe/x", "/run/media/<user>/x"),
+        ("TensorRT 10.0.1.6", "TensorRT 10.0.1.6"),
+    ],
+)
+def test_who_and_where_leave_a_paste_block(text: str, left: str) -> None:
+    assert redact(text, names=()) == left
