@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-import venv
 from pathlib import Path
 from typing import Any
 
@@ -248,7 +247,7 @@ def test_in_an_environment_of_uvs_the_line_is_for_uv(tmp_path: Path, monkeypatch
     monkeypatch.delenv("CONDA_PREFIX", raising=False)
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
     monkeypatch.chdir(tmp_path)
-    venv.create(tmp_path / ".venv", with_pip=False, symlinks=os.name != "nt")
+    pytest.importorskip("venv").create(tmp_path / ".venv", with_pip=False, symlinks=os.name != "nt")
     assert "    uv pip install torch==" in rekindle_command("plan", "--gpu", "RTX 4090").out, "in the project's folder"
     own, other = f"3.{sys.version_info.minor}", "3.13" if sys.version_info.minor != 13 else "3.12"
     assert "    uv pip install torch==" in rekindle_command("plan", "--gpu", "RTX 4090", "--python", own).out

@@ -26,13 +26,12 @@ from rekindle.build.configure.environment import MARK
 from rekindle.build.run import build
 from rekindle.build.run.folders import without_spaces
 from rekindle.cli.main import run
-from rekindle.core import paths
+from rekindle.core import files, paths
 from rekindle.core.console import colourful
 from rekindle.core.processes import Started
 from rekindle.core.run import call
 from rekindle.core.version import Version
 from rekindle.machine.system import surroundings, windows
-from rekindle.source import tree
 from support import trees
 
 
@@ -131,12 +130,10 @@ def test_a_read_only_file_is_patched_and_stays_read_only(tmp_path: Path) -> None
     file.chmod(stat.S_IWRITE)
 
 
-def test_a_junction_is_not_walked_into() -> None:
-    def entry(tag: int) -> object:
-        return types.SimpleNamespace(stat=lambda follow_symlinks: types.SimpleNamespace(st_reparse_tag=tag))
-
-    assert tree._junction(entry(0xA0000003))  # type: ignore[arg-type]
-    assert not tree._junction(entry(0))  # type: ignore[arg-type]
+@pytest.mark.parametrize(("tag", "link"), [(0xA0000003, True), (0, False)])
+def test_a_junction_is_not_walked_into(tag: int, link: bool) -> None:
+    found = types.SimpleNamespace(st_mode=stat.S_IFDIR, st_reparse_tag=tag)
+    assert files.is_link(types.SimpleNamespace(lstat=lambda: found)) is link  # type: ignore[arg-type]
 
 
 def test_a_token_semaphore_is_new_and_never_overfull() -> None:
